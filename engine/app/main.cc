@@ -43,12 +43,24 @@ int Main(int argc, char** argv) {
   std::vector<std::pair<std::string, Action>> commands;
   std::string names;
   using Add = Action (*)(CLI::App&);
-  const std::pair<const char*, Add> kAll[] = {
-      {"run", AddRun},       {"chat", AddChat},         {"batch", AddBatch},           {"serve", AddServe},           {"count", AddCount},
-      {"fit", AddFit},       {"audit", AddAudit},       {"bench", AddBench},           {"report", AddReport},
-      {"pull", AddPull},     {"inspect", AddInspect},   {"perplexity", AddPerplexity}, {"quantize", AddQuantize},
-      {"logits", AddLogits}, {"tokenize", AddTokenize}, {"synth", AddSynth},           {"completion", AddCompletion},
-      {"man", AddMan}};
+  const std::pair<const char*, Add> kAll[] = {{"run", AddRun},
+                                              {"chat", AddChat},
+                                              {"batch", AddBatch},
+                                              {"serve", AddServe},
+                                              {"count", AddCount},
+                                              {"fit", AddFit},
+                                              {"audit", AddAudit},
+                                              {"bench", AddBench},
+                                              {"report", AddReport},
+                                              {"pull", AddPull},
+                                              {"inspect", AddInspect},
+                                              {"perplexity", AddPerplexity},
+                                              {"quantize", AddQuantize},
+                                              {"logits", AddLogits},
+                                              {"tokenize", AddTokenize},
+                                              {"synth", AddSynth},
+                                              {"completion", AddCompletion},
+                                              {"man", AddMan}};
   for (const auto& [name, add] : kAll) {
     commands.emplace_back(name, add(app));
     names += (names.empty() ? "" : ", ") + std::string(name);

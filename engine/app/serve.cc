@@ -61,7 +61,8 @@ Status CheckFlags(const ServeFlags& flags) {
 }
 
 Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
-  ApiServerOptions options = {.hosts = flags.hosts, .origins = flags.origins, .insecure = flags.insecure, .metrics = flags.metrics};
+  ApiServerOptions options = {
+      .hosts = flags.hosts, .origins = flags.origins, .insecure = flags.insecure, .metrics = flags.metrics};
   if (flags.key_file) {
     TALLY_ASSIGN_OR_RETURN(const std::string text, ReadText(*flags.key_file));
     TALLY_ASSIGN_OR_RETURN(options.keys, ReadKeys(Printable(*flags.key_file), text));
@@ -172,10 +173,13 @@ Action AddServe(CLI::App& app) {
   AddSamplingSteps(*c, flags->sampling);
   c->add_flag("--json", flags->json, "one JSON document on standard output, when the server answers");
   c->footer(
-      "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, /detokenize, /apply-template, /health, "
-      "/metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or \"tally\": true in the body, adds to an "
+      "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, /detokenize, /apply-template, "
+      "/health, "
+      "/metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or \"tally\": true in the body, adds "
+      "to an "
       "answer's usage what it cost.");
-  AddExamples(*c, {"tally serve demo --port 8080", "tally serve demo --host 0.0.0.0 --api-key-file keys.txt --parallel 8 --metrics"});
+  AddExamples(*c,
+              {"tally serve demo --port 8080", "tally serve demo --host 0.0.0.0 --api-key-file keys.txt --parallel 8 --metrics"});
   return [flags] {
     const Result<int> code = Serve(*flags);
     return code.ok() ? *code : Report(code.status());

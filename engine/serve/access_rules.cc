@@ -46,8 +46,8 @@ std::optional<std::string_view> OnlyHeader(const HttpHeaders& headers, std::stri
 // Of names of headers, with commas between them.
 bool IsHeaderList(std::string_view text) {
   return text.size() <= 1024 && std::ranges::all_of(text, [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == ',' || c == ' ';
-  });
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == ',' || c == ' ';
+         });
 }
 
 ApiError Forbidden(std::string message, const char* code) {

@@ -14,10 +14,10 @@
 namespace tally {
 
 struct AccessOptions {
-  std::vector<std::string> keys = {};    // none: everybody may ask
-  std::vector<std::string> hosts = {};   // names besides localhost and addresses, without port; "*": any
+  std::vector<std::string> keys = {};     // none: everybody may ask
+  std::vector<std::string> hosts = {};    // names besides localhost and addresses, without port; "*": any
   std::vector<std::string> origins = {};  // "https://chat.example.com", besides the server's own; "*": any
-  bool loopback = true;                  // the server listens on a loopback address: of addresses only these are its own
+  bool loopback = true;                   // the server listens on a loopback address: of addresses only these are its own
 };
 
 class AccessRules {

@@ -196,10 +196,9 @@ void ReadInclude(ApiObject& body, ApiRequest* request) {
 }
 
 // What stands in the answer as it was sent.
-constexpr std::string_view kEchoed[] = {"instructions", "max_output_tokens", "metadata", "parallel_tool_calls",
-                                        "reasoning",    "temperature",       "text",     "tool_choice",
-                                        "tools",        "top_logprobs",      "top_p",    "truncation",
-                                        "user"};
+constexpr std::string_view kEchoed[] = {
+    "instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "reasoning", "temperature", "text", "tool_choice",
+    "tools",        "top_logprobs",      "top_p",    "truncation",          "user"};
 
 void ReadResponses(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
   ReadTextFormat(body);

@@ -93,7 +93,8 @@ void ResponseOutput::AddCall(const ToolCall& call, std::vector<OrderedJson>* eve
   begun["status"] = "in_progress";
   begun["arguments"] = "";
   Push({{"type", "response.output_item.added"}, {"output_index", items_.size() - 1}, {"item", std::move(begun)}}, events);
-  OrderedJson delta = Event("response.function_call_arguments.delta", false), done = Event("response.function_call_arguments.done", false);
+  OrderedJson delta = Event("response.function_call_arguments.delta", false),
+              done = Event("response.function_call_arguments.done", false);
   delta["delta"] = call.arguments;
   done["name"] = call.name;
   done["arguments"] = call.arguments;

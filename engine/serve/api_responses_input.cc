@@ -16,7 +16,8 @@ std::string ReadItemText(const OrderedJson& content, const std::string& place, s
   if (content.is_string()) return content.get<std::string>();
   std::string text;
   if (!content.is_array() && !error->has_value()) {
-    *error = ApiError{.message = place + " must be a string or an array of parts of text", .param = place, .code = "invalid_type"};
+    *error =
+        ApiError{.message = place + " must be a string or an array of parts of text", .param = place, .code = "invalid_type"};
   }
   for (size_t i = 0; content.is_array() && i < content.size() && !error->has_value(); ++i) {
     ApiObject part(content[i], ElementPlace(place, i), error);

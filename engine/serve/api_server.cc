@@ -78,11 +78,13 @@ class ModelServer final : public ApiServer {
     TALLY_RETURN_IF_ERROR(work_.Start(kWorkers));
     HttpHandlers handlers = {.admit = [this](const HttpRequest& head) { return Admit(head); },
                              .request = [this](Exchange exchange) { Handle(std::move(exchange)); },
-                             .refuse = [](int status, const std::string& message) {
-                               return JsonAnswer(status, ErrorJson({.status = status,
-                                                                    .message = message,
-                                                                    .type = status >= 500 ? "server_error" : "invalid_request_error"}));
-                             }};
+                             .refuse =
+                                 [](int status, const std::string& message) {
+                                   return JsonAnswer(
+                                       status, ErrorJson({.status = status,
+                                                          .message = message,
+                                                          .type = status >= 500 ? "server_error" : "invalid_request_error"}));
+                                 }};
     TALLY_ASSIGN_OR_RETURN(http_, HttpServer::Start(std::move(listener), options_.http, std::move(handlers)));
     return {};
   }
@@ -125,7 +127,8 @@ class ModelServer final : public ApiServer {
                       .code = "not_found"});
     }
     if (head.method != target.method && !(head.method == "HEAD" && std::string_view(target.method) == "GET")) {
-      return Refused(head, target, {.status = 405, .message = head.path + " wants " + target.method, .code = "method_not_allowed"});
+      return Refused(head, target,
+                     {.status = 405, .message = head.path + " wants " + target.method, .code = "method_not_allowed"});
     }
     return std::nullopt;
   }
@@ -152,15 +155,19 @@ class ModelServer final : public ApiServer {
       case Route::kModels:
         return Answer(*exchange, target, 200, {{"object", "list"}, {"data", OrderedJson::array({ModelJson()})}});
       case Route::kModel: {
-        if (exchange->request().path.substr(kModelsPath.size() + 1) == model_.name) return Answer(*exchange, target, 200, ModelJson());
+        if (exchange->request().path.substr(kModelsPath.size() + 1) == model_.name)
+          return Answer(*exchange, target, 200, ModelJson());
         return Fail(*exchange, target,
-                    {.status = 404, .message = "there is no such model; " + Quote(model_.name) + " is served", .code = "model_not_found"});
+                    {.status = 404,
+                     .message = "there is no such model; " + Quote(model_.name) + " is served",
+                     .code = "model_not_found"});
       }
       case Route::kMetrics: return HandleMetrics(std::move(exchange), target);
       default: break;
     }
     if (stopping_) {
-      return Fail(*exchange, target, {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"});
+      return Fail(*exchange, target,
+                  {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"});
     }
     if (!work_.Add([this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
   }
@@ -233,7 +240,8 @@ class ModelServer final : public ApiServer {
     if (std::optional<ApiError> error = ParseApiRequest(target.endpoint, json, &request)) return error;
     const HttpRequest& head = exchange->request();
     if (const auto asked = FindHeader(head.headers, "x-tally"); asked && !request.tally) {
-      if (*asked != "0" && *asked != "1") return ApiError{.message = "X-Tally must be 0 or 1", .param = "X-Tally", .code = "invalid_value"};
+      if (*asked != "0" && *asked != "1")
+        return ApiError{.message = "X-Tally must be 0 or 1", .param = "X-Tally", .code = "invalid_value"};
       request.tally = *asked == "1";
     }
     const std::string key = access_.Check(head).client;
@@ -313,8 +321,7 @@ class ModelServer final : public ApiServer {
     request.chat.now = std::time(nullptr);
     RenderedChat rendered;
     if (std::optional<ApiError> error = RenderApiChat(model_, request.chat, &rendered)) return error;
-    Answer(*exchange, target, 200,
-           {{"prompt", JoinSegments(rendered.segments)}, {"prompt_tokens", rendered.tokens.size()}});
+    Answer(*exchange, target, 200, {{"prompt", JoinSegments(rendered.segments)}, {"prompt_tokens", rendered.tokens.size()}});
     return std::nullopt;
   }
 
@@ -335,11 +342,12 @@ class ModelServer final : public ApiServer {
 
 Status CheckExposure(const Listener& listener, bool has_keys, bool insecure) {
   if (listener.loopback() || has_keys || insecure) return {};
-  return BadInput("at " + listener.address() + " others than this machine reach the server: give it keys (--api-key-file), or say " +
-                  "--insecure");
+  return BadInput("at " + listener.address() +
+                  " others than this machine reach the server: give it keys (--api-key-file), or say " + "--insecure");
 }
 
-Result<std::unique_ptr<ApiServer>> ApiServer::Start(const ServedModel& model, Listener listener, const ApiServerOptions& options) {
+Result<std::unique_ptr<ApiServer>> ApiServer::Start(const ServedModel& model, Listener listener,
+                                                    const ApiServerOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckExposure(listener, !options.keys.empty(), options.insecure));
   auto server = std::make_unique<ModelServer>(model, options, listener);
   TALLY_RETURN_IF_ERROR(server->Begin(std::move(listener)));

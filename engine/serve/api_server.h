@@ -29,8 +29,8 @@ namespace tally {
 
 struct ApiServerOptions {
   std::vector<std::string> keys = {}, hosts = {}, origins = {};  // AccessOptions
-  bool insecure = false;  // others than this machine may reach it without a key
-  bool metrics = false;   // GET /metrics is answered
+  bool insecure = false;                                         // others than this machine may reach it without a key
+  bool metrics = false;                                          // GET /metrics is answered
   HttpLimits http = {};
   LoopOptions loop = {};
 };

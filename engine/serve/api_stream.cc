@@ -51,7 +51,8 @@ class ChunkStream final : public ApiStream {
       if (!chat_ && !(content.empty() && logprobs.is_null() && ids.is_null())) {
         events += Chunk(delta.choice, std::exchange(content, ""), std::exchange(logprobs, {}), {}, std::exchange(ids, {}));
       } else if (!thinking.empty()) {
-        events += Chunk(delta.choice, {{"reasoning_content", thinking}, {"reasoning", thinking}}, std::exchange(logprobs, {}), {});
+        events +=
+            Chunk(delta.choice, {{"reasoning_content", thinking}, {"reasoning", thinking}}, std::exchange(logprobs, {}), {});
         thinking.clear();
       } else if (!content.empty()) {
         events += Chunk(delta.choice, {{"content", std::exchange(content, "")}}, std::exchange(logprobs, {}), {});
@@ -120,10 +121,10 @@ class ResponseStream final : public ApiStream {
  public:
   std::string Begin(const Completion& completion) override {
     output_.emplace(completion.answer().id);
-    const OrderedJson response =
-        ResponseJson(completion.answer(), completion.echo(), OrderedJson::array(), "in_progress");
+    const OrderedJson response = ResponseJson(completion.answer(), completion.echo(), OrderedJson::array(), "in_progress");
     std::vector<OrderedJson> events;
-    for (const char* type : {"response.created", "response.in_progress"}) events.push_back({{"type", type}, {"response", response}});
+    for (const char* type : {"response.created", "response.in_progress"})
+      events.push_back({{"type", type}, {"response", response}});
     return Events(std::move(events));
   }
   std::string Add(const Completion&, const ApiDelta& delta) override {
@@ -137,8 +138,9 @@ class ResponseStream final : public ApiStream {
     const std::string status = ResponseStatus(answer);
     std::vector<OrderedJson> events;
     output_->Finish(status == "completed", answer.choices.front().logprobs, &events);
-    events.push_back({{"type", "response." + status},
-                      {"response", ResponseJson(answer, completion.echo(), output_->items(), status.c_str(), completion.BillJson())}});
+    events.push_back(
+        {{"type", "response." + status},
+         {"response", ResponseJson(answer, completion.echo(), output_->items(), status.c_str(), completion.BillJson())}});
     return Events(std::move(events));
   }
   std::string Fail(const ApiError& error) override {

@@ -86,9 +86,7 @@ void EngineLoop::Stop(double seconds) {
   ended_ = true;
 }
 
-LoopState EngineLoop::State() const {
-  return {.waiting = waiting_ + scheduler_.waiting(), .running = scheduler_.running()};
-}
+LoopState EngineLoop::State() const { return {.waiting = waiting_ + scheduler_.waiting(), .running = scheduler_.running()}; }
 
 // Waits for something to do, and takes it. False: the loop ends.
 bool EngineLoop::TakeArrivals() {
@@ -128,7 +126,8 @@ bool EngineLoop::TakeArrivals() {
 // Hands the scheduler as many choices as can run, client by client.
 void EngineLoop::Feed() {
   const std::lock_guard lock(mutex_);
-  while (!turns_.empty() && scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + kAhead) {
+  while (!turns_.empty() &&
+         scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + kAhead) {
     const std::string client = std::move(turns_.front());
     turns_.pop_front();
     const auto queue = clients_.find(client);

@@ -25,10 +25,11 @@
 namespace tally {
 
 struct LoopOptions {
-  size_t most_waiting = 256;            // choices of all clients
-  size_t most_waiting_of_client = 128;  // choices; a request that finds nothing waiting is taken whatever the number of its choices
-  double deadline_seconds = 0;          // from a request's arrival to the end of its answer; 0: none
-  double step_seconds = 0.2;            // SchedulerOptions::step_seconds
+  size_t most_waiting = 256;  // choices of all clients
+  size_t most_waiting_of_client =
+      128;                      // choices; a request that finds nothing waiting is taken whatever the number of its choices
+  double deadline_seconds = 0;  // from a request's arrival to the end of its answer; 0: none
+  double step_seconds = 0.2;    // SchedulerOptions::step_seconds
 };
 
 // A request that is to be answered.

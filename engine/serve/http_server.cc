@@ -156,9 +156,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     }
     return true;
   }
-  std::string TooLong() const {
-    return "the body is longer than " + std::to_string(server_.limits().body_bytes) + " bytes";
-  }
+  std::string TooLong() const { return "the body is longer than " + std::to_string(server_.limits().body_bytes) + " bytes"; }
   void Refuse(HttpAnswer answer) {
     refused_ = std::move(answer);
     std::string().swap(request_.body);
@@ -190,8 +188,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
       good = good && MHD_add_response_header(response, name.c_str(), value.c_str()) == MHD_YES;
     }
     if (!server_.accepting()) good = good && MHD_add_response_header(response, "Connection", "close") == MHD_YES;
-    const MHD_Result queued =
-        good ? MHD_queue_response(connection_, static_cast<unsigned>(answer_.status), response) : MHD_NO;
+    const MHD_Result queued = good ? MHD_queue_response(connection_, static_cast<unsigned>(answer_.status), response) : MHD_NO;
     MHD_destroy_response(response);
     return queued;
   }

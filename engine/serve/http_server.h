@@ -84,7 +84,8 @@ class Listener {
   // `host`: a name or an address, "127.0.0.1", "::1", "0.0.0.0". Port 0: any that is free. kBadInput: no such host, a port that is in use
   // or not allowed.
   static Result<Listener> Open(const std::string& host, uint16_t port);
-  Listener(Listener&& other) noexcept : fd_(std::exchange(other.fd_, -1)), address_(std::move(other.address_)), port_(other.port_) {}
+  Listener(Listener&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), address_(std::move(other.address_)), port_(other.port_) {}
   Listener& operator=(Listener&& other) noexcept {
     std::swap(fd_, other.fd_);
     address_.swap(other.address_);

@@ -16,7 +16,8 @@ std::string Number(double x) {
 }
 
 void Describe(std::string_view name, std::string_view type, std::string_view help, std::string* text) {
-  *text += "# HELP " + std::string(name) + " " + std::string(help) + "\n# TYPE " + std::string(name) + " " + std::string(type) + "\n";
+  *text +=
+      "# HELP " + std::string(name) + " " + std::string(help) + "\n# TYPE " + std::string(name) + " " + std::string(type) + "\n";
 }
 
 void Value(std::string_view name, const std::string& labels, const std::string& value, std::string* text) {
@@ -45,7 +46,8 @@ void Histogram::Write(std::string_view name, std::string_view help, std::string*
   uint64_t sum = 0;
   for (size_t i = 0; i < counts_.size(); ++i) {
     sum += counts_[i];
-    Value(std::string(name) + "_bucket", Label("le", i < kBounds.size() ? Number(kBounds[i]) : "+Inf"), std::to_string(sum), text);
+    Value(std::string(name) + "_bucket", Label("le", i < kBounds.size() ? Number(kBounds[i]) : "+Inf"), std::to_string(sum),
+          text);
   }
   Value(std::string(name) + "_sum", "", Number(sum_), text);
   Value(std::string(name) + "_count", "", std::to_string(sum), text);
@@ -83,8 +85,8 @@ std::string Metrics::Text() const {
   std::string text;
   Describe("tally_requests_total", "counter", "Requests by path and status of HTTP.", &text);
   for (const auto& [what, n] : requests_) {
-    Value("tally_requests_total", Label("path", what.first) + "," + Label("status", std::to_string(what.second)), std::to_string(n),
-          &text);
+    Value("tally_requests_total", Label("path", what.first) + "," + Label("status", std::to_string(what.second)),
+          std::to_string(n), &text);
   }
   One("tally_requests_cancelled_total", "counter", "Requests whose client left before it had its answer.", cancelled_, &text);
   One("tally_prompt_tokens_total", "counter", "Tokens of prompts, cached ones included.",
@@ -110,13 +112,14 @@ std::string EngineMetrics(Engine& engine, const LoopState& state) {
   const auto by_phase = [&](const char* name, const char* help, const auto& value) {
     Describe(name, "counter", help, &text);
     for (size_t p = 0; p < accounts.size(); ++p) {
-      Value(name, Label("phase", kPhaseNames[static_cast<size_t>(kAllPhases[p])]), std::to_string(value(kAllPhases[p], accounts[p])),
-            &text);
+      Value(name, Label("phase", kPhaseNames[static_cast<size_t>(kAllPhases[p])]),
+            std::to_string(value(kAllPhases[p], accounts[p])), &text);
     }
   };
   by_phase("tally_steps_total", "Steps of the engine.", [&](Phase p, const Account&) { return ledger.steps(p); });
   by_phase("tally_rows_total", "Rows that ran.", [&](Phase p, const Account&) { return ledger.rows(p); });
-  by_phase("tally_flops_total", "Useful floating-point operations.", [](Phase, const Account& a) { return a.useful.TotalFlops(); });
+  by_phase("tally_flops_total", "Useful floating-point operations.",
+           [](Phase, const Account& a) { return a.useful.TotalFlops(); });
   by_phase("tally_parameters_touched_total", "Parameters touched, summed over steps.",
            [&](Phase p, const Account&) { return ledger.parameters_touched(p); });
   Describe("tally_bytes_total", "counter", "Bytes moved, by kind.", &text);

@@ -31,7 +31,7 @@ class Metrics {
  public:
   // A request has been answered: `path` is one that the server knows.
   void CountRequest(std::string_view path, int status);
-  void CountFirstToken(double seconds);  // since the request came
+  void CountFirstToken(double seconds);         // since the request came
   void CountTokens(int64_t n, double seconds);  // after the first of a choice; since the one before them
   void CountUsage(const ApiUsage& usage);
   void CountCancelled();

@@ -37,11 +37,12 @@ TEST(AccessRules, Hosts) {
 TEST(AccessRules, Origins) {
   const AccessRules rules({.origins = {"https://chat.example.com"}});
   const auto from = [&](const char* origin) { return Head({{"host", "localhost:8080"}, {"origin", origin}}); };
-  for (const char* origin : {"http://localhost:8080", "https://localhost:8080", "https://chat.example.com", "HTTPS://CHAT.example.com"}) {
+  for (const char* origin :
+       {"http://localhost:8080", "https://localhost:8080", "https://chat.example.com", "HTTPS://CHAT.example.com"}) {
     EXPECT_EQ(StatusOf(rules, from(origin)), 200) << origin;
   }
-  for (const char* origin : {"null", "", "http://localhost:8081", "http://localhost", "http://chat.example.com", "https://evil.example",
-                             "https://chat.example.com.evil.example"}) {
+  for (const char* origin : {"null", "", "http://localhost:8081", "http://localhost", "http://chat.example.com",
+                             "https://evil.example", "https://chat.example.com.evil.example"}) {
     EXPECT_EQ(StatusOf(rules, from(origin)), 403) << origin;
     EXPECT_TRUE(rules.CorsHeaders(from(origin)).empty()) << origin;
   }
@@ -64,8 +65,9 @@ TEST(AccessRules, Keys) {
   };
   EXPECT_EQ(rules.Check(with("Bearer first-key-0123456789")).client, "key 1");
   EXPECT_EQ(rules.Check(with("bearer second-key-012345678")).client, "key 2");
-  for (const char* value : {"", "Bearer ", "first-key-0123456789", "Basic first-key-0123456789", "Bearer first-key-012345678",
-                            "Bearer first-key-01234567890", "Bearer first-key-0123456789first-key-0123456789", "Bearer FIRST-KEY-0123456789"}) {
+  for (const char* value :
+       {"", "Bearer ", "first-key-0123456789", "Basic first-key-0123456789", "Bearer first-key-012345678",
+        "Bearer first-key-01234567890", "Bearer first-key-0123456789first-key-0123456789", "Bearer FIRST-KEY-0123456789"}) {
     EXPECT_EQ(StatusOf(rules, with(value)), 401) << value;
     EXPECT_EQ(StatusOf(rules, with(value, "/metrics")), 401) << value;
     EXPECT_EQ(StatusOf(rules, with(value, "/health")), 200) << value;

@@ -80,7 +80,8 @@ TEST(ApiRequest, LogitsAndBills) {
 
 // The items of a turn of the assistant are one message.
 TEST(ApiRequest, Responses) {
-  const ApiRequest r = Parsed(kResponses, OrderedJson::parse(R"({"instructions": "Be brief.", "max_output_tokens": 9, "store": false,
+  const ApiRequest r =
+      Parsed(kResponses, OrderedJson::parse(R"({"instructions": "Be brief.", "max_output_tokens": 9, "store": false,
     "reasoning": {"effort": "low", "summary": "auto"}, "include": ["reasoning.encrypted_content"], "input": [
       {"role": "user", "content": "Weather?"},
       {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Ask."}]},
@@ -90,14 +91,13 @@ TEST(ApiRequest, Responses) {
       {"role": "assistant", "content": "Truly."},
       {"role": "user", "content": [{"type": "input_text", "text": "Thanks"}]}],
     "tools": [{"type": "function", "name": "weather", "description": "d", "parameters": {"type": "object"}, "strict": true}]})"));
-  const std::vector<ChatMessage> expected = {
-      {.role = "system", .content = "Be brief."},
-      {.role = "user", .content = "Weather?"},
-      {.role = "assistant", .reasoning = "Ask.", .tool_calls = {{"c1", "weather", "{}"}}},
-      {.role = "tool", .content = "sunny", .tool_call_id = "c1", .name = "weather"},
-      {.role = "assistant", .content = "Sunny."},
-      {.role = "assistant", .content = "Truly."},
-      {.role = "user", .content = "Thanks"}};
+  const std::vector<ChatMessage> expected = {{.role = "system", .content = "Be brief."},
+                                             {.role = "user", .content = "Weather?"},
+                                             {.role = "assistant", .reasoning = "Ask.", .tool_calls = {{"c1", "weather", "{}"}}},
+                                             {.role = "tool", .content = "sunny", .tool_call_id = "c1", .name = "weather"},
+                                             {.role = "assistant", .content = "Sunny."},
+                                             {.role = "assistant", .content = "Truly."},
+                                             {.role = "user", .content = "Thanks"}};
   EXPECT_EQ(r.chat.messages, expected);
   EXPECT_EQ(r.chat.reasoning_effort, "low");
   EXPECT_EQ(r.max_tokens, 9);

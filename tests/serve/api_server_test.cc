@@ -31,7 +31,8 @@ TEST(ApiServer, WholeAnswers) {
   EXPECT_EQ(chat["choices"][0]["finish_reason"], "stop");
   EXPECT_FALSE(chat["usage"].contains("tally")) << "it was not asked for";
   EXPECT_EQ(api.Ask("/v1/completions", {{"prompt", "w"}, {"seed", 3}})["seed"], 3);
-  const OrderedJson response = api.Ask("/v1/responses", {{"input", "Hi"}, {"instructions", "Be brief."}, {"metadata", {{"a", "b"}}}});
+  const OrderedJson response =
+      api.Ask("/v1/responses", {{"input", "Hi"}, {"instructions", "Be brief."}, {"metadata", {{"a", "b"}}}});
   EXPECT_EQ(response["object"], "response");
   EXPECT_EQ(response["status"], 200) << "of HTTP: overwritten by the test";
   EXPECT_EQ(response["output"][0]["content"][0]["text"], "xyz");
@@ -61,8 +62,13 @@ TEST(ApiServer, WholeAnswers) {
 TEST(ApiServer, StreamedChats) {
   const TextServed text;
   const ServedApi api(text.model);
-  const OrderedJson body = With(kHi, {{"n", 3}, {"seed", 5}, {"temperature", 60}, {"max_tokens", 12}, {"logprobs", true},
-                                      {"top_logprobs", 2}, {"stream_options", {{"include_usage", true}}}});
+  const OrderedJson body = With(kHi, {{"n", 3},
+                                      {"seed", 5},
+                                      {"temperature", 60},
+                                      {"max_tokens", 12},
+                                      {"logprobs", true},
+                                      {"top_logprobs", 2},
+                                      {"stream_options", {{"include_usage", true}}}});
   const OrderedJson whole = api.Ask("/v1/chat/completions", body);
   ASSERT_EQ(whole["status"], 200) << whole;
   const std::vector<OrderedJson> events = api.Stream("/v1/chat/completions", body);
@@ -105,7 +111,10 @@ TEST(ApiServer, StreamedCompletions) {
     EXPECT_FALSE(chunk.contains("usage"));
     said += chunk["choices"][0]["text"];
   }
-  EXPECT_EQ(said, "e\xc3\xa9" "fgh") << "whole characters";
+  EXPECT_EQ(said,
+            "e\xc3\xa9"
+            "fgh")
+      << "whole characters";
   EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "length");
   EXPECT_TRUE(api.done);
 }
@@ -122,10 +131,11 @@ TEST(ApiServer, StreamedResponses) {
     types.push_back(events[i]["type"]);
     if (types.back() == "response.output_text.delta") said += events[i]["delta"];
   }
-  EXPECT_EQ(types, (std::vector<std::string>{"response.created", "response.in_progress", "response.output_item.added",
-                                             "response.content_part.added", "response.output_text.delta", "response.output_text.delta",
-                                             "response.output_text.delta", "response.output_text.done", "response.content_part.done",
-                                             "response.output_item.done", "response.completed"}));
+  EXPECT_EQ(types,
+            (std::vector<std::string>{"response.created", "response.in_progress", "response.output_item.added",
+                                      "response.content_part.added", "response.output_text.delta", "response.output_text.delta",
+                                      "response.output_text.delta", "response.output_text.done", "response.content_part.done",
+                                      "response.output_item.done", "response.completed"}));
   EXPECT_EQ(said, "xyz");
   const OrderedJson& response = events.back()["response"];
   EXPECT_EQ(response["status"], "completed");
@@ -143,7 +153,9 @@ TEST(ApiServer, BiasAndStop) {
     return api.Ask("/v1/completions", With({{"prompt", "t"}, {"max_tokens", 4}}, more))["choices"][0]["text"];
   };
   EXPECT_EQ(said(OrderedJson::object()), "uvwx");
-  EXPECT_EQ(said({{"logit_bias", {{std::to_string('v'), -100}}}, {"max_tokens", 2}, {"stop", "zz"}}).get<std::string>().substr(0, 1), "u");
+  EXPECT_EQ(
+      said({{"logit_bias", {{std::to_string('v'), -100}}}, {"max_tokens", 2}, {"stop", "zz"}}).get<std::string>().substr(0, 1),
+      "u");
   EXPECT_EQ(said({{"logit_bias", {{std::to_string('q'), 100}}}}), "qqqq");
   EXPECT_EQ(said({{"stop", "w"}}), "uv");
 }
@@ -158,7 +170,8 @@ TEST(ApiServer, Refusals) {
     const char* param;
   } cases[] = {
       {"/v1/chat/completions", With(kHi, {{"response_format", {{"type", "json_object"}}}}), "response_format"},
-      {"/v1/chat/completions", With(kHi, {{"response_format", {{"type", "json_schema"}, {"json_schema", OrderedJson::object()}}}}), "response_format"},
+      {"/v1/chat/completions",
+       With(kHi, {{"response_format", {{"type", "json_schema"}, {"json_schema", OrderedJson::object()}}}}), "response_format"},
       {"/v1/chat/completions", With(kHi, {{"tool_choice", "required"}}), "tool_choice"},
       {"/v1/chat/completions", With(kHi, {{"store", true}}), "store"},
       {"/v1/responses", {{"input", "Hi"}, {"store", true}}, "store"},
@@ -181,9 +194,10 @@ TEST(ApiServer, Refusals) {
     ASSERT_TRUE(answer.contains("error")) << answer;
     EXPECT_EQ(answer["error"]["param"], c.param) << answer;
   }
-  for (const std::string& body : {std::string(), std::string("{"), std::string("[]"), std::string("{\"prompt\": \"\xff\xfe\"}"),
-                                  "{\"prompt\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}", std::string(1 << 20, '{'),
-                                  "{\"prompt\": [" + std::string(1 << 20, '1') + "]}", std::string("{\"prompt\": 1e999}")}) {
+  for (const std::string& body :
+       {std::string(), std::string("{"), std::string("[]"), std::string("{\"prompt\": \"\xff\xfe\"}"),
+        "{\"prompt\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}", std::string(1 << 20, '{'),
+        "{\"prompt\": [" + std::string(1 << 20, '1') + "]}", std::string("{\"prompt\": 1e999}")}) {
     const HttpReply reply = Post(api.port, "/v1/completions", body);
     EXPECT_EQ(reply.status, 400) << body.substr(0, 40);
     EXPECT_LT(reply.body.size(), 1000u);
@@ -196,7 +210,8 @@ TEST(ApiServer, Refusals) {
 TEST(ApiServer, BombsOfTemplates) {
   TextServed text;
   const auto side = MakeChatSide(
-      {.text = "{% for i in range(n) %}{% for j in range(n) %}{{ s * n }}{% endfor %}{% endfor %}{{ messages[0].content }}"}, true);
+      {.text = "{% for i in range(n) %}{% for j in range(n) %}{{ s * n }}{% endfor %}{% endfor %}{{ messages[0].content }}"},
+      true);
   ASSERT_TRUE(side.ok());
   text.model.chat = side;
   const ServedApi api(text.model);
@@ -206,7 +221,9 @@ TEST(ApiServer, BombsOfTemplates) {
       EXPECT_EQ(answer["status"], 400) << answer;
     }
   }
-  EXPECT_EQ(api.Ask("/v1/chat/completions", With(kHi, {{"chat_template_kwargs", {{"n", 1}, {"s", ""}}}, {"max_tokens", 2}}))["status"], 200);
+  EXPECT_EQ(
+      api.Ask("/v1/chat/completions", With(kHi, {{"chat_template_kwargs", {{"n", 1}, {"s", ""}}}, {"max_tokens", 2}}))["status"],
+      200);
 }
 
 TEST(ApiServer, KeysHostsAndOrigins) {

@@ -21,7 +21,7 @@
 namespace tally {
 
 struct HttpReply {
-  int status = 0;  // 0: the connection ended without one
+  int status = 0;                                   // 0: the connection ended without one
   std::map<std::string, std::string> headers = {};  // names in small letters
   std::string body = {};
   bool whole = false;  // its end was there
@@ -56,7 +56,8 @@ class TestClient {
     return true;
   }
   // A request with its Host and the length of its body.
-  bool Ask(const std::string& method, const std::string& path, const std::string& body = "", const std::string& headers = "") const {
+  bool Ask(const std::string& method, const std::string& path, const std::string& body = "",
+           const std::string& headers = "") const {
     const bool has_host = headers.find("Host:") != headers.npos;
     return Send(method + " " + path + " HTTP/1.1\r\n" + (has_host ? "" : "Host: localhost\r\n") + headers +
                 (method == "POST" ? "Content-Length: " + std::to_string(body.size()) + "\r\n" : "") + "\r\n" + body);

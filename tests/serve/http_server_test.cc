@@ -218,10 +218,11 @@ TEST(HttpServer, Floods) {
 
 TEST(HttpServer, GarbageIsNoRequest) {
   Served served;
-  for (const std::string& garbage : {std::string("\0\1\2\3\r\n\r\n", 8), std::string(100, '\xff') + "\r\n\r\n", std::string("GET\r\n\r\n"),
-                                     std::string("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n"),
-                                     std::string("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n"),
-                                     std::string("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")}) {
+  for (const std::string& garbage :
+       {std::string("\0\1\2\3\r\n\r\n", 8), std::string(100, '\xff') + "\r\n\r\n", std::string("GET\r\n\r\n"),
+        std::string("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n"),
+        std::string("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n"),
+        std::string("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")}) {
     TestClient client(served.port);
     ASSERT_TRUE(client.Send(garbage));
     client.HalfClose();

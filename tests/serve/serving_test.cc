@@ -220,14 +220,18 @@ TEST_F(Demo, BillsAreTheLedger) {
       const OrderedJson& work = bill.at(phase);
       billed["tally_flops_total"] += work.at("flops").get<uint64_t>();
       billed["tally_rows_total"] += work.at("rows").get<uint64_t>();
-      for (const auto& [kind, n] : work.at("bytes").items()) billed["tally_bytes_total{kind=\"" + kind + "\"}"] += n.get<uint64_t>();
+      for (const auto& [kind, n] : work.at("bytes").items())
+        billed["tally_bytes_total{kind=\"" + kind + "\"}"] += n.get<uint64_t>();
     }
   };
   std::vector<std::thread> threads;
   for (int i = 0; i < 9; ++i) {
     threads.emplace_back([&, i] {
-      const OrderedJson body = {{"prompt", std::string(static_cast<size_t>(i) * 20 + 1, 'b')}, {"seed", i}, {"n", 1 + i % 3},
-                                {"max_tokens", 10 + i}, {"ignore_eos", true}};
+      const OrderedJson body = {{"prompt", std::string(static_cast<size_t>(i) * 20 + 1, 'b')},
+                                {"seed", i},
+                                {"n", 1 + i % 3},
+                                {"max_tokens", 10 + i},
+                                {"ignore_eos", true}};
       if (i % 2 == 0) {
         add(api.Ask("/v1/completions", body, "X-Tally: 1\r\n").at("usage").at("tally"));
       } else {
