@@ -10,8 +10,9 @@ namespace tally {
 // Seconds of a step = those of its decode rows + rows of prompts x seconds per row. Both are measured, and recent steps count more.
 class StepClock {
  public:
-  static constexpr int64_t kFirstRows = 32;  // of prompts, while nothing has been measured
-  static constexpr int64_t kLeastRows = 8;   // a prompt goes on, however slow the steps are
+  static constexpr int64_t kFirstRows = 32;   // of prompts, while nothing has been measured
+  static constexpr double kLeastShare = .05;  // of a step's time that its rows of prompts take
+  static constexpr int64_t kLeastRows = 8;    // a prompt goes on, however slow the steps are
 
   // A step has run.
   void Add(int64_t prompt_rows, int64_t decode_rows, double seconds) {
@@ -19,9 +20,8 @@ class StepClock {
       if (decode_rows > 0) Mix(decode_seconds_, seconds);
       return;
     }
-    // A step that takes less than one of decode rows alone tells nothing of a row.
-    const double rest = seconds - (decode_rows > 0 ? decode_seconds_ : 0);
-    if (rest <= 0) return;
+    // Times vary: rows are never free.
+    const double rest = std::max(seconds - (decode_rows > 0 ? decode_seconds_ : 0), seconds * kLeastShare);
     Mix(row_seconds_, rest / static_cast<double>(prompt_rows));
     most_measured_ = std::max(most_measured_, prompt_rows);
   }

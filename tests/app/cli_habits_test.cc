@@ -94,8 +94,8 @@ TEST(CliHabits, SlipsAreGuessed) {
   ExpectAdvice({"rnu", "demo"}, {"'rnu'", "did you mean run?"});
   ExpectAdvice({"tokenise", "hi"}, {"did you mean tokenize?"});
   ExpectAdvice({"benchmark"}, {"did you mean bench?"});
-  ExpectAdvice({"fly"}, {"'fly'", "run, chat, batch, count, fit"});
-  ExpectAdvice({"list"}, {"'list'", "run, chat, batch, count, fit"});
+  ExpectAdvice({"fly"}, {"'fly'", "run, chat, batch, serve, count, fit"});
+  ExpectAdvice({"list"}, {"'list'", "run, chat, batch, serve, count, fit"});
   ExpectAdvice({"generate"}, {"tally run"});
   ExpectAdvice({"demo"}, {"tally run demo"});
   ExpectAdvice({"GPT2"}, {"tally count GPT2"});

@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "engine/machine/machine.h"
 #include "tests/session/fake_engine.h"
 #include "tests/support/goldens.h"
 #include "tests/support/open_engine.h"
@@ -69,6 +71,66 @@ TEST(Scheduler, AFullStepLeavesNobodyOutForLong) {
   for (const auto& r : requests) EXPECT_GE(r->result().tokens.size(), 14u);
   RunAll(scheduler);
   for (const auto& r : requests) EXPECT_EQ(r->result().tokens.size(), 20u);
+}
+
+TEST(StepClock, RowsAsTimeAllows) {
+  StepClock clock;
+  EXPECT_EQ(clock.MostRows(1, 0.2), StepClock::kFirstRows) << "nothing is known";
+  clock.Add(0, 2, 0.05);
+  clock.Add(32, 2, 0.05 + 32 * 0.001);
+  EXPECT_NEAR(static_cast<double>(clock.MostRows(2, 0.2)), 128, 1) << "four times what was tried, although 150 would fit";
+  clock.Add(128, 2, 0.05 + 128 * 0.001);
+  EXPECT_NEAR(static_cast<double>(clock.MostRows(2, 0.2)), 150, 1);
+  EXPECT_NEAR(static_cast<double>(clock.MostRows(0, 0.2)), 200, 1);
+  for (int i = 0; i < 20; ++i) clock.Add(50, 2, 0.05 + 50 * 0.002);  // it has become slower
+  EXPECT_NEAR(static_cast<double>(clock.MostRows(2, 0.2)), 75, 1);
+  EXPECT_EQ(clock.MostRows(2, 0.01), StepClock::kLeastRows);
+}
+
+// Where a request decodes, a prompt runs in small pieces, and says the same.
+TEST(Scheduler, PiecesOfPromptsAreSizedByTime) {
+  FakeEngine engine(100, 4096);
+  engine.batch = 512;
+  engine.on_step = [] {  // longer than is wanted, whatever runs
+    for (const double end = MonotonicSeconds() + 2e-4; MonotonicSeconds() < end;) {
+    }
+  };
+  Scheduler scheduler(engine, {.step_seconds = 1e-5});
+  const auto decodes = NewRequest(engine, {5}, GreedyTokens(300)), prompt = NewRequest(engine, Tokens(1000, 1), GreedyTokens(5));
+  scheduler.Add(decodes);
+  scheduler.Step();
+  scheduler.Add(prompt);
+  for (int i = 0; i < 50; ++i) {
+    scheduler.Step();
+    EXPECT_LE(engine.steps.back().tokens.size(), 1 + static_cast<size_t>(StepClock::kFirstRows));
+    EXPECT_EQ(decodes->result().tokens.size(), static_cast<size_t>(i) + 2) << "a token each step";
+  }
+  EXPECT_EQ(engine.steps.back().tokens.size(), 1 + static_cast<size_t>(StepClock::kLeastRows));
+  RunAll(scheduler);
+  EXPECT_EQ(prompt->result().tokens, Tokens({2, 3, 4, 5, 6}));
+}
+
+TEST(Request, LogprobsAndBias) {
+  FakeEngine engine(100);
+  Scheduler scheduler(engine);
+  RequestOptions options = GreedyTokens(2);
+  options.top_logprobs = 2;
+  options.logit_bias = {{6, -50.0f}, {8, 45.0f}};  // of 5 and 7 the next one has a logit of 20, others -distance
+  const auto request = NewRequest(engine, {5}, options);
+  scheduler.Add(request);
+  RunAll(scheduler);
+  EXPECT_EQ(request->result().tokens, Tokens({8, 8}));
+  const std::vector<RequestEvent> events = request->TakeEvents();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_NEAR(events[0].logprobs.logprob, -22, 1e-6) << "the model's, before the bias";
+  ASSERT_EQ(events[0].logprobs.top.size(), 2u);
+  EXPECT_EQ(events[0].logprobs.top[0].token, 6);
+  EXPECT_NEAR(events[0].logprobs.top[0].logprob, 0, 1e-6);
+  EXPECT_EQ(events[0].logprobs.top[1].token, 5) << "as likely as 7, and before it";
+  options.logit_bias = {{100, 1.0f}};
+  EXPECT_FALSE(Request::Check(engine, Tokens{5}, options).ok());
+  const std::vector<float> none = {NAN, -INFINITY, NAN};
+  EXPECT_EQ(LogprobsOf(none, 1, 1).logprob, -INFINITY);
 }
 
 TEST(Scheduler, OneFailsAlone) {
