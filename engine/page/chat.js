@@ -38,7 +38,7 @@ const actions = {
     addMessage(conversation, { role: "user", parent: message.parent, content: text });
     answer(conversation.leaf);
   },
-  again: (message) => running || answer(message.parent),
+  again: (message) => answer(message.parent),
   results(message, texts) {
     message.calls.forEach((call, i) => addMessage(conversation, { role: "tool", parent: conversation.leaf, call: call.id, name: call.name, content: texts[i] }));
     answer(conversation.leaf);
@@ -117,12 +117,13 @@ async function answer(parent) {
   const message = addMessage(conversation, { role: "assistant", parent, content: "", time: Date.now() });
   const run = (running = { controller: new AbortController(), conversation, message, timer: 0, pause: 50, saved: 0, spoken: 0 });
   byId("spoken").replaceChildren();
+  sessionStorage.setItem("tally.open", conversation.id);
   conversation.updated = Date.now();
   saveConversation(conversation);
   draw();
   toEnd();
   try {
-    model ||= await modelName();
+    model ||= await modelName(run.controller.signal);
     await ask(model, path(run.conversation, parent), message, run.controller.signal, () => showSoon(run));
   } catch (error) {
     if (run.controller.signal.aborted) message.stopped = true;
@@ -135,17 +136,13 @@ function finish(run) {
   clearTimeout(run.timer);
   running = null;
   speak(run, true);
-  const kept = run.deleted || saveConversation(run.conversation);
-  if (run.conversation === conversation) {
-    const follow = atEnd();
-    draw();
-    if (follow) toEnd();
-    if (!kept) byId("live-state").textContent = "The browser has no room to keep this conversation.";
-  } else {
-    drawList();
-    drawButtons();
-  }
-  showModel();
+  if (run.message.calls) run.message.calls = run.message.calls.filter(Boolean);
+  if (!run.deleted && !saveConversation(run.conversation)) run.message.error ??= "The browser has no room to keep this conversation.";
+  const follow = atEnd();
+  draw();
+  if (follow) toEnd();
+  if (wide.matches && document.activeElement === document.body) byId("input").focus();
+  if (run.message.error) showModel();
 }
 
 const stop = () => running?.controller.abort();
@@ -195,8 +192,10 @@ function remove(question, ids) {
 // --- drawers, settings
 
 function close() {
+  const opener = document.body.matches(".list-open") ? "show-list" : document.body.matches(".ledger-open") ? "show-ledger" : "";
   document.body.classList.remove("list-open", "ledger-open");
   expanded();
+  if (opener && !wide.matches) byId(opener).focus();
   followLive();
 }
 
@@ -218,7 +217,10 @@ function expanded() {
   document.body.classList.toggle("no-ledger", wide.matches && !settings.ledger);
   byId("show-list").setAttribute("aria-expanded", String(listOpen));
   byId("show-ledger").setAttribute("aria-expanded", String(ledgerShown()));
-  byId("shade").hidden = wide.matches || !(listOpen || ledgerShown());
+  const over = !wide.matches && (listOpen || ledgerShown());
+  byId("shade").hidden = !over;
+  byId("chat").inert = byId("head").inert = over;
+  if (over) byId(listOpen ? "list" : "ledger").querySelector("button").focus();
 }
 
 const kFields = { system: "set-system", temperature: "set-temperature", max: "set-max", effort: "set-effort", theme: "set-theme", tools: "set-tools", key: "set-key" };
@@ -235,7 +237,6 @@ function closeSettings() {
     byId("tools-error").textContent = "This is no JSON list.";
     return;
   }
-  for (const id of ["set-temperature", "set-max"]) if (!byId(id).reportValidity()) return;
   for (const [name, id] of Object.entries(kFields)) settings[name] = byId(id).value;
   saveSettings();
   applyTheme();
@@ -289,13 +290,14 @@ function onInputKey(event) {
 
 function listen() {
   const clicks = {
-    "new": startConversation, "stop": stop, "to-end": toEnd, "shade": close, "show-settings": openSettings, "settings-save": closeSettings,
+    "new": startConversation, "stop": stop, "to-end": toEnd, "shade": close, "show-settings": openSettings, "ledger-close": () => (wide.matches ? toggle("ledger") : close()),
     "settings-close": () => byId("settings").close(), "confirm-no": () => byId("confirm").close(), "show-list": () => toggle("list"),
     "show-ledger": () => toggle("ledger"), "export-all": () => download("tally-conversations.json", storedConversations()),
-    "delete-all": () => remove("Delete all conversations?", storedConversations().map((c) => c.id)),
+    "delete-all": () => remove("Delete all conversations?", conversationNames().map((name) => name.slice(kConversation.length))),
   };
   for (const [id, call] of Object.entries(clicks)) byId(id).addEventListener("click", call);
   byId("composer").addEventListener("submit", (event) => (event.preventDefault(), send()));
+  byId("settings-form").addEventListener("submit", (event) => (event.preventDefault(), closeSettings()));
   byId("input").addEventListener("input", sizeInput);
   byId("input").addEventListener("keydown", onInputKey);
   byId("scroll").addEventListener("scroll", showToEnd, { passive: true });
@@ -312,7 +314,7 @@ function begin() {
   const sample = (text) => make("li", {}, make("button", { type: "button", textContent: text, onclick: () => ((byId("input").value = text), send()) }));
   byId("samples").append(...kSamples.map(sample));
   listen();
-  conversation = storedConversation(sessionStorage.getItem("tally.open") ?? "") ?? storedConversations()[0] ?? conversation;
+  conversation = storedConversation(sessionStorage.getItem("tally.open") ?? "") ?? conversation;
   draw();
   toEnd();
   close();

@@ -17,26 +17,30 @@ async function errorOf(response) {
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "", name = "", data = [];
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const lines = (rest + value).split(/\r?\n/);
-    rest = lines.pop();
-    for (const line of lines) {
-      if (line === "") {
-        if (data.length > 0) yield { name, data: data.join("\n") };
-        name = "", data = [];
-      } else if (line.startsWith("data:")) {
-        data.push(line.slice(5).replace(/^ /, ""));
-      } else if (line.startsWith("event:")) {
-        name = line.slice(6).trim();
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const lines = (rest + value).split(/\r?\n/);
+      rest = lines.pop();
+      for (const line of lines) {
+        if (line === "") {
+          if (data.length > 0) yield { name, data: data.join("\n") };
+          name = "", data = [];
+        } else if (line.startsWith("data:")) {
+          data.push(line.slice(5).replace(/^ /, ""));
+        } else if (line.startsWith("event:")) {
+          name = line.slice(6).trim();
+        }
       }
     }
+  } finally {
+    reader.cancel().catch(() => {});
   }
 }
 
-async function modelName() {
-  const response = await fetch("/v1/models", { headers: headers() });
+async function modelName(signal) {
+  const response = await fetch("/v1/models", { headers: headers(), signal });
   if (!response.ok) throw new Error(await errorOf(response));
   return (await response.json()).data?.[0]?.id ?? "";
 }
@@ -51,14 +55,15 @@ function requestBody(model, messages) {
   return body;
 }
 
-// The messages as OpenAI has them. Thinking of earlier answers is left out, and so is an answer of which nothing came.
+// The messages as OpenAI has them. Thinking of earlier answers is left out, and so are calls without a result, and answers of which nothing
+// came.
 function apiMessages(messages) {
   const list = settings.system.trim() ? [{ role: "system", content: settings.system }] : [];
-  for (const m of messages) {
+  for (const [i, m] of messages.entries()) {
     if (m.role === "tool") {
       list.push({ role: "tool", tool_call_id: m.call, content: m.content });
     } else if (m.role === "assistant") {
-      if (m.calls?.length > 0) {
+      if (messages[i + 1]?.role === "tool") {
         const calls = m.calls.map((c) => ({ id: c.id, type: "function", function: { name: c.name, arguments: c.arguments } }));
         list.push({ role: "assistant", content: m.content, tool_calls: calls });
       } else if (m.content) {
@@ -114,7 +119,6 @@ async function ask(model, messages, message, signal, changed) {
 // --- bills (usage.tally)
 
 const kMoved = ["weights packed", "KV read", "KV written", "state read", "state written"];
-const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const movedBytes = (work) => sum(kMoved.map((kind) => work?.bytes?.[kind] ?? 0));
 
 // What an answer cost; null: the server did not say.

@@ -18,7 +18,7 @@ function showCost(conversation) {
     rows.push(["memory traffic", si(all("bytes"), "B"), "weights, KV, states"]);
     rows.push(["prompts", `${count(all("read"))} tokens`, `${count(all("cached"))} not run again`]);
     rows.push(["answers", `${count(all("written"))} tokens`, all("seconds") > 0 ? `in ${si(all("seconds"), "s")}` : ""]);
-    if (last.touched > 0) rows.push(["touched", si(last.touched, ""), "parameters, by the last answer"]);
+    if (last.touched > 0) rows.push(["touched", si(last.touched, ""), "parameters, last answer"]);
   }
   fill(byId("cost"), rows);
 }
@@ -57,7 +57,7 @@ function paintExperts(levels) {
 
 function showLive(event) {
   const { token, step, roofs, parameters } = event, rows = [];
-  if (token.seconds > 0) rows.push(["speed", `${(1 / token.seconds).toPrecision(3)} tokens/s`, `${count(step.rows)} in the last step`]);
+  if (token.seconds > 0) rows.push([event.running > 0 ? "speed" : "speed, last step", `${(1 / token.seconds).toPrecision(3)} tokens/s`, `${count(step.rows)} in the last step`]);
   if (roofs.read_seconds > 0 && token.seconds > 0) {
     rows.push(["of the read roof", `${((100 * roofs.read_seconds) / token.seconds).toFixed(0)} %`, `${si(token.bytes / token.seconds, "B/s")} of ${si(roofs.read, "B/s")}`]);
   }

@@ -6,7 +6,7 @@ const hasMarkdown = typeof window.marked?.parse === "function" && typeof window.
 const kPurify = {
   USE_PROFILES: { html: true },
   FORBID_TAGS: ["style", "form", "input", "button", "textarea", "select", "option", "img", "video", "audio", "picture", "source", "dialog", "map", "area"],
-  FORBID_ATTR: ["style", "id", "name", "for", "tabindex", "contenteditable", "popover", "accesskey"],
+  FORBID_ATTR: ["src", "srcset", "background", "poster", "style", "id", "name", "for", "tabindex", "contenteditable", "popover", "accesskey"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_DOM_FRAGMENT: true,
@@ -14,8 +14,14 @@ const kPurify = {
 
 // Arguments are strings in some versions of marked and a token in others.
 if (hasMarkdown) {
+  const simpleTag = /<\/?(b|i|u|s|em|strong|mark|sub|sup|kbd|code|br|hr|p|details|summary)\s*\/?>/gi;
   window.marked.use({
     renderer: {
+      // Simple tags stay; other HTML of an answer is shown as it was written.
+      html(html) {
+        const source = String(html?.text ?? html);
+        return source.replace(simpleTag, "").includes("<") ? make("span", { textContent: source }).innerHTML : source;
+      },
       checkbox: (checked) => ((checked?.checked ?? checked) ? "\u2611 " : "\u2610 "),
       // Nothing is fetched from elsewhere: an image is a link to it.
       image(href, title, text) {
@@ -24,6 +30,8 @@ if (hasMarkdown) {
       },
     },
   });
+  // DOMPurify of Debian 12 (2.4.1+deb12u1) reads a variable of another of its functions before it begins, and throws where there is none.
+  window.shadowNode ??= { __depth: 0 };
   // Of classes only the language of a block of code is kept.
   window.DOMPurify.addHook("uponSanitizeAttribute", (node, data) => {
     if (data.attrName === "class") data.keepAttr = /^language-[\w+#.-]{1,20}$/.test(data.attrValue);
@@ -64,16 +72,21 @@ function codeBox(pre) {
   box.append(pre);
 }
 
+// The nodes of safe HTML; null: it cannot be made.
+function safeHtml(text) {
+  if (!hasMarkdown) return null;
+  try {
+    return window.DOMPurify.sanitize(window.marked.parse(text, { gfm: true, breaks: true, headerIds: false, mangle: false }), kPurify);
+  } catch (error) {
+    console.warn(error);
+    return null;
+  }
+}
+
 // `text` as nodes. While an answer comes it is made again and again; `patch` keeps what has not changed.
 function rendered(text) {
-  if (!hasMarkdown) {
-    const plain = document.createDocumentFragment();
-    plain.append(make("div", { className: "plain", textContent: text }));
-    return plain;
-  }
-  const options = { gfm: true, breaks: true, headerIds: false, mangle: false };
-  const html = window.marked.parse(text, { gfm: true, breaks: true, headerIds: false, mangle: false });
-  const fragment = window.DOMPurify.sanitize(html, kPurify);
+  const fragment = safeHtml(text) ?? document.createDocumentFragment();
+  if (text && !fragment.hasChildNodes()) fragment.append(make("div", { className: "plain", textContent: text }));
   for (const link of fragment.querySelectorAll("a")) Object.assign(link, { target: "_blank", rel: "noopener noreferrer" });
   for (const table of fragment.querySelectorAll("table")) {
     const box = make("div", { className: "table", tabIndex: 0 });

@@ -50,13 +50,14 @@ function copyIcon(text) {
 function userView(message, actions) {
   const bubble = make("div", { className: "bubble", textContent: message.content });
   const row = make("div", { className: "actions" }, ...versions(message, actions), copyIcon(() => message.content));
-  row.append(iconButton("edit", "Edit and ask again", () => editView(item, message, actions)));
+  const edit = iconButton("edit", "Edit and ask again", () => editView(item, message, actions));
+  edit.disabled = actions.busy();
+  row.append(edit);
   const item = make("li", { className: "message user" }, make("h2", { className: "hidden", textContent: "You" }), bubble, row);
   return { item, update() {} };
 }
 
 function editView(item, message, actions) {
-  if (actions.busy()) return;
   const field = make("textarea", { className: "edit", value: message.content, rows: Math.min(12, message.content.split("\n").length + 1) });
   field.setAttribute("aria-label", "Edit the message");
   const send = () => field.value.trim() && actions.edit(message, field.value);
@@ -94,7 +95,7 @@ function costLine(message) {
   const cost = costOf(message);
   if (!cost) return "";
   const parts = [`${count(cost.written)} tokens`];
-  if (cost.seconds > 0 && cost.steps > 0) parts.push(`${(cost.steps / cost.seconds).toPrecision(3)}/s`);
+  if (cost.seconds > 0 && cost.steps > 0) parts.push(`${(cost.steps / cost.seconds).toPrecision(3)} a second`);
   if (cost.flops > 0) parts.push(si(cost.flops, "FLOP"), si(cost.bytes, "B"));
   if (cost.cached > 0) parts.push(`${count(cost.cached)} of ${count(cost.read)} cached`);
   return parts.join(" \u00b7 ");
@@ -113,11 +114,13 @@ function billTable(bill) {
 function footView(message, actions) {
   const bill = message.usage?.tally, line = costLine(message);
   const row = make("div", { className: "actions" }, ...versions(message, actions), copyIcon(() => message.content));
-  row.append(iconButton("again", "Answer again", () => actions.again(message)));
+  const again = iconButton("again", "Answer again", () => actions.again(message));
+  again.disabled = actions.busy();
+  row.append(again);
   if (!line) return [row];
   if (!bill) return [row, make("p", { className: "cost muted", textContent: line })];
   const box = make("div", { className: "table", tabIndex: 0, role: "region", ariaLabel: "Bill" });
-  const details = make("details", { className: "cost" }, make("summary", { textContent: line, title: "The bill" }), box);
+  const details = make("details", { className: "cost" }, make("summary", { textContent: `Bill: ${line}` }), box);
   details.addEventListener("toggle", () => box.childElementCount === 0 && box.append(billTable(bill)));
   return [row, details];
 }
@@ -129,12 +132,18 @@ function noteOf(message, running) {
   return running || message.finish ? "" : "This answer was interrupted.";
 }
 
+const openThoughts = new WeakSet();  // messages whose thinking the reader has unfolded
+
 function assistantView(message, actions) {
   const summary = make("summary"), thought = make("div", { className: "thought" }), think = make("details", { className: "think" }, summary, thought);
   const answer = make("div", { className: "answer" }), calls = make("div"), note = make("p", { className: "note" }), foot = make("div", { className: "foot" });
   const wait = make("p", { className: "wait", textContent: "Working" });
   const item = make("li", { className: "message assistant" }, make("h2", { className: "hidden", textContent: "Tally" }), think, answer, calls, wait, note, foot);
-  think.addEventListener("toggle", () => think.open && patch(thought, rendered(message.reasoning ?? "")));
+  think.open = openThoughts.has(message);
+  think.addEventListener("toggle", () => {
+    openThoughts[think.open ? "add" : "delete"](message);
+    if (think.open) patch(thought, rendered(message.reasoning ?? ""));
+  });
   const update = () => {
     const running = actions.running(message), some = message.content || message.calls;
     think.hidden = !message.reasoning;

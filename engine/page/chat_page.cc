@@ -62,8 +62,9 @@ ChatPage MakeChatPage() {
     hashes += HashSource(text);
   }
   page.html += "</body>\n</html>\n";
-  page.content_security_policy = "default-src 'none'; script-src" + hashes + "; style-src" + HashSource(css) +
-                                 "; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+  page.content_security_policy =
+      "default-src 'none'; script-src" + hashes + "; style-src" + HashSource(css) +
+      "; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
   return page;
 }
 

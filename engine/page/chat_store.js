@@ -21,6 +21,7 @@ function si(value, unit) {
   const digits = power === 0 && Number.isInteger(value) ? 0 : Math.max(0, 2 - Math.floor(Math.log10(scaled)));
   return `${scaled.toFixed(digits)} ${prefixes[power]}${unit}`.trim();
 }
+const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const count = (n) => Math.round(n).toLocaleString("en");
 
 // --- settings
@@ -86,22 +87,22 @@ function deleteConversation(id) {
   localStorage.removeItem(kConversation + id);
 }
 
-// The oldest others make room.
+// The oldest others make room. False: the browser has none.
 function saveConversation(conversation) {
-  const text = JSON.stringify(conversation);
-  const others = storedConversations().filter((c) => c.id !== conversation.id);
-  const length = (c) => localStorage.getItem(kConversation + c.id).length;
-  let room = kMostCharacters - text.length - others.reduce((sum, c) => sum + length(c), 0);
-  const dropOldest = () => {
-    const oldest = others.pop();
-    room += length(oldest);
-    deleteConversation(oldest.id);
+  const name = kConversation + conversation.id, text = JSON.stringify(conversation);
+  const others = conversationNames().filter((other) => other !== name), length = (other) => localStorage.getItem(other)?.length ?? 0;
+  let room = kMostCharacters - text.length - sum(others.map(length)), left = others.length, oldest = null;
+  const drop = () => {
+    oldest ??= storedConversations().filter((c) => c.id !== conversation.id);
+    if (oldest.length === 0) return false;
+    const { id } = oldest.pop();
+    room += length(kConversation + id);
+    --left;
+    deleteConversation(id);
+    return true;
   };
-  while (others.length > 0 && (room < 0 || others.length >= kMostConversations)) dropOldest();
-  while (!store(kConversation + conversation.id, text)) {
-    if (others.length === 0) return false;
-    dropOldest();
-  }
+  while ((room < 0 || left >= kMostConversations) && drop());
+  while (!store(name, text)) if (!drop()) return false;
   return true;
 }
 

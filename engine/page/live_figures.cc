@@ -93,10 +93,12 @@ std::string Element(const page::Svg& svg, std::string_view title, const std::str
 }
 
 std::string ParametersPicture(const LiveFigures& f) {
-  const uint64_t active = std::min(f.active_parameters, f.parameters), touched = std::min(f.step.parameters_touched, f.parameters);
+  const uint64_t active = std::min(f.active_parameters, f.parameters),
+                 touched = std::min(f.step.parameters_touched, f.parameters);
   page::BarChart chart;
   chart.bars.push_back({"total", Real(f.parameters), Si(Real(f.parameters), ""), "", "fill-2"});
-  chart.bars.push_back({"active", Real(active), Si(Real(active), "") + ", " + page::Percent(Share(Real(active), Real(f.parameters))),
+  chart.bars.push_back({"active", Real(active),
+                        Si(Real(active), "") + ", " + page::Percent(Share(Real(active), Real(f.parameters))),
                         "what one token uses, embedding and head counted", "bar"});
   if (touched > 0) {
     chart.bars.push_back({"last step", Real(touched), Si(Real(touched), ""), "read by the kernels of the last step", "bar"});
@@ -207,8 +209,7 @@ std::string LiveEvent(const LiveFigures& f, LiveParts parts) {
       {"tokens", f.tokens},
       {"running", f.running},
       {"waiting", f.waiting},
-      {"parameters",
-       {{"total", f.parameters}, {"active", f.active_parameters}, {"touched", f.step.parameters_touched}}},
+      {"parameters", {{"total", f.parameters}, {"active", f.active_parameters}, {"touched", f.step.parameters_touched}}},
       {"memory", {{"kv", f.kv_bytes}, {"state", f.state_bytes}, {"budget", f.budget_bytes}}},
       {"step", StepJson(f.step)},
       {"token", {{"seconds", token.seconds}, {"flops", token.flops}, {"bytes", token.bytes}}},

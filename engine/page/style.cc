@@ -44,7 +44,8 @@ std::string PageCss() {
 }
 
 std::string ChatCss() {
-  const std::string light = "color-scheme:light;" + Variables(&Colour::light), dark = "color-scheme:dark;" + Variables(&Colour::dark);
+  const std::string light = "color-scheme:light;" + Variables(&Colour::light),
+                    dark = "color-scheme:dark;" + Variables(&Colour::dark);
   return ":root{" + light + "}\n@media (prefers-color-scheme:dark){:root{" + dark + "}}\n:root[data-theme=light]{" + light +
          "}\n:root[data-theme=dark]{" + dark + "}\n" + std::string(kCommonCss) + std::string(kFigureCss) + std::string(kChatCss);
 }

@@ -99,7 +99,7 @@ async function answer(body, request, response) {
     ++sent;
     if (pause) await new Promise((resolve) => setTimeout(resolve, pause));
   }
-  if (cut) return response.destroy();
+  if (cut) return setTimeout(() => response.destroy(), 200);
   send(choice({}, finish));
   send([], { usage: usageOf(sent, 40, request.headers["x-tally"] === "1") });
   response.end("data: [DONE]\n\n");

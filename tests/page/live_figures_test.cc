@@ -47,7 +47,8 @@ TEST(LiveFigures, AnEventHasFiguresAndPictures) {
   EXPECT_EQ(first.at("step").at("flops_by_class").at("linear"), 7216620288u);
   EXPECT_DOUBLE_EQ(first.at("token").at("bytes").get<double>(), 2105000000.0 + 49152 * 141);
   EXPECT_DOUBLE_EQ(first.at("roofs").at("read_seconds").get<double>(), (2105000000.0 + 49152 * 141) / 42e9);
-  EXPECT_DOUBLE_EQ(first.at("roofs").at("flops_seconds").get<double>(), 7100000000 / 1.21e12 + (122537328 + 400000 * 140) / 250e9);
+  EXPECT_DOUBLE_EQ(first.at("roofs").at("flops_seconds").get<double>(),
+                   7100000000 / 1.21e12 + (122537328 + 400000 * 140) / 250e9);
 
   const Json later = Parsed(LiveEvent(page::SampleLive(101), LiveParts::kChanging));
   ExpectPictures(later, {"parameters", "time", "bytes", "flops", "roofline", "memory"});
@@ -102,7 +103,8 @@ TEST(LiveFigures, WhatIsNotKnownIsNotShown) {
 TEST(LiveFigures, HostileNamesAreEscaped) {
   const std::string hostile = "</script><img src=x onerror=alert(1)>\n\ndata: \x01\xff\"'&";
   LiveFigures figures = page::SampleLive(3);
-  figures.model = figures.step.flops_by_class[0].name = figures.step.flops_by_type[0].name = figures.roofs.peaks[0].type = hostile;
+  figures.model = figures.step.flops_by_class[0].name = figures.step.flops_by_type[0].name = figures.roofs.peaks[0].type =
+      hostile;
   const std::string event = LiveEvent(figures, LiveParts::kAll);
   const Json json = Parsed(event);
   ASSERT_TRUE(json.is_object());

@@ -15,7 +15,8 @@ inline LiveFigures SampleLive(uint64_t n, size_t layers = 24, size_t experts = 3
   f.step.number = n + 1;
   f.step.rows = 1;
   f.step.seconds = 0.061 + 0.004 * static_cast<double>(n * 37 % 11);
-  f.step.flops_by_class = {{"linear", 7216620288}, {"attention", 400000 * (n + 40)}, {"norm", 1400000}, {"router", 4427040}, {"rope", 90000}};
+  f.step.flops_by_class = {
+      {"linear", 7216620288}, {"attention", 400000 * (n + 40)}, {"norm", 1400000}, {"router", 4427040}, {"rope", 90000}};
   f.step.flops_by_type = {{"int8", 7100000000}, {"f32", 116620288 + 400000 * (n + 40) + 5917040}};
   f.step.bytes_by_kind = {{"weights stored", 2105000000}, {"weights packed", 2105000000}, {"KV read", 49152 * (n + 40)},
                           {"KV written", 49152},          {"activations read", 9000000},  {"activations written", 8000000}};
