@@ -66,7 +66,7 @@ function showLive(event) {
   }
   rows.push(["requests", `${count(event.running)} running`, `${count(event.waiting)} waiting`]);
   fill(byId("live"), rows);
-  for (const name of ["parameters", "time", "bytes", "flops", "roofline", "memory"]) showPicture(name, event.pictures[name]);
+  for (const name of ["parameters", "time", "recent", "bytes", "flops", "roofline", "memory"]) showPicture(name, event.pictures[name]);
   if (event.pictures.experts !== undefined) showPicture("experts", event.pictures.experts);
   paintExperts(event.experts);
 }

@@ -48,7 +48,7 @@ function copyIcon(text) {
 }
 
 function userView(message, actions) {
-  const bubble = make("div", { className: "bubble", textContent: message.content });
+  const bubble = make("div", { className: "bubble", dir: "auto", textContent: message.content });
   const row = make("div", { className: "actions" }, ...versions(message, actions), copyIcon(() => message.content));
   const edit = iconButton("edit", "Edit and ask again", () => editView(item, message, actions));
   edit.disabled = actions.busy();
@@ -136,7 +136,7 @@ const openThoughts = new WeakSet();  // messages whose thinking the reader has u
 
 function assistantView(message, actions) {
   const summary = make("summary"), thought = make("div", { className: "thought" }), think = make("details", { className: "think" }, summary, thought);
-  const answer = make("div", { className: "answer" }), calls = make("div"), note = make("p", { className: "note" }), foot = make("div", { className: "foot" });
+  const answer = make("div", { className: "answer", dir: "auto" }), calls = make("div"), note = make("p", { className: "note" }), foot = make("div", { className: "foot" });
   const wait = make("p", { className: "wait", textContent: "Working" });
   const item = make("li", { className: "message assistant" }, make("h2", { className: "hidden", textContent: "Tally" }), think, answer, calls, wait, note, foot);
   think.open = openThoughts.has(message);

@@ -5,6 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "engine/page/axis.h"
 #include "engine/page/charts.h"
@@ -124,6 +125,26 @@ std::string TimePicture(const Token& token) {
   return Element(DrawBars(chart, kWidth), "Time of a token", words);
 }
 
+// Each step's time a token, and what its bytes take at the bandwidth of memory.
+std::string RecentPicture(const LiveFigures& f) {
+  page::LineChart chart;
+  chart.x_name = "step";
+  chart.y_name = "ms a token";
+  chart.series = {{"took", {}, "accent"}};
+  const bool roof = f.roofs.known && f.roofs.read > 0;
+  if (roof) chart.series.push_back({"at best", {}, "grey"});
+  for (const LiveMoment& m : f.recent) {
+    if (m.rows == 0 || (!chart.x.empty() && Real(m.step) <= chart.x.back())) continue;
+    chart.x.push_back(Real(m.step));
+    chart.series[0].values.push_back(m.seconds * 1000 / Real(m.rows));
+    if (roof) chart.series[1].values.push_back(Real(m.bytes) / f.roofs.read * 1000 / Real(m.rows));
+  }
+  if (chart.x.size() < 2) return "";
+  return Element(
+      DrawLines(chart, kWidth), "Time of a token, by step",
+      "The last " + std::to_string(chart.x.size()) + " steps" + (roof ? ", and their bytes at the bandwidth of memory." : "."));
+}
+
 // Those that can be seen, the largest first, each as a token's mean.
 std::string AmountsPicture(std::vector<LiveAmount> amounts, double rows, std::string_view unit, std::string_view title) {
   std::stable_sort(amounts.begin(), amounts.end(), [](const LiveAmount& a, const LiveAmount& b) { return a.amount > b.amount; });
@@ -187,6 +208,7 @@ Json PicturesJson(const LiveFigures& f, const Token& token, const ExpertMap& exp
   Json pictures = Json::object();
   if (f.parameters > 0) pictures["parameters"] = ParametersPicture(f);
   if (token.seconds > 0) pictures["time"] = TimePicture(token);
+  if (std::string recent = RecentPicture(f); !recent.empty()) pictures["recent"] = std::move(recent);
   const double rows = Real(f.step.rows);
   if (token.bytes > 0) pictures["bytes"] = AmountsPicture(Moved(f.step), rows, "B", "Bytes of a token");
   if (token.flops > 0) pictures["flops"] = AmountsPicture(f.step.flops_by_class, rows, "FLOP", "FLOPs of a token");

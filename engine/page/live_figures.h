@@ -29,6 +29,14 @@ struct LiveStep {
   uint64_t parameters_touched = 0;
 };
 
+// One of the steps before, and the last one.
+struct LiveMoment {
+  uint64_t step = 0;  // its number
+  uint64_t rows = 0;
+  double seconds = 0;
+  uint64_t bytes = 0;  // weights, KV and states
+};
+
 // A sparse layer.
 struct LiveExperts {
   int32_t layer = 0;
@@ -41,6 +49,7 @@ struct LiveFigures {
   uint64_t parameters = 0, active_parameters = 0;  // active(all)
   uint64_t tokens = 0;                             // drawn since the server began
   LiveStep step = {};
+  std::vector<LiveMoment> recent = {};  // by step; the last 64 or so
   ReportRoofs roofs = {};
   uint64_t kv_bytes = 0, state_bytes = 0, budget_bytes = 0;  // in use, in use, for both
   uint64_t running = 0, waiting = 0;                         // requests
@@ -57,7 +66,8 @@ enum class LiveParts : uint8_t {
 //   step {number, rows, seconds, flops, bytes, flops_by_class, flops_by_type, bytes_by_kind}, token {seconds, flops, bytes},
 //   roofs {read, flops {TYPE}, read_seconds, flops_seconds}: the token's time at either roof,
 //   experts: a letter for each expert of each layer (page::HeatLevels),
-//   pictures {parameters, time, bytes, flops, roofline, memory, experts}: <svg> elements; those that there is something to show in.
+//   pictures {parameters, time, recent, bytes, flops, roofline, memory, experts}: <svg> elements; those that there is something to show
+//   in.
 std::string LiveEvent(const LiveFigures& figures, LiveParts parts);
 
 }  // namespace tally

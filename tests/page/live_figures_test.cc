@@ -40,7 +40,7 @@ void ExpectPictures(const Json& json, const std::set<std::string>& names) {
 
 TEST(LiveFigures, AnEventHasFiguresAndPictures) {
   const Json first = Parsed(LiveEvent(page::SampleLive(100), LiveParts::kAll));
-  ExpectPictures(first, {"parameters", "time", "bytes", "flops", "roofline", "memory", "experts"});
+  ExpectPictures(first, {"parameters", "time", "recent", "bytes", "flops", "roofline", "memory", "experts"});
   EXPECT_EQ(first.at("model"), "gpt-oss-20b");
   EXPECT_EQ(first.at("parameters").at("total"), 20914757184u);
   EXPECT_EQ(first.at("step").at("bytes"), 2105000000u + 49152 * 141);  // weights as packed, KV read and written
@@ -51,7 +51,7 @@ TEST(LiveFigures, AnEventHasFiguresAndPictures) {
                    7100000000 / 1.21e12 + (122537328 + 400000 * 140) / 250e9);
 
   const Json later = Parsed(LiveEvent(page::SampleLive(101), LiveParts::kChanging));
-  ExpectPictures(later, {"parameters", "time", "bytes", "flops", "roofline", "memory"});
+  ExpectPictures(later, {"parameters", "time", "recent", "bytes", "flops", "roofline", "memory"});
   EXPECT_NE(later.at("experts"), first.at("experts"));
 }
 
@@ -64,6 +64,16 @@ TEST(LiveFigures, FiguresOfATokenAreMeansOfTheRows) {
     EXPECT_DOUBLE_EQ(four.at("token").at(name).get<double>() * 4, one.at("token").at(name).get<double>()) << name;
     EXPECT_EQ(four.at("step").at(name), one.at("step").at(name)) << name;
   }
+}
+
+TEST(LiveFigures, RecentStepsAreDrawnInTheirOrder) {
+  LiveFigures figures;
+  figures.recent = {{4, 1, 0.05, 1000}};
+  ExpectPictures(Parsed(LiveEvent(figures, LiveParts::kAll)), {});  // one is no line
+  figures.recent = {{4, 1, 0.05, 1000}, {4, 1, 0.05, 1000}, {5, 0, 0.05, 0}, {3, 1, 1, 1}, {6, 2, 0.2, 1000}};
+  const Json json = Parsed(LiveEvent(figures, LiveParts::kAll));
+  ExpectPictures(json, {"recent"});
+  EXPECT_NE(json.at("pictures").at("recent").get<std::string>().find("The last 2 steps."), std::string::npos);
 }
 
 TEST(LiveFigures, EachExpertHasALetter) {
@@ -93,7 +103,7 @@ TEST(LiveFigures, WhatIsNotKnownIsNotShown) {
   figures.experts = {};
   figures.parameters = figures.budget_bytes = figures.kv_bytes = 0;
   const Json some = Parsed(LiveEvent(figures, LiveParts::kAll));
-  ExpectPictures(some, {"time", "bytes", "flops"});
+  ExpectPictures(some, {"time", "recent", "bytes", "flops"});
   EXPECT_EQ(some.at("roofs").at("read_seconds"), 0);
 
   figures.roofs = {true, 2, 42e9, {{"f32", 250e9}}, ""};  // no peak of int8: the time of all arithmetic is not known
