@@ -57,7 +57,7 @@ function paintExperts(levels) {
 
 function showLive(event) {
   const { token, step, roofs, parameters } = event, rows = [];
-  if (token.seconds > 0) rows.push([event.running > 0 ? "speed" : "speed, last step", `${(1 / token.seconds).toPrecision(3)} tokens/s`, `${count(step.rows)} in the last step`]);
+  if (token.seconds > 0) rows.push([event.running > 0 ? "speed" : "speed, last step", `${rate(1 / token.seconds)} tokens/s`, `${count(step.rows)} in the last step`]);
   if (roofs.read_seconds > 0 && token.seconds > 0) {
     rows.push(["of the read roof", `${((100 * roofs.read_seconds) / token.seconds).toFixed(0)} %`, `${si(token.bytes / token.seconds, "B/s")} of ${si(roofs.read, "B/s")}`]);
   }

@@ -22,6 +22,7 @@ function si(value, unit) {
   return `${scaled.toFixed(digits)} ${prefixes[power]}${unit}`.trim();
 }
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
+const rate = (n) => (n < 1000 ? n.toPrecision(3) : count(n));  // tokens a second
 const count = (n) => Math.round(n).toLocaleString("en");
 
 // --- settings
