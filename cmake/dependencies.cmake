@@ -65,6 +65,38 @@ tally_loaded(TALLY_PULL "Fetch models from the Hugging Face hub" libcurl curl/cu
 tally_loaded(TALLY_LINE_EDITING "Line editing in `tally chat`" libedit histedit.h libedit-dev edit)
 
 # scripts/demo.sh builds without either.
+
+# What the chat page shows markdown with: two libraries that browsers run, embedded in the page. Without them answers are shown as they
+# come, as plain text.
+set(TALLY_MARKDOWN AUTO CACHE STRING "Markdown in the chat page (marked and DOMPurify): ON, OFF, or AUTO, where both are found")
+set(browser_libraries /usr/share/nodejs /usr/share/javascript /usr/lib/nodejs)
+find_file(TALLY_MARKED_JS NAMES marked.umd.min.js marked.min.js marked.umd.js PATHS ${browser_libraries}
+  PATH_SUFFIXES marked/lib marked/dist marked)
+find_file(TALLY_DOMPURIFY_JS NAMES purify.min.js purify.js PATHS ${browser_libraries} PATH_SUFFIXES dompurify/dist dompurify)
+set(TALLY_WITH_MARKDOWN ${TALLY_MARKDOWN})
+if(NOT TALLY_MARKED_JS OR NOT TALLY_DOMPURIFY_JS)
+  if(TALLY_MARKDOWN AND NOT TALLY_MARKDOWN STREQUAL AUTO)
+    message(FATAL_ERROR "TALLY_MARKDOWN is on and marked or DOMPurify was not found (Debian, Ubuntu: apt-get install node-marked node-dompurify)")
+  endif()
+  set(TALLY_WITH_MARKDOWN OFF)
+elseif(TALLY_MARKDOWN STREQUAL AUTO)
+  set(TALLY_WITH_MARKDOWN ON)
+endif()
+
+# tally_browser_library(FILE VARIABLE): the text of a library, fit for an element <script> and for assets.cc.in.
+function(tally_browser_library file variable)
+  file(READ ${file} text)
+  string(REGEX REPLACE "//# sourceMappingURL=[^\n]*\n?" "" text "${text}")
+  foreach(ends "<script" "</script" ")TALLY\"")
+    string(FIND "${text}" "${ends}" at)
+    if(NOT at EQUAL -1)
+      message(FATAL_ERROR "${file} holds '${ends}' and cannot be embedded; -DTALLY_MARKDOWN=OFF does without")
+    endif()
+  endforeach()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  set(${variable} "${text}" PARENT_SCOPE)
+endfunction()
+
 if(TALLY_BUILD_TESTS)
   find_package(GTest)
   if(NOT GTest_FOUND)

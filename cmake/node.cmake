@@ -37,7 +37,7 @@ function(tally_node)
     if(TALLY_SANITIZE MATCHES "undefined" AND NOT N_NAME MATCHES "^(loaders|inventory)$")  # these read files, whose parts may lie anywhere
       target_compile_options(${target} PRIVATE -fno-sanitize=alignment)
     endif()
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/engine/studies/synth_noise.cc ${PROJECT_SOURCE_DIR}/engine/hub/digest.cc PROPERTIES COMPILE_OPTIONS -O1)
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/engine/studies/synth_noise.cc ${PROJECT_SOURCE_DIR}/engine/base/digest.cc PROPERTIES COMPILE_OPTIONS -O1)
   endif()
   # What the fuzz targets are made of tells them which of its branches ran.
   if(TALLY_FUZZ AND N_NAME MATCHES "^(base|recipe|inventory|loaders|catalog|models|books|text|chat)$")

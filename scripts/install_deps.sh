@@ -13,7 +13,8 @@
 # CMake fetches its release instead (cmake/dependencies.cmake).
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev libmicrohttpd-dev nlohmann-json3-dev libcli11-dev)
+packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev libmicrohttpd-dev nlohmann-json3-dev libcli11-dev
+  node-marked node-dompurify)
 test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread libedit-dev)
 hwy_minimum=1.2
 hwy_packages="libhwy-dev libhwy1t64"

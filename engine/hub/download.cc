@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "engine/base/digest.h"
 #include "engine/base/format.h"
 #include "engine/base/sync_file.h"
-#include "engine/hub/digest.h"
 #include "engine/hub/url.h"
 #include "loaders/inventory/message.h"
 

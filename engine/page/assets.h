@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of figure.css, page.css and page.js; assets.cc is written by CMake from assets.cc.in.
+// The texts of the CSS, HTML and JavaScript files; assets.cc is written by CMake from assets.cc.in.
 #pragma once
 
 #include <string_view>
 
 namespace tally::page {
 
-extern const std::string_view kFigureCss, kPageCss, kPageScript;
+extern const std::string_view kCommonCss, kFigureCss, kPageCss, kPageScript;
+// kChatScript: the files chat*.js, one after another; they share one scope.
+extern const std::string_view kChatHtml, kChatCss, kChatScript;
+// Browser libraries of the distribution; empty where the build had none.
+extern const std::string_view kMarkedScript, kPurifyScript;
 
 }  // namespace tally::page

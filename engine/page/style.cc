@@ -39,8 +39,15 @@ std::string Resolved(std::string css, std::string_view Colour::*shade) {
 
 std::string PageCss() {
   return ":root{color-scheme:light dark;" + Variables(&Colour::light) +
-         "}\n@media screen and (prefers-color-scheme:dark){:root{" + Variables(&Colour::dark) + "}}\n" + std::string(kFigureCss) +
-         std::string(kPageCss);
+         "}\n@media screen and (prefers-color-scheme:dark){:root{" + Variables(&Colour::dark) + "}}\n" + std::string(kCommonCss) +
+         std::string(kFigureCss) + std::string(kPageCss);
+}
+
+std::string ChatCss() {
+  const std::string light = "color-scheme:light;" + Variables(&Colour::light),
+                    dark = "color-scheme:dark;" + Variables(&Colour::dark);
+  return ":root{" + light + "}\n@media (prefers-color-scheme:dark){:root{" + dark + "}}\n:root[data-theme=light]{" + light +
+         "}\n:root[data-theme=dark]{" + dark + "}\n" + std::string(kCommonCss) + std::string(kFigureCss) + std::string(kChatCss);
 }
 
 std::string FileCss() {

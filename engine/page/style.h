@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours, CSS and script. figure.css, page.css and page.js are the sources; the build embeds them.
+// Colours, CSS and script. The .css and .js files are the sources; the build embeds them.
 #pragma once
 
 #include <string>
@@ -7,8 +7,10 @@
 
 namespace tally::page {
 
-// Of the page: colours as CSS variables, light and dark; paper is light.
+// Of the report: colours as CSS variables, light and dark; paper is light.
 std::string PageCss();
+// Of the chat: the same colours; the attribute data-theme of the root, light or dark, goes before what the system prefers.
+std::string ChatCss();
 // Of a picture in a file of its own: colours written out, since many programs that read SVG know no variables.
 std::string FileCss();
 std::string_view PageScript();

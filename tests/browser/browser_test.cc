@@ -3,35 +3,21 @@
 // filtering. Screenshots stay in the build folder.
 #include "engine/page/page.h"
 #include "tests/app/runner.h"
+#include "tests/browser/chromium.h"
 #include "tests/page/sample_run.h"
-#include "tests/support/npm.h"
 
 namespace tally {
 namespace {
 
-constexpr const char* kSources = TALLY_SOURCE_DIR "/tests/browser";
-constexpr const char* kInstalled = TALLY_BROWSER_DIR;
-constexpr const char* kScreenshots = TALLY_SCREENSHOTS;
-
-// Debian's name, and others'.
-std::string Chromium() {
-  for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
-    if (HasProgram(name)) return name;
-  }
-  return "";
-}
-
 class Browser : public testing::Test {
  protected:
   void SetUp() override {
-    if (Chromium().empty()) GTEST_SKIP() << "no chromium here (scripts/install_deps.sh --ci installs it)";
-    if (const std::string missing = InstallNpm(kSources, kInstalled, {"check.mjs"}); !missing.empty()) GTEST_SKIP() << missing;
-    std::filesystem::create_directories(kScreenshots);
+    if (const std::string missing = PrepareBrowser({"check.mjs"}); !missing.empty()) GTEST_SKIP() << missing;
   }
 
   // What check.mjs says of the pages, which are files; `code`: its exit code.
   std::string Check(const std::vector<std::string>& pages, int code) const {
-    std::string command = "cd '" + std::string(kInstalled) + "' && node check.mjs \"$(command -v " + Chromium() + ")\" '" +
+    std::string command = "cd '" + std::string(kBrowserFolder) + "' && node check.mjs \"$(command -v " + Chromium() + ")\" '" +
                           (code == 0 ? kScreenshots : folder_.path()) + "'";
     for (const std::string& page : pages) command += " '" + page + "'";
     const int ended = Shell(command + " >'" + folder_ / "said" + "' 2>&1");

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/hub/digest.h"
+#include "engine/base/digest.h"
 
 namespace tally::hub {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The digests by which the hub names files: SHA-256 of those in large-file storage, and git's SHA-1 of the others as blobs.
+// SHA-1 and SHA-256, and the digests by which git and the Hugging Face hub name files.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace tally::hub {
+namespace tally {
 
 // SHA-1 and SHA-256 of FIPS 180-4: both take blocks of 64 bytes and pad alike.
 class Digest {
@@ -32,4 +32,4 @@ class Digest {
   uint64_t bytes_ = 0;
 };
 
-}  // namespace tally::hub
+}  // namespace tally

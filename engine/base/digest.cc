@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/hub/digest.h"
+#include "engine/base/digest.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -10,7 +10,7 @@
 #include <bit>
 #include <cstring>
 
-namespace tally::hub {
+namespace tally {
 namespace {
 
 // FIPS 180-4, 4.2.2: the first 32 bits of the fractions of the cube roots of the first 64 primes.
@@ -180,4 +180,4 @@ std::string Digest::Hex() const {
   return hex;
 }
 
-}  // namespace tally::hub
+}  // namespace tally

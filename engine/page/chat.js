@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chat: what the reader does, and what is shown of it.
+
+const wide = matchMedia("(min-width: 1100px)");
+const kSamples = [
+  "Why does a mixture of experts need less arithmetic than a dense model?",
+  "Write a Python function that merges two sorted lists, with a test.",
+  "Compare three sorting algorithms in a table.",
+  "Tell a story of four sentences about a lighthouse.",
+];
+
+let model = "", conversation = newConversation(), views = new Map();
+let running = null;  // {controller, conversation, message} of the answer that comes
+
+const ledgerShown = () => (wide.matches ? settings.ledger : document.body.classList.contains("ledger-open"));
+const isRunning = (message) => running?.message === message;
+
+// --- what is shown
+
+const atEnd = () => byId("scroll").scrollHeight - byId("scroll").scrollTop - byId("scroll").clientHeight < 80;
+const toEnd = () => (byId("scroll").scrollTop = byId("scroll").scrollHeight);
+const showToEnd = () => (byId("to-end").hidden = atEnd());
+
+const actions = {
+  get conversation() {
+    return conversation;
+  },
+  busy: () => running !== null,
+  running: isRunning,
+  answered: (message) => conversation.messages.some((m) => m.parent === message.id),
+  show(message) {
+    showBranch(conversation, message);
+    saveConversation(conversation);
+    draw();
+  },
+  redraw: () => draw(),
+  edit(message, text) {
+    addMessage(conversation, { role: "user", parent: message.parent, content: text });
+    answer(conversation.leaf);
+  },
+  again: (message) => answer(message.parent),
+  results(message, texts) {
+    message.calls.forEach((call, i) => addMessage(conversation, { role: "tool", parent: conversation.leaf, call: call.id, name: call.name, content: texts[i] }));
+    answer(conversation.leaf);
+  },
+};
+
+// The whole conversation anew.
+function draw() {
+  views = new Map(path(conversation).map((message) => [message, messageView(message, actions)]));
+  byId("messages").replaceChildren(...[...views.values()].map((view) => view.item));
+  byId("welcome").hidden = views.size > 0;
+  document.title = conversation.title ? `${conversation.title} \u00b7 Tally` : "Tally";
+  showCost(conversation);
+  drawList();
+  drawButtons();
+  showToEnd();
+}
+
+function drawButtons() {
+  byId("send").hidden = running !== null;
+  byId("stop").hidden = running === null;
+  byId("send").disabled = !byId("input").value.trim();
+}
+
+function drawList() {
+  const entry = (c) => {
+    const title = make("button", { type: "button", className: "title", textContent: c.title || "Untitled", onclick: () => openConversation(c.id) });
+    if (c.id === conversation.id) title.setAttribute("aria-current", "true");
+    const name = c.title || "Untitled";
+    return make("li", {}, title, iconButton("save", `Export: ${name}`, () => download(`tally-${c.id}.json`, c)),
+      iconButton("remove", `Delete: ${name}`, () => remove(`Delete "${name}"?`, [c.id])));
+  };
+  const all = storedConversations();
+  byId("conversations").replaceChildren(...all.map(entry));
+  byId("no-conversations").hidden = all.length > 0;
+  byId("export-all").disabled = byId("delete-all").disabled = all.length === 0;
+}
+
+// Says aloud what has come, sentence by sentence; `rest` too where the answer has ended.
+function speak(run, rest = false) {
+  const text = run.message.content.slice(run.spoken);
+  const end = rest ? text.length : Math.max(...[". ", "! ", "? ", "\n"].map((stop) => text.lastIndexOf(stop) + 1));
+  if (end <= 0) return;
+  run.spoken += end;
+  if (run.conversation === conversation) byId("spoken").append(make("p", { textContent: text.slice(0, end) }));
+}
+
+// --- an answer
+
+// Shows what has come, at most so often that showing takes a third of the time.
+function showSoon(run) {
+  if (run.timer) return;
+  run.timer = setTimeout(() => {
+    const begun = performance.now();
+    run.timer = 0;
+    showRun(run);
+    run.pause = Math.max(50, 3 * (performance.now() - begun));
+  }, run.pause);
+}
+
+function showRun(run) {
+  speak(run);
+  if (Date.now() - run.saved > 2000) {
+    run.saved = Date.now();
+    saveConversation(run.conversation);
+  }
+  if (run.conversation !== conversation) return;
+  const follow = atEnd();
+  views.get(run.message)?.update();
+  if (follow) toEnd();
+  showToEnd();
+}
+
+async function answer(parent) {
+  if (running) return;
+  const message = addMessage(conversation, { role: "assistant", parent, content: "", time: Date.now() });
+  const run = (running = { controller: new AbortController(), conversation, message, timer: 0, pause: 50, saved: 0, spoken: 0 });
+  byId("spoken").replaceChildren();
+  sessionStorage.setItem("tally.open", conversation.id);
+  conversation.updated = Date.now();
+  saveConversation(conversation);
+  draw();
+  toEnd();
+  try {
+    model ||= await modelName(run.controller.signal);
+    await ask(model, path(run.conversation, parent), message, run.controller.signal, () => showSoon(run));
+  } catch (error) {
+    if (run.controller.signal.aborted) message.stopped = true;
+    else message.error = error instanceof TypeError ? "The server does not answer." : error.message;
+  }
+  finish(run);
+}
+
+function finish(run) {
+  clearTimeout(run.timer);
+  running = null;
+  speak(run, true);
+  if (run.message.calls) run.message.calls = run.message.calls.filter(Boolean);
+  if (!run.deleted && !saveConversation(run.conversation)) run.message.error ??= "The browser has no room to keep this conversation.";
+  const follow = atEnd();
+  draw();
+  if (follow) toEnd();
+  if (wide.matches && document.activeElement === document.body) byId("input").focus();
+  if (run.message.error) showModel();
+}
+
+const stop = () => running?.controller.abort();
+
+function send() {
+  const text = byId("input").value.trim();
+  if (!text || running) return;
+  byId("input").value = "";
+  sizeInput();
+  addMessage(conversation, { role: "user", parent: conversation.leaf, content: text });
+  answer(conversation.leaf);
+}
+
+// --- conversations
+
+function openConversation(id) {
+  const found = running?.conversation.id === id ? running.conversation : storedConversation(id);
+  if (!found) return drawList();
+  conversation = found;
+  sessionStorage.setItem("tally.open", id);
+  close();
+  draw();
+  toEnd();
+  byId("input").focus();
+}
+
+function startConversation() {
+  conversation = newConversation();
+  sessionStorage.removeItem("tally.open");
+  close();
+  draw();
+  byId("input").focus();
+}
+
+function remove(question, ids) {
+  byId("confirm-title").textContent = question;
+  byId("confirm-yes").onclick = () => {
+    byId("confirm").close();
+    if (running && ids.includes(running.conversation.id)) running.deleted = true, stop();
+    ids.forEach(deleteConversation);
+    if (ids.includes(conversation.id)) startConversation();
+    else drawList();
+  };
+  byId("confirm").showModal();
+}
+
+// --- drawers, settings
+
+function close() {
+  const opener = document.body.matches(".list-open") ? "show-list" : document.body.matches(".ledger-open") ? "show-ledger" : "";
+  document.body.classList.remove("list-open", "ledger-open");
+  expanded();
+  if (opener && !wide.matches) byId(opener).focus();
+  followLive();
+}
+
+function toggle(name) {
+  if (name === "ledger" && wide.matches) {
+    settings.ledger = !settings.ledger;
+    saveSettings();
+  } else {
+    const open = document.body.classList.contains(`${name}-open`);
+    document.body.classList.remove("list-open", "ledger-open");
+    document.body.classList.toggle(`${name}-open`, !open);
+  }
+  expanded();
+  followLive();
+}
+
+function expanded() {
+  const listOpen = document.body.classList.contains("list-open");
+  document.body.classList.toggle("no-ledger", wide.matches && !settings.ledger);
+  byId("show-list").setAttribute("aria-expanded", String(listOpen));
+  byId("show-ledger").setAttribute("aria-expanded", String(ledgerShown()));
+  const over = !wide.matches && (listOpen || ledgerShown());
+  byId("shade").hidden = !over;
+  byId("chat").inert = byId("head").inert = over;
+  if (over) byId(listOpen ? "list" : "ledger").querySelector("button").focus();
+}
+
+const kFields = { system: "set-system", temperature: "set-temperature", max: "set-max", effort: "set-effort", theme: "set-theme", tools: "set-tools", key: "set-key" };
+
+function openSettings() {
+  for (const [name, id] of Object.entries(kFields)) byId(id).value = settings[name];
+  byId("tools-error").textContent = "";
+  byId("settings").showModal();
+}
+
+function closeSettings() {
+  const tools = byId("set-tools").value.trim();
+  if (tools && !Array.isArray(parsed(tools, null))) {
+    byId("tools-error").textContent = "This is no JSON list.";
+    return;
+  }
+  for (const [name, id] of Object.entries(kFields)) settings[name] = byId(id).value;
+  saveSettings();
+  applyTheme();
+  byId("settings").close();
+  showModel();
+  followLive();
+}
+
+function applyTheme() {
+  if (settings.theme) document.documentElement.dataset.theme = settings.theme;
+  else delete document.documentElement.dataset.theme;
+}
+
+async function showModel() {
+  try {
+    model = await modelName();
+    byId("model").textContent = model;
+  } catch (error) {
+    byId("model").textContent = error instanceof TypeError ? "The server does not answer." : error.message;
+  }
+}
+
+// --- keys and buttons
+
+function sizeInput() {
+  const input = byId("input");
+  input.style.height = "auto";
+  input.style.height = `${Math.min(input.scrollHeight + 2, innerHeight * 0.4)}px`;
+  drawButtons();
+}
+
+function onKey(event) {
+  if (document.querySelector("dialog[open]")) return;
+  if (event.key === "Escape") {
+    if (document.body.matches(".list-open, .ledger-open")) close();
+    else stop();
+  }
+  const typing = event.target.closest("input, textarea, select");
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    byId("input").focus();
+  }
+}
+
+function onInputKey(event) {
+  const touch = matchMedia("(pointer: coarse)").matches;  // there a key for new lines is hard to find
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || touch) return;
+  event.preventDefault();
+  send();
+}
+
+function listen() {
+  const clicks = {
+    "new": startConversation, "stop": stop, "to-end": toEnd, "shade": close, "show-settings": openSettings, "ledger-close": () => (wide.matches ? toggle("ledger") : close()),
+    "settings-close": () => byId("settings").close(), "confirm-no": () => byId("confirm").close(), "show-list": () => toggle("list"),
+    "show-ledger": () => toggle("ledger"), "export-all": () => download("tally-conversations.json", storedConversations()),
+    "delete-all": () => remove("Delete all conversations?", conversationNames().map((name) => name.slice(kConversation.length))),
+  };
+  for (const [id, call] of Object.entries(clicks)) byId(id).addEventListener("click", call);
+  byId("composer").addEventListener("submit", (event) => (event.preventDefault(), send()));
+  byId("settings-form").addEventListener("submit", (event) => (event.preventDefault(), closeSettings()));
+  byId("input").addEventListener("input", sizeInput);
+  byId("input").addEventListener("keydown", onInputKey);
+  byId("scroll").addEventListener("scroll", showToEnd, { passive: true });
+  document.addEventListener("keydown", onKey);
+  document.addEventListener("visibilitychange", followLive);
+  wide.addEventListener("change", close);
+  addEventListener("storage", drawList);
+  addEventListener("pagehide", () => running && !running.deleted && saveConversation(running.conversation));
+}
+
+function begin() {
+  applyTheme();
+  for (const figure of document.querySelectorAll("figure")) figure.hidden = true;
+  const sample = (text) => make("li", {}, make("button", { type: "button", textContent: text, onclick: () => ((byId("input").value = text), send()) }));
+  byId("samples").append(...kSamples.map(sample));
+  listen();
+  conversation = storedConversation(sessionStorage.getItem("tally.open") ?? "") ?? conversation;
+  draw();
+  toEnd();
+  close();
+  sizeInput();
+  showModel();
+  if (wide.matches) byId("input").focus();
+}
+begin();

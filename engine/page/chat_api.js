@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server's endpoints.
+
+function headers(more = {}) {
+  return settings.key ? { ...more, Authorization: `Bearer ${settings.key}` } : more;
+}
+
+// What a server says of an error, or the status.
+async function errorOf(response) {
+  const text = await response.text().catch(() => "");
+  const said = parsed(text, {}).error;
+  if (response.status === 401) return "The server wants an API key: see the settings.";
+  return (typeof said === "string" ? said : said?.message) || `The server answers ${response.status} ${response.statusText}`;
+}
+
+// The data of each server-sent event of a response, with the event's name.
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "", name = "", data = [];
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const lines = (rest + value).split(/\r?\n/);
+      rest = lines.pop();
+      for (const line of lines) {
+        if (line === "") {
+          if (data.length > 0) yield { name, data: data.join("\n") };
+          name = "", data = [];
+        } else if (line.startsWith("data:")) {
+          data.push(line.slice(5).replace(/^ /, ""));
+        } else if (line.startsWith("event:")) {
+          name = line.slice(6).trim();
+        }
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+async function modelName(signal) {
+  const response = await fetch("/v1/models", { headers: headers(), signal });
+  if (!response.ok) throw new Error(await errorOf(response));
+  return (await response.json()).data?.[0]?.id ?? "";
+}
+
+function requestBody(model, messages) {
+  const body = { model, messages, stream: true, stream_options: { include_usage: true } };
+  if (settings.temperature !== "") body.temperature = Number(settings.temperature);
+  if (settings.max !== "") body.max_tokens = Number(settings.max);
+  if (settings.effort) body.reasoning_effort = settings.effort;
+  const tools = parsed(settings.tools || "[]", []);
+  if (Array.isArray(tools) && tools.length > 0) body.tools = tools;
+  return body;
+}
+
+// The messages as OpenAI has them. Thinking of earlier answers is left out, and so are calls without a result, and answers of which nothing
+// came.
+function apiMessages(messages) {
+  const list = settings.system.trim() ? [{ role: "system", content: settings.system }] : [];
+  for (const [i, m] of messages.entries()) {
+    if (m.role === "tool") {
+      list.push({ role: "tool", tool_call_id: m.call, content: m.content });
+    } else if (m.role === "assistant") {
+      if (messages[i + 1]?.role === "tool") {
+        const calls = m.calls.map((c) => ({ id: c.id, type: "function", function: { name: c.name, arguments: c.arguments } }));
+        list.push({ role: "assistant", content: m.content, tool_calls: calls });
+      } else if (m.content) {
+        list.push({ role: "assistant", content: m.content });
+      }
+    } else {
+      list.push({ role: m.role, content: m.content });
+    }
+  }
+  return list;
+}
+
+function addDelta(message, delta) {
+  message.content += delta.content ?? "";
+  const thought = delta.reasoning_content ?? delta.reasoning ?? "";
+  if (thought) message.reasoning = (message.reasoning ?? "") + thought;
+  for (const part of delta.tool_calls ?? []) {
+    message.calls ??= [];
+    const call = (message.calls[part.index ?? 0] ??= { id: "", name: "", arguments: "" });
+    call.id ||= part.id ?? "";
+    call.name += part.function?.name ?? "";
+    call.arguments += part.function?.arguments ?? "";
+  }
+}
+
+// Asks for the answer to `messages` and fills `message` as it comes. `changed` is called after every event. Throws where the server
+// refuses, or the answer ends early.
+async function ask(model, messages, message, signal, changed) {
+  const response = await fetch("/v1/chat/completions", {
+    method: "POST",
+    headers: headers({ "Content-Type": "application/json", "X-Tally": "1" }),
+    body: JSON.stringify(requestBody(model, apiMessages(messages))),
+    signal,
+  });
+  if (!response.ok) throw new Error(await errorOf(response));
+  let whole = false;
+  for await (const { data } of events(response)) {
+    if (data === "[DONE]") {
+      whole = true;
+      break;
+    }
+    const event = JSON.parse(data);
+    if (event.error) throw new Error(event.error.message ?? String(event.error));
+    const choice = event.choices?.[0];
+    if (choice?.delta) addDelta(message, choice.delta);
+    if (choice?.finish_reason) message.finish = choice.finish_reason;
+    if (event.usage) message.usage = event.usage;
+    changed();
+  }
+  if (!whole && !message.finish) throw new Error("The connection ended before the answer did.");
+}
+
+// --- bills (usage.tally)
+
+const kMoved = ["weights packed", "KV read", "KV written", "state read", "state written"];
+const movedBytes = (work) => sum(kMoved.map((kind) => work?.bytes?.[kind] ?? 0));
+
+// What an answer cost; null: the server did not say.
+function costOf(message) {
+  const usage = message.usage, bill = usage?.tally;
+  if (!usage) return null;
+  return {
+    read: usage.prompt_tokens ?? 0,
+    written: usage.completion_tokens ?? 0,
+    cached: usage.prompt_tokens_details?.cached_tokens ?? 0,
+    flops: (bill?.prefill?.flops ?? 0) + (bill?.decode?.flops ?? 0),
+    bytes: movedBytes(bill?.prefill) + movedBytes(bill?.decode),
+    touched: bill?.parameters_touched ?? 0,
+    seconds: bill?.generate_seconds ?? 0,
+    steps: bill?.decode_steps ?? 0,
+  };
+}
+

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ledger beside the chat: what the conversation cost, and the engine as GET /live tells of it. Pictures come from the server.
+
+function fill(list, rows) {
+  const entry = ([name, value, note]) =>
+    make("div", {}, make("dt", { textContent: name }), make("dd", { textContent: value }), ...(note ? [make("dd", { textContent: note })] : []));
+  list.replaceChildren(...rows.map(entry));
+}
+
+// Sums over all answers, also those that were made again.
+function showCost(conversation) {
+  const costs = conversation.messages.map(costOf).filter(Boolean), all = (name) => sum(costs.map((c) => c[name]));
+  const last = costs.at(-1), rows = [];
+  if (costs.length === 0) {
+    rows.push(["answers", "0", "nothing yet"]);
+  } else {
+    rows.push(["arithmetic", si(all("flops"), "FLOP"), `of ${costs.length} ${costs.length === 1 ? "answer" : "answers"}`]);
+    rows.push(["memory traffic", si(all("bytes"), "B"), "weights, KV, states"]);
+    rows.push(["prompts", `${count(all("read"))} tokens`, `${count(all("cached"))} not run again`]);
+    rows.push(["answers", `${count(all("written"))} tokens`, all("seconds") > 0 ? `in ${si(all("seconds"), "s")}` : ""]);
+    if (last.touched > 0) rows.push(["touched", si(last.touched, ""), "parameters, last answer"]);
+  }
+  fill(byId("cost"), rows);
+}
+
+// --- live
+
+function pictureOf(text) {
+  const picture = new DOMParser().parseFromString(text, "text/html").querySelector("svg");
+  return picture ? document.importNode(picture, true) : null;
+}
+
+function showPicture(name, text) {
+  const figure = document.querySelector(`figure[data-picture="${name}"]`);
+  if (!figure) return;
+  figure.querySelector("svg")?.remove();
+  const picture = text ? pictureOf(text) : null;
+  if (picture) figure.append(picture);
+  figure.hidden = !picture;
+}
+
+// Fills the cells of the experts' picture: `levels` has a letter for each, a shade from "a" to "k", capital where the last step used it.
+function paintExperts(levels) {
+  const picture = document.querySelector('figure[data-picture="experts"] svg');
+  if (!picture?.dataset.grid) return;
+  const [left, top, width, height, columns, rows] = picture.dataset.grid.split(" ").map(Number);
+  const w = width / columns, h = height / rows, gap = Number(picture.dataset.gap);
+  const paths = picture.querySelectorAll("path"), lit = paths.length - 1, cells = Array.from(paths, () => []);
+  const length = Math.min(levels.length, columns * rows);
+  for (let i = 0; i < length; ++i) {
+    const code = levels.charCodeAt(i), shade = code < 97 ? lit : code - 97;
+    const x = left + (i % columns) * w, y = top + Math.floor(i / columns) * h;
+    cells[shade]?.push(`M${x.toFixed(1)},${y.toFixed(1)}h${(w - gap).toFixed(1)}v${(h - gap).toFixed(1)}h-${(w - gap).toFixed(1)}z`);
+  }
+  paths.forEach((path, i) => path.setAttribute("d", cells[i].join("")));
+}
+
+function showLive(event) {
+  const { token, step, roofs, parameters } = event, rows = [];
+  if (token.seconds > 0) rows.push([event.running > 0 ? "speed" : "speed, last step", `${rate(1 / token.seconds)} tokens/s`, `${count(step.rows)} in the last step`]);
+  if (roofs.read_seconds > 0 && token.seconds > 0) {
+    rows.push(["of the read roof", `${((100 * roofs.read_seconds) / token.seconds).toFixed(0)} %`, `${si(token.bytes / token.seconds, "B/s")} of ${si(roofs.read, "B/s")}`]);
+  }
+  if (parameters.total > 0) {
+    rows.push(["active parameters", `${((100 * parameters.active) / parameters.total).toFixed(1)} %`, `${si(parameters.active, "")} of ${si(parameters.total, "")}`]);
+  }
+  rows.push(["requests", `${count(event.running)} running`, `${count(event.waiting)} waiting`]);
+  fill(byId("live"), rows);
+  for (const name of ["parameters", "time", "recent", "bytes", "flops", "roofline", "memory"]) showPicture(name, event.pictures[name]);
+  if (event.pictures.experts !== undefined) showPicture("experts", event.pictures.experts);
+  paintExperts(event.experts);
+}
+
+let live = null;  // of the stream that is read
+
+async function readLive(signal) {
+  const response = await fetch("/live", { headers: headers(), signal });
+  if (response.status === 404) throw Object.assign(new Error("This server shows no live figures."), { final: true });
+  if (!response.ok) throw new Error(await errorOf(response));
+  byId("live-state").textContent = "";
+  for await (const { name, data } of events(response)) if (name === "step") showLive(JSON.parse(data));
+}
+
+// Reads while somebody looks, and begins again where the stream ends.
+async function followLive() {
+  stopLive();
+  if (document.hidden || !ledgerShown()) return;
+  const mine = (live = new AbortController());
+  for (let pause = 1000; live === mine; pause = Math.min(pause * 2, 30000)) {
+    const begun = Date.now();
+    try {
+      await readLive(mine.signal);
+    } catch (error) {
+      if (mine.signal.aborted) return;
+      byId("live-state").textContent = error.final ? error.message : "No live figures: the server does not answer.";
+      if (error.final) return;
+    }
+    if (Date.now() - begun > 10000) pause = 1000;
+    await new Promise((resolve) => setTimeout(resolve, pause));
+  }
+}
+
+function stopLive() {
+  live?.abort();
+  live = null;
+}
+

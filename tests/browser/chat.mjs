@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// usage: node chat.mjs CHROMIUM SCREENSHOTS URL [--scripted]
+// Talks to the chat page of a server in headless Chromium, in a desktop's and a phone's window, light and dark. With --scripted the server
+// is mock_server.mjs, whose answers are known. Prints a line for each finding and leaves screenshots in the folder SCREENSHOTS. Exit
+// code 1: there are findings.
+import axe from "axe-core";
+import puppeteer from "puppeteer-core";
+
+const [chromium, screenshots, url, scripted] = process.argv.slice(2);
+const kAnswerMilliseconds = 60000;
+let findings = 0, where = "";
+
+function report(what) {
+  ++findings;
+  console.log(`${where}: ${what}`);
+}
+const expect = (holds, what) => holds || report(what);
+
+const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb"] });
+
+// A window of its own, with a storage of its own.
+async function open({ width, height, scheme, phone = false }) {
+  const context = await browser.createBrowserContext();
+  const page = await context.newPage();
+  page.expected = [];  // console messages that belong to the test
+  page.on("console", (message) => page.expected.some((e) => message.text().includes(e)) || report(`console: ${message.text()}`));
+  page.on("pageerror", (error) => report(`script: ${error.message}`));
+  page.on("dialog", (dialog) => (report(`a script of an answer ran: ${dialog.message()}`), dialog.dismiss()));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(url) && !/^(data|blob):/.test(request.url())) report(`asks for ${request.url()}`);
+  });
+  await page.setViewport({ width, height, isMobile: phone, hasTouch: phone });
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+  await page.goto(url, { waitUntil: "load" });
+  await page.waitForFunction(() => document.getElementById("model").textContent !== "");
+  return page;
+}
+
+const text = (page, selector) => page.$eval(selector, (element) => element.textContent);
+const texts = (page, selector) => page.$$eval(selector, (all) => all.map((element) => element.textContent));
+const answers = (page) => texts(page, ".assistant .answer");
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+const idle = (page) => page.waitForFunction(() => !document.getElementById("send").hidden, { timeout: kAnswerMilliseconds });
+
+async function say(page, message) {
+  await page.type("#input", message);
+  await page.click("#send");
+  await idle(page);
+}
+
+async function accessible(page, what) {
+  await page.evaluate(axe.source);
+  const { violations } = await page.evaluate(() => window.axe.run({ resultTypes: ["violations"] }));
+  for (const v of violations) for (const node of v.nodes) report(`${what}: axe: ${v.id}: ${v.help}: ${node.target.join(" ")}`);
+}
+
+async function fits(page) {
+  const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  if (content > window) report(`the page is ${content} px wide`);
+}
+
+const shot = (page, name) => page.screenshot({ path: `${screenshots}/chat-${name}.png` });
+
+// What holds of any server.
+async function conversation(page) {
+  await say(page, "Say one sentence.");
+  expect((await answers(page)).at(-1)?.trim() !== "", `no answer: ${await text(page, "#messages")}`);
+  expect((await texts(page, "#cost dt")).includes("arithmetic"), "the answer's cost is not shown");
+
+  // It comes piece by piece, and stops.
+  await page.evaluate(() => {
+    window.lengths = new Set();
+    new MutationObserver(() => window.lengths.add(document.querySelector(".assistant:last-child .answer")?.textContent.length)).observe(
+      document.getElementById("messages"), { subtree: true, childList: true, characterData: true });
+  });
+  await page.type("#input", "Tell a very long story.");
+  await page.keyboard.press("Enter");
+  const ended = () => document.getElementById("stop").hidden && document.querySelectorAll(".assistant .foot > *").length > 1;
+  await page.waitForFunction(`window.lengths.size > 2 || (!${Boolean(scripted)} && (${ended})())`, { timeout: kAnswerMilliseconds });
+  await page.keyboard.press("Escape");
+  await idle(page);
+  const stopped = (await answers(page)).at(-1);
+  await pause(300);
+  expect(stopped === (await answers(page)).at(-1), "the answer goes on after it was stopped");
+  const note = await text(page, ".assistant:last-child .note");  // a small model may have been quicker than the key
+  expect(note === "Stopped." || !scripted, `a stopped answer says '${note}'`);
+  expect((await text(page, "#spoken")).length > 0, "nothing is said aloud");
+
+  // A reload keeps all of it.
+  const kept = await texts(page, ".bubble, .assistant .answer");
+  await page.reload({ waitUntil: "load" });
+  expect(JSON.stringify(kept) === JSON.stringify(await texts(page, ".bubble, .assistant .answer")), "a reload changes the conversation");
+
+  // An edited message is asked again; the first one is still there.
+  await page.hover(".user:nth-of-type(3)");
+  await (await page.$$(".user [aria-label='Edit and ask again']")).at(-1).click();
+  await page.$eval(".edit", (field) => (field.value = ""));
+  await page.type(".edit", "Say one word.");
+  await page.keyboard.press("Enter");
+  await idle(page);
+  expect((await texts(page, ".bubble")).at(-1) === "Say one word.", "an edited message is not shown");
+  expect((await texts(page, ".bubble")).length === 2, "what followed the edited message is still shown");
+  expect((await text(page, ".user:nth-of-type(3) .actions .muted")) === "2 of 2", "there is no second version");
+  await page.click(".user:nth-of-type(3) [aria-label='Version before']");
+  expect((await texts(page, ".bubble")).at(-1) === "Tell a very long story.", "the first version is gone");
+  expect((await answers(page)).at(-1) === stopped, "the first version's answer is gone");
+
+  await page.click(".assistant:last-child [aria-label='Answer again']");
+  await pause(200);
+  await page.keyboard.press("Escape");
+  await idle(page);
+  expect((await text(page, ".assistant:last-child .actions .muted")) === "2 of 2", "an answer made again is not a second version");
+
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press("/");
+  expect(await page.evaluate(() => document.activeElement.id === "input"), "/ does not focus the message field");
+}
+
+async function markdown(page) {
+  await page.click("#new");
+  await say(page, "think about it");
+  expect((await text(page, ".think > summary")) === "Thought", "thinking has no fold");
+  expect(!(await page.$eval(".think", (think) => think.open)), "thinking is not folded");
+  await page.click(".think > summary");
+  await page.waitForSelector(".thought strong");
+  await page.click(".think > summary");
+
+  await say(page, "markdown please");
+  for (const selector of ["ol > li", "strong", "em", "table th", "blockquote", ".code pre code", "a[rel='noopener noreferrer']"]) {
+    expect(await page.$(`.answer ${selector}`), `the answer has no ${selector}`);
+  }
+  expect((await text(page, ".code-head span")) === "python", "the code's language is not shown");
+  await page.click(".copy");
+  await page.waitForFunction(() => document.querySelector(".copy").textContent !== "Copy");
+  await page.click(".assistant:last-child .cost > summary");
+  await page.waitForSelector(".cost tbody th");
+}
+
+async function hostile(page) {
+  await page.click("#new");
+  await say(page, "hostile");
+  await pause(300);
+  const bad = await page.evaluate(() => {
+    const found = [];
+    for (const element of document.querySelectorAll(".answer *")) {
+      if (/^(script|style|iframe|img|form|input|base|svg|math|object|embed|link|meta)$/i.test(element.tagName)) found.push(element.outerHTML);
+      for (const { name, value } of element.attributes) {
+        if (/^on|^style$|^id$|^name$/.test(name) || /^\s*(javascript|data):/i.test(value)) found.push(`${name}=${value}`);
+      }
+    }
+    return found;
+  });
+  for (const what of bad) report(`an answer brings ${what}`);
+  expect(await page.$eval("body", (body) => body.checkVisibility()), "an answer hides the page");
+  expect((await text(page, ".answer")).includes("<b>i</b>"), "code is not shown as it is");
+}
+
+async function tools(page) {
+  await page.click("#new");
+  await say(page, "What is the weather?");
+  expect((await text(page, ".call code")) === "get_weather", "a call is not shown");
+  expect((await text(page, ".call pre")).includes('"city": "Bern"'), "a call's arguments are not shown");
+  await page.type(".results textarea", "sunny");
+  await page.click(".results button");
+  await idle(page);
+  expect((await answers(page)).at(-1).trim() === "The tool says sunny.", "a tool's result is not sent");
+  const sent = (await (await fetch(`${url}/asked`)).json()).at(-1).messages;
+  expect(sent.at(-1).role === "tool" && sent.at(-1).tool_call_id === sent.at(-2).tool_calls[0].id, `a tool's result is sent as ${JSON.stringify(sent)}`);
+}
+
+async function errors(page) {
+  await page.click("#new");
+  page.expected.push("400", "ERR_INCOMPLETE_CHUNKED_ENCODING");
+  await say(page, "refuse this");
+  expect((await text(page, ".note.error")) === "max_tokens: <b>too</b> many", "a refusal is not shown as it is");
+  await say(page, "cut it");
+  expect((await answers(page)).at(-1).trim() === "This breaks off", "what came before the connection broke is gone");
+  expect(await page.$(".assistant:last-child .note.error"), "a broken connection is not told");
+}
+
+async function settingsAndList(page) {
+  await page.click("#show-settings");
+  await page.type("#set-system", "Be short.");
+  await page.type("#set-temperature", "0.5");
+  await page.type("#set-tools", "{");
+  await page.keyboard.press("Tab");
+  await page.click("#settings [type='submit']");
+  expect((await text(page, "#tools-error")) !== "", "tools that are no list are taken");
+  await page.$eval("#set-tools", (field) => (field.value = '[{"type": "function", "function": {"name": "f"}}]'));
+  await page.type("#set-key", "secret-of-this-tab");
+  await page.select("#set-theme", "dark");
+  await accessible(page, "settings");
+  await page.click("#settings [type='submit']");
+  expect((await page.$eval("html", (root) => root.dataset.theme)) === "dark", "the colours do not change");
+  await page.click("#new");
+  await say(page, "hello");
+  const body = (await (await fetch(`${url}/asked`)).json()).at(-1);
+  expect(body.messages[0].role === "system" && body.messages[0].content === "Be short.", "the system prompt is not sent");
+  expect(body.temperature === 0.5 && body.tools.length === 1 && body.stream && body.stream_options.include_usage, "settings are not sent");
+  const kept = await page.evaluate(() => JSON.stringify({ ...localStorage }));
+  expect(!kept.includes("secret-of-this-tab"), "the key is kept beyond the tab");
+
+  const titles = await texts(page, "#conversations .title");
+  expect(titles[0] === "hello" && titles.length > 1, `the list is ${titles}`);
+  await page.click("#conversations li:first-child [aria-label^='Delete']");
+  await page.click("#confirm-yes");
+  expect((await texts(page, "#conversations .title")).length === titles.length - 1, "a deleted conversation is still listed");
+  await page.click("#delete-all");
+  await page.click("#confirm-yes");
+  expect((await texts(page, "#conversations .title")).length === 0, "conversations are left");
+  expect(!(await page.evaluate(() => Object.keys(localStorage).some((name) => name.startsWith("tally.conversation")))), "something is kept of them");
+}
+
+// The live figures, where the window has room for them or once they are asked for.
+async function ledger(page) {
+  await page.waitForSelector('#ledger figure[data-picture="time"] svg');
+  expect((await texts(page, "#live dt")).some((name) => name.startsWith("speed")), "the engine's speed is not shown");
+  if (!scripted) return;
+  const cells = () => page.$$eval('figure[data-picture="experts"] path', (paths) => paths.map((path) => path.getAttribute("d")).join(" "));
+  const first = await cells();
+  expect(first.split("M").length - 1 >= 24 * 32, "the experts' picture has no cells");
+  await page.waitForFunction((d) => [...document.querySelectorAll('figure[data-picture="experts"] path')].map((path) => path.getAttribute("d")).join(" ") !== d, { timeout: 5000 }, first);
+}
+
+where = "desktop, light";
+let page = await open({ width: 1440, height: 900, scheme: "light" });
+await accessible(page, "empty");
+await shot(page, "empty-desktop-light");
+await ledger(page);
+await conversation(page);
+if (scripted) {
+  await hostile(page);
+  await tools(page);
+  await errors(page);
+  await markdown(page);
+}
+await fits(page);
+await accessible(page, "conversation");
+await shot(page, "desktop-light");
+if (scripted) await settingsAndList(page);
+await page.close();
+
+where = "desktop, dark";
+page = await open({ width: 1440, height: 900, scheme: "dark" });
+await ledger(page);
+await say(page, scripted ? "think of a table in markdown" : "Write a table of three rows.");
+await accessible(page, "conversation");
+await shot(page, "desktop-dark");
+await page.close();
+
+for (const scheme of ["light", "dark"]) {
+  where = `phone, ${scheme}`;
+  page = await open({ width: 390, height: 844, scheme, phone: true });
+  await shot(page, `empty-phone-${scheme}`);
+  await say(page, scripted ? "markdown" : "Write a table of three rows.");
+  await fits(page);
+  await accessible(page, "conversation");
+  await shot(page, `phone-${scheme}`);
+  await page.click("#show-ledger");
+  await ledger(page);
+  await fits(page);
+  await accessible(page, "ledger");
+  await shot(page, `ledger-phone-${scheme}`);
+  await page.keyboard.press("Escape");
+  expect(await page.evaluate(() => document.activeElement.id === "show-ledger"), "the ledger does not give the focus back");
+  await page.click("#show-list");
+  expect((await texts(page, "#conversations .title")).length === 1, "the conversation is not listed");
+  await accessible(page, "list");
+  await page.close();
+}
+
+await browser.close();
+console.log(`${findings} findings`);
+process.exitCode = findings > 0 ? 1 : 0;

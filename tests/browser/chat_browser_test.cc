@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chat page in Chromium (chat.mjs), with a server that gives scripted answers (mock_server.mjs). Screenshots stay in the build folder.
+#include <fstream>
+
+#include "engine/page/chat_page.h"
+#include "engine/page/live_figures.h"
+#include "tests/browser/chromium.h"
+#include "tests/page/sample_live.h"
+
+namespace tally {
+namespace {
+
+class ChatBrowser : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = PrepareBrowser({"chat.mjs", "mock_server.mjs"}); !missing.empty()) GTEST_SKIP() << missing;
+    folder_.Write("chat.html", MakeChatPage().html);
+    folder_.Write("policy.txt", MakeChatPage().content_security_policy);
+    std::string live;
+    for (uint64_t n = 0; n < 60; ++n) live += LiveEvent(page::SampleLive(n), n == 0 ? LiveParts::kAll : LiveParts::kChanging);
+    folder_.Write("live.txt", live);
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(ChatBrowser, AConversation) {
+  // The server ends with the shell that starts it.
+  const std::string command = "cd '" + std::string(kBrowserFolder) + "' && { node mock_server.mjs '" + folder_.path() + "' >'" +
+                              folder_ / "url" + "' & server=$!; trap 'kill $server' EXIT; for i in $(seq 100); do [ -s '" +
+                              folder_ / "url" + "' ] && break; sleep 0.1; done; node chat.mjs \"$(command -v " + Chromium() +
+                              ")\" '" + kScreenshots + "' \"$(cat '" + folder_ / "url" + "')\"" +
+                              (TALLY_MARKDOWN ? " --scripted" : "") + "; }";
+  const int ended = Shell(command + " >'" + folder_ / "said" + "' 2>&1");
+  EXPECT_EQ(ended, 0) << ReadAll(folder_ / "said");
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// usage: node mock_server.mjs FOLDER [PORT]
+// A server for tests of the chat page, without an engine: what `tally serve` gives at /, /v1/models, /v1/chat/completions and /live, with
+// answers that depend on the last message alone. FOLDER holds chat.html and policy.txt (the page and its policy) and live.txt, events of
+// /live, the first of which is a client's first. With the environment variable KEY all but / wants it. Prints its URL.
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+
+const [folder, port = "0"] = process.argv.slice(2);
+const read = (name) => readFileSync(`${folder}/${name}`, "utf8");
+const liveEvents = read("live.txt").split("\n\n").filter(Boolean);
+const asked = [];  // bodies, for the test to look at
+
+const kMarkdown = `Here is a **list**:
+
+1. one *thing*
+2. another, with \`code\`
+
+\`\`\`python
+def merge(a, b):
+    """Two sorted lists as one."""
+    out = []
+    while a and b:
+        out.append((a if a[0] <= b[0] else b).pop(0))
+    return out + a + b
+\`\`\`
+
+| sort | best | worst |
+|---|---|---|
+| merge | n log n | n log n |
+| quick | n log n | n² |
+| insertion | n | n² |
+
+> It depends on what comes in.
+
+- [x] done
+- [ ] not done
+
+See [the ledger](https://example.com/ledger) for more.`;
+
+// Each would call alert() or load something where it was taken as HTML.
+const kHostile = [
+  "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<svg onload=alert(1)><script>alert(1)</script></svg>",
+  "[a](javascript:alert(1))", "[b](data:text/html,<script>alert(1)</script>)", "![c](https://example.com/pixel.png)",
+  "<a href=\"javascript:alert(1)\">d</a>", "<iframe src=\"javascript:alert(1)\"></iframe>", "<math><mi xlink:href=\"javascript:alert(1)\">e</mi></math>",
+  "<style>body { display: none }</style>", "<p style=\"position:fixed;inset:0\" class=\"message\" id=\"input\">f</p>",
+  "<form action=\"https://example.com\"><input name=\"password\"><button>g</button></form>",
+  "<details open ontoggle=alert(1)>h</details>", "<noscript><p title=\"</noscript><img src=x onerror=alert(1)>\">", "```<img src=x onerror=alert(1)>\n<b>i</b>\n```",
+  "<table><td background=\"https://example.com/t.png\">j</td></table>", "<base href=\"https://example.com/\">", "</script></style><!--",
+];
+
+// What is sent as deltas for a message.
+function scriptOf(text, messages) {
+  const words = (s) => s.match(/\S+\s*|\s+/g) ?? [];
+  const content = (s) => words(s).map((content) => ({ content }));
+  const last = messages.at(-1);
+  if (last?.role === "tool") return { deltas: content(`The tool says ${last.content}.`) };
+  if (/hostile/.test(text)) return { deltas: content(kHostile.join("\n\n")) };
+  if (/long/.test(text)) return { deltas: content("one more word ".repeat(2000)), pause: 10 };
+  if (/merge|table|markdown/.test(text)) return { deltas: content(kMarkdown), pause: 2 };
+  if (/weather/.test(text)) {
+    const call = (part) => ({ tool_calls: [{ index: 0, ...part }] });
+    return { finish: "tool_calls", deltas: [{ reasoning_content: "I need the tool." }, call({ id: "call_1", type: "function", function: { name: "get_weather", arguments: "" } }),
+      call({ function: { arguments: "{\"city\": " } }), call({ function: { arguments: "\"Bern\"}" } })] };
+  }
+  if (/think/.test(text)) {
+    return { deltas: [...words("The question is short. I **compare** the two and choose.").map((reasoning_content) => ({ reasoning_content })), ...content("It is the first.")] };
+  }
+  if (/cut/.test(text)) return { deltas: content("This breaks off"), cut: true };
+  return { deltas: content(`You said: ${text}`), pause: 2 };
+}
+
+const work = (rows, flops, weights, kv) => ({
+  rows, logit_rows: 1, rows_again: 0, rows_in_vain: 0, flops, special: 0,
+  bytes: { "weights stored": weights, "weights packed": weights, "KV read": kv, "KV written": Math.round(kv / 50), "activations read": 100, "activations written": 100, "state read": 0, "state written": 0 },
+  flops_by_class: { linear: Math.round(flops * 0.9), attention: Math.round(flops * 0.1) },
+});
+const usageOf = (tokens, prompt, bill) => ({
+  prompt_tokens: prompt, completion_tokens: tokens, total_tokens: tokens + prompt, prompt_tokens_details: { cached_tokens: Math.floor(prompt / 2) },
+  ...(bill && { tally: { prompt_tokens: prompt, decode_steps: tokens, prompt_seconds: 0.2, first_token_seconds: 0.25, generate_seconds: tokens * 0.04,
+    prefill: work(prompt, prompt * 7e9, 4e9, 1e6), decode: work(tokens, tokens * 7e9, tokens * 4e9, tokens * 2e6), parameters_touched: 3608310144 } }),
+});
+
+async function answer(body, request, response) {
+  const text = [...body.messages].reverse().find((m) => m.role === "user")?.content ?? "";
+  if (/refuse/.test(text)) {
+    response.writeHead(400, { "Content-Type": "application/json" });
+    return response.end(JSON.stringify({ error: { message: "max_tokens: <b>too</b> many", type: "invalid_request_error" } }));
+  }
+  const { deltas, pause = 0, finish = "stop", cut = false } = scriptOf(text, body.messages);
+  response.writeHead(200, { "Content-Type": "text/event-stream" });
+  const send = (choices, more = {}) => response.write(`data: ${JSON.stringify({ id: "chatcmpl-1", object: "chat.completion.chunk", created: 1, model: body.model, choices, ...more })}\n\n`);
+  const choice = (delta, finish_reason = null) => [{ index: 0, delta, finish_reason }];
+  send(choice({ role: "assistant" }));
+  let sent = 0;
+  for (const delta of deltas) {
+    if (response.destroyed) return;
+    send(choice(delta));
+    ++sent;
+    if (pause) await new Promise((resolve) => setTimeout(resolve, pause));
+  }
+  if (cut) return setTimeout(() => response.destroy(), 200);
+  send(choice({}, finish));
+  send([], { usage: usageOf(sent, 40, request.headers["x-tally"] === "1") });
+  response.end("data: [DONE]\n\n");
+}
+
+function sendLive(response) {
+  response.writeHead(200, { "Content-Type": "text/event-stream" });
+  let at = 0;
+  const timer = setInterval(() => {
+    response.write(`${liveEvents[at]}\n\n`);
+    at = at + 1 < liveEvents.length ? at + 1 : Math.min(1, liveEvents.length - 1);
+  }, 200);
+  response.on("close", () => clearInterval(timer));
+}
+
+const server = createServer(async (request, response) => {
+  const json = (value) => (response.setHeader("Content-Type", "application/json"), response.end(JSON.stringify(value)));
+  if (request.url === "/") {
+    response.writeHead(200, { "Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": read("policy.txt"), "X-Content-Type-Options": "nosniff" });
+    return response.end(read("chat.html"));
+  }
+  if (process.env.KEY && request.headers.authorization !== `Bearer ${process.env.KEY}`) {
+    response.statusCode = 401;
+    return json({ error: { message: "a key is wanted" } });
+  }
+  if (request.url === "/v1/models") return json({ object: "list", data: [{ id: "gpt-oss-20b", object: "model" }] });
+  if (request.url === "/live") return sendLive(response);
+  if (request.url === "/asked") return json(asked);
+  if (request.url === "/v1/chat/completions" && request.method === "POST") {
+    let text = "";
+    for await (const part of request) text += part;
+    asked.push(JSON.parse(text));
+    return answer(asked.at(-1), request, response);
+  }
+  response.statusCode = 404;
+  json({ error: { message: `nothing is at ${request.url}` } });
+});
+server.listen(Number(port), "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));
