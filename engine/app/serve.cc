@@ -18,6 +18,7 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/report_files.h"
 #include "engine/app/syntax.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
@@ -106,7 +107,7 @@ std::string UrlOf(const ServeFlags& flags, const Listener& listener) {
 
 Result<int> Serve(const ServeFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckFlags(flags));
-  TALLY_ASSIGN_OR_RETURN(const ApiServerOptions options, OptionsOf(flags));
+  TALLY_ASSIGN_OR_RETURN(ApiServerOptions options, OptionsOf(flags));
   TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
   engine.sequences = static_cast<int32_t>(flags.parallel);
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
@@ -119,6 +120,7 @@ Result<int> Serve(const ServeFlags& flags) {
     load.before_weights = [&](const Model& model) { return SideOf(flags, model, false).status(); };
   }
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, engine, std::move(load)));
+  options.roofs = MachineRoofs(loaded.engine->threads());
   const ServedModel served = {.engine = loaded.engine.get(),
                               .name = NameOf(flags, path),
                               .sampling = flags.sampling,
@@ -128,7 +130,7 @@ Result<int> Serve(const ServeFlags& flags) {
                               .tool_chat = SideOf(flags, *loaded.model, true)};
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server, ApiServer::Start(served, std::move(listener), options));
   if (!served.chat.ok()) Note("note: chats are refused: " + served.chat.status().message() + "\n");
-  Note("serving " + Printable(served.name) + " at " + url + "/v1: Ctrl-C ends it\n");
+  Note("serving " + Printable(served.name) + " at " + url + "/v1, and a chat at " + url + "/: Ctrl-C ends it\n");
   if (flags.json) {
     PrintJson({{"url", url},
                {"port", server->port()},
@@ -185,7 +187,7 @@ Action AddServe(CLI::App& app) {
   AddSamplingSteps(*c, flags->sampling);
   c->add_flag("--json", flags->json, "one JSON document on standard output, when the server answers");
   c->footer(
-      "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, /detokenize, /apply-template, "
+      "At / is a chat, with what it costs beside it. Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, /detokenize, /apply-template, "
       "/health, "
       "/metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or \"tally\": true in the body, adds "
       "to an "

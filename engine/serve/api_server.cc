@@ -9,6 +9,7 @@
 
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/page/chat_page.h"
 #include "engine/serve/api_messages.h"
 #include "engine/serve/api_object.h"
 #include "engine/serve/api_stream.h"
@@ -30,7 +31,7 @@ ApiError TooMuch() {
 }
 
 // What is asked for by a path.
-enum class Route : uint8_t { kNone, kRoot, kHealth, kMetrics, kModels, kModel, kComplete, kTokenize, kDetokenize, kTemplate };
+enum class Route : uint8_t { kNone, kRoot, kHealth, kLive, kMetrics, kModels, kModel, kComplete, kTokenize, kDetokenize, kTemplate };
 constexpr std::string_view kModelsPath = "/v1/models";
 
 struct Target {
@@ -47,6 +48,7 @@ Target TargetOf(std::string_view path) {
   }
   constexpr Target kTargets[] = {{Route::kRoot, "GET", {}, "/"},
                                  {Route::kHealth, "GET", {}, "/health"},
+                                 {Route::kLive, "GET", {}, "/live"},
                                  {Route::kMetrics, "GET", {}, "/metrics"},
                                  {Route::kModels, "GET", {}, kModelsPath},
                                  {Route::kTokenize, "POST", {}, "/tokenize"},
@@ -71,7 +73,7 @@ class ModelServer final : public ApiServer {
         port_(listener.port()),
         started_(std::time(nullptr)),
         work_(kMostWork),
-        loop_(*model.engine, options.loop, metrics_, std::move(files)) {}
+        loop_(*model.engine, options.loop, metrics_, LiveFeed(*model.engine, model.name, options.roofs), std::move(files)) {}
   ~ModelServer() override { Stop(0); }
 
   Status Begin(Listener listener) {
@@ -149,8 +151,11 @@ class ModelServer final : public ApiServer {
       case Route::kHealth:
         return Answer(*exchange, target, stopping_ ? 503 : 200, {{"status", stopping_ ? "shutting down" : "ok"}});
       case Route::kRoot: {
-        HttpAnswer answer{.headers = {{"Content-Type", "text/plain; charset=utf-8"}},
-                          .body = "tally serves " + Printable(model_.name) + " at /v1/chat/completions\n"};
+        HttpAnswer answer{.headers = {{"Content-Type", "text/html; charset=utf-8"},
+                                      {"Content-Security-Policy", page_.content_security_policy},
+                                      {"X-Content-Type-Options", "nosniff"},
+                                      {"Referrer-Policy", "no-referrer"}},
+                          .body = page_.html};
         return Answer(*exchange, target, std::move(answer));
       }
       case Route::kModels:
@@ -164,6 +169,7 @@ class ModelServer final : public ApiServer {
                      .code = "model_not_found"});
       }
       case Route::kMetrics: return HandleMetrics(std::move(exchange), target);
+      case Route::kLive: return HandleLive(std::move(exchange), target);
       default: break;
     }
     if (stopping_) {
@@ -174,10 +180,18 @@ class ModelServer final : public ApiServer {
   }
 
   void HandleMetrics(Exchange exchange, const Target& target) {
-    const bool called = loop_.Call([this, exchange, target](Engine& engine, const LoopState& state) {
+    const bool called = loop_.Call([this, exchange, target](Engine& engine, const LiveFeed& feed, const LoopState& state) {
       HttpAnswer answer{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}};
-      answer.body = metrics_.Text() + EngineMetrics(engine, state);
+      answer.body = metrics_.Text() + EngineMetrics(engine, state) + feed.ExpertMetrics();
       Answer(*exchange, target, std::move(answer));
+    });
+    if (!called) Fail(*exchange, target, {.status = 503, .message = "the server is shutting down", .type = "server_error"});
+  }
+
+  void HandleLive(Exchange exchange, const Target& target) {
+    const bool called = loop_.Call([this, exchange, target](Engine&, LiveFeed& feed, const LoopState& state) {
+      if (!feed.Watch(exchange, access_.CorsHeaders(exchange->request()), state)) return Fail(*exchange, target, TooMuch());
+      metrics_.CountRequest(target.path, 200);
     });
     if (!called) Fail(*exchange, target, {.status = 503, .message = "the server is shutting down", .type = "server_error"});
   }
@@ -332,6 +346,7 @@ class ModelServer final : public ApiServer {
   const uint16_t port_;
   const int64_t started_;  // seconds since 1970
   ApiIds ids_;
+  const ChatPage page_ = MakeChatPage();
   Metrics metrics_;
   std::atomic<bool> stopping_{false};
   WorkQueue work_;

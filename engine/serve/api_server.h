@@ -10,6 +10,8 @@
 //   POST /apply-template  a body of /v1/chat/completions -> {"prompt": TEXT}
 //   GET  /health          {"status": "ok"}; 503 while the server shuts down
 //   GET  /metrics         metrics.h, where it is asked for
+//   GET  /                a chat (engine/page/chat_page.h)
+//   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events
 //
 // Answers have a bill in their usage where the body says "tally": true, or a header X-Tally: 1.
 #pragma once
@@ -35,6 +37,7 @@ struct ApiServerOptions {
   std::string cache_folder = {};                                 // of PrefixFiles; empty: there are none
   uint64_t cache_bytes = 0;
   std::function<void(const std::string& line)> warn = {};  // of its files; called on the engine's thread
+  ReportRoofs roofs = {};  // of the machine, for those who watch
   HttpLimits http = {};
   LoopOptions loop = {};
 };

@@ -34,10 +34,12 @@ struct EngineLoop::Active {
   bool ended = false;
 };
 
-EngineLoop::EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics, std::unique_ptr<PrefixFiles> files)
+EngineLoop::EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics, LiveFeed feed,
+                       std::unique_ptr<PrefixFiles> files)
     : engine_(engine),
       options_(options),
       metrics_(metrics),
+      feed_(std::move(feed)),
       files_(std::move(files)),
       scheduler_(engine, {.step_seconds = options.step_seconds}) {}
 
@@ -72,7 +74,7 @@ std::optional<ApiError> EngineLoop::Add(std::unique_ptr<ServedRequest>& request)
   return std::nullopt;
 }
 
-bool EngineLoop::Call(std::function<void(Engine&, const LoopState&)> call) {
+bool EngineLoop::Call(std::function<void(Engine&, LiveFeed&, const LoopState&)> call) {
   const std::lock_guard lock(mutex_);
   if (ended_) return false;
   calls_.push_back(std::move(call));
@@ -94,6 +96,11 @@ void EngineLoop::Stop(double seconds) {
 
 LoopState EngineLoop::State() const { return {.waiting = waiting_ + scheduler_.waiting(), .running = scheduler_.running()}; }
 
+LoopState EngineLoop::LockedState() const {
+  const std::lock_guard lock(mutex_);
+  return State();
+}
+
 // Nobody has asked for anything for a moment, and prefixes are to be written.
 bool EngineLoop::IsTimeToWrite(std::unique_lock<std::mutex>& lock) {
   if (files_ == nullptr || files_->idle() || !active_.empty()) return false;
@@ -103,7 +110,7 @@ bool EngineLoop::IsTimeToWrite(std::unique_lock<std::mutex>& lock) {
 // Waits for something to do, and takes it. False: the loop ends.
 bool EngineLoop::TakeArrivals() {
   std::vector<std::unique_ptr<ServedRequest>> arrivals;
-  std::vector<std::function<void(Engine&, const LoopState&)>> calls;
+  std::vector<std::function<void(Engine&, LiveFeed&, const LoopState&)>> calls;
   LoopState state;
   {
     std::unique_lock lock(mutex_);
@@ -122,7 +129,7 @@ bool EngineLoop::TakeArrivals() {
     calls.swap(calls_);
     state = State();
   }
-  for (const auto& call : calls) call(engine_, state);
+  for (const auto& call : calls) call(engine_, feed_, state);
   for (std::unique_ptr<ServedRequest>& served : arrivals) {
     auto active = std::make_unique<Active>();
     active->last_token.resize(served->completion->requests().size());
@@ -234,6 +241,7 @@ void EngineLoop::Progress(Active& active) {
     if (delta.tokens > 0 && last > 0) metrics_.CountTokens(delta.tokens, now - last);
     if (delta.tokens > 0 && !std::exchange(active.first_token, true)) metrics_.CountFirstToken(now - served.arrived);
     if (delta.tokens > 0) last = now;
+    drawn_ += static_cast<uint64_t>(delta.tokens);
     if (served.stream != nullptr) events += served.stream->Add(completion, delta);
   }
   if (!completion.ended()) {
@@ -273,8 +281,12 @@ void EngineLoop::Run() {
     try {
       DropDeparted();
       Feed();
+      drawn_ = 0;
+      feed_.BeforeStep();
       scheduler_.Step();
       Deliver();
+      feed_.AfterStep(drawn_, LockedState());
+      if (active_.empty()) feed_.Idle(LockedState());
     } catch (const std::bad_alloc&) {
       for (const std::unique_ptr<Active>& active : active_) {
         if (!active->ended) Fail(*active, Unavailable("not enough memory", "no_room"));
@@ -284,6 +296,7 @@ void EngineLoop::Run() {
   }
   for (const std::unique_ptr<Active>& active : active_) Fail(*active, Unavailable(kStopping, "shutting_down"));
   active_.clear();
+  feed_.End();
   while (files_ != nullptr && !files_->idle()) files_->WriteOne();
 }
 

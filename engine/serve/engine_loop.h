@@ -18,6 +18,7 @@
 #include "engine/serve/api_stream.h"
 #include "engine/serve/completion.h"
 #include "engine/serve/http_server.h"
+#include "engine/serve/live_feed.h"
 #include "engine/serve/metrics.h"
 #include "engine/serve/prefix_files.h"
 #include "engine/serve/service_thread.h"
@@ -48,7 +49,7 @@ struct ServedRequest {
 class EngineLoop {
  public:
   // `engine` and `metrics` must outlive the loop. `files`: of what conversations have run; null: there are none.
-  EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics, std::unique_ptr<PrefixFiles> files = nullptr);
+  EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics, LiveFeed feed, std::unique_ptr<PrefixFiles> files = nullptr);
   ~EngineLoop();  // as Stop(0)
   // kBadInput: the system has no thread left.
   Status Start();
@@ -58,7 +59,7 @@ class EngineLoop {
   // An error, and the request stays the caller's: 429 this client has enough waiting, 503 all have, or the server ends.
   [[nodiscard]] std::optional<ApiError> Add(std::unique_ptr<ServedRequest>& request);
   // `call` runs on the engine's thread, between two steps. False: the loop has ended.
-  bool Call(std::function<void(Engine& engine, const LoopState& state)> call);
+  bool Call(std::function<void(Engine& engine, LiveFeed& feed, const LoopState& state)> call);
   // Takes no further request, finishes those that it has for at most so many seconds, and ends the others with an error that says so.
   void Stop(double seconds);
   size_t cut() const { return cut_; }  // requests that Stop has ended
@@ -80,10 +81,13 @@ class EngineLoop {
   void End(Active& active, int status);
   void Cancel(Active& active);
   LoopState State() const;
+  LoopState LockedState() const;
 
   Engine& engine_;
   const LoopOptions options_;
   Metrics& metrics_;
+  LiveFeed feed_;
+  uint64_t drawn_ = 0;  // tokens, in the last step
   const std::unique_ptr<PrefixFiles> files_;
   Scheduler scheduler_;
   std::vector<std::unique_ptr<Active>> active_;
@@ -91,7 +95,7 @@ class EngineLoop {
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable wake_;
   std::vector<std::unique_ptr<ServedRequest>> arrivals_;
-  std::vector<std::function<void(Engine&, const LoopState&)>> calls_;
+  std::vector<std::function<void(Engine&, LiveFeed&, const LoopState&)>> calls_;
   std::map<std::string, Client, std::less<>> clients_;  // choices that wait; of no empty queue
   std::deque<std::string> turns_;                       // clients that have some, the next one first
   size_t waiting_ = 0;                                  // choices of all clients

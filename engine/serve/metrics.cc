@@ -31,8 +31,6 @@ void One(std::string_view name, std::string_view type, std::string_view help, ui
 
 std::string Label(std::string_view name, std::string_view value) { return std::string(name) + "=\"" + std::string(value) + "\""; }
 
-constexpr std::array<Phase, 3> kAllPhases = {Phase::kPrefill, Phase::kDecode, Phase::kMixed};
-
 }  // namespace
 
 void Histogram::Add(double seconds) {

@@ -16,6 +16,8 @@
 
 namespace tally {
 
+inline constexpr std::array<Phase, 3> kAllPhases = {Phase::kPrefill, Phase::kDecode, Phase::kMixed};
+
 // Seconds, in buckets. Not for several threads.
 class Histogram {
  public:

@@ -11,7 +11,7 @@ namespace {
 void RunRequestBody(std::string_view input) {
   const Result<OrderedJson> body = ParseLimitedJson(std::string(input), "body");
   if (!body.ok()) return RequireOneLine(body.status());
-  for (const ApiEndpoint endpoint : {ApiEndpoint::kChat, ApiEndpoint::kCompletions}) {
+  for (const ApiEndpoint endpoint : {ApiEndpoint::kChat, ApiEndpoint::kCompletions, ApiEndpoint::kResponses}) {
     ApiRequest request;
     if (const std::optional<ApiError> error = ParseApiRequest(endpoint, *body, &request)) {
       Require(error->status >= 400 && error->status < 500, "a bad body is the client's error");
@@ -22,7 +22,7 @@ void RunRequestBody(std::string_view input) {
     Require(request.n >= 1 && request.n * static_cast<int64_t>(request.prompts.size()) <= kMostApiChoices, "too many choices");
     Require(request.stop.size() <= 4, "too many stop strings");
     Require(!request.max_tokens || *request.max_tokens >= 0, "tokens below 0");
-    if (endpoint == ApiEndpoint::kChat) Require(!request.chat.messages.empty(), "a chat of no messages");
+    if (endpoint != ApiEndpoint::kCompletions) Require(!request.chat.messages.empty(), "a chat of no messages");
     if (endpoint == ApiEndpoint::kCompletions) Require(!request.prompts.empty(), "a completion of no prompt");
     for (const ApiPrompt& prompt : request.prompts) {
       if (!prompt.tokens) continue;
@@ -43,6 +43,11 @@ std::vector<std::string> RequestBodySeeds() {
       R"({"prompt": ["a", [1, 2, 3], "b"], "n": 3, "max_tokens": 0, "top_k": 40, "min_p": 0.1, "repetition_penalty": 1.1,
       "seed": 18446744073709551615, "stop": "x", "echo": false, "user": "u", "ignore_eos": true, "logit_bias": {}})",
       R"({"prompt": [1, 2, 3], "logprobs": 5, "suffix": null})",
+      R"({"input": [{"role": "user", "content": [{"type": "input_text", "text": "2+2?"}]}, {"type": "reasoning", "id": "r",
+      "summary": [], "content": [{"type": "reasoning_text", "text": "sum"}]}, {"type": "function_call", "call_id": "c", "name": "f",
+      "arguments": "{}"}, {"type": "function_call_output", "call_id": "c", "output": "4"}], "instructions": "Be brief.", "tools":
+      [{"type": "function", "name": "f", "parameters": {"type": "object"}}], "reasoning": {"effort": "low"}, "store": false,
+      "max_output_tokens": 5, "text": {"format": {"type": "text"}}, "metadata": {"a": "b"}, "include": [], "stream": true})",
       R"({"messages": [{"role": "user", "content": "\ud800 \u0000 é"}], "response_format": {"type": "json_object"}})",
   };
 }

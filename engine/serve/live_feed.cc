@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/serve/live_feed.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+#include "counters/books/step_audit.h"
+#include "engine/machine/machine.h"
+
+namespace tally {
+namespace {
+
+constexpr size_t kMostWatchers = 16;
+constexpr size_t kMoments = 64;
+constexpr double kSecondsBetween = 0.2;  // events
+
+bool IsMoved(ByteKind kind) {
+  switch (kind) {
+    case ByteKind::kWeightsPacked:
+    case ByteKind::kKvRead:
+    case ByteKind::kKvWritten:
+    case ByteKind::kStateRead:
+    case ByteKind::kStateWritten: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+LiveFeed::LiveFeed(Engine& engine, std::string model, ReportRoofs roofs) : engine_(engine) {
+  figures_.model = std::move(model);
+  figures_.parameters = engine.model().parameters().total;
+  figures_.active_parameters = engine.model().parameters().active_all;
+  figures_.roofs = std::move(roofs);
+  figures_.budget_bytes = engine.KvBudget();
+}
+
+LiveFeed::Sums LiveFeed::SumsNow() const {
+  Sums sums;
+  const Ledger& ledger = engine_.ledger();
+  for (const Phase phase : kAllPhases) {
+    const Account account = ledger.total(phase);
+    for (size_t c = 0; c < kWorkClasses; ++c) {
+      for (size_t a = 0; a < kAriths; ++a) {
+        sums.flops[c][a] += account.useful.Flops(static_cast<WorkClass>(c), static_cast<Arith>(a));
+      }
+    }
+    for (size_t k = 0; k < kByteKinds; ++k) sums.bytes[k] += account.useful.Bytes(static_cast<ByteKind>(k));
+    sums.rows += ledger.rows(phase);
+    sums.steps += ledger.steps(phase);
+    sums.parameters_touched += ledger.parameters_touched(phase);
+  }
+  return sums;
+}
+
+bool LiveFeed::Watch(std::shared_ptr<HttpExchange> exchange, HttpHeaders headers, const LoopState& state) {
+  std::erase_if(watchers_, [](const Watcher& watcher) { return watcher.exchange->left(); });
+  if (watchers_.size() >= kMostWatchers) return false;
+  headers.emplace_back("Content-Type", "text/event-stream");
+  headers.emplace_back("Cache-Control", "no-cache");
+  headers.emplace_back("X-Accel-Buffering", "no");
+  exchange->Begin({.headers = std::move(headers), .body = {}});
+  watchers_.push_back({std::move(exchange)});
+  Send(state);
+  return true;
+}
+
+void LiveFeed::BeforeStep() {
+  before_.reset();
+  if (watchers_.empty()) return;
+  step_begin_ = MonotonicSeconds();
+  if (step_begin_ >= sent_ + kSecondsBetween) before_ = SumsNow();
+}
+
+void LiveFeed::AfterStep(uint64_t tokens_drawn, const LoopState& state) {
+  uint64_t steps = 0;
+  for (const Phase phase : kAllPhases) steps += engine_.ledger().steps(phase);
+  if (std::exchange(steps_, steps) == steps) return;  // nothing could run
+  figures_.tokens += tokens_drawn;
+  if (engine_.model().recipe().n_experts > 0) {
+    for (auto& [layer, rows] : books::ExpertTokens(engine_.ledger())) {
+      LiveExperts& experts = experts_[layer];
+      experts.layer = layer;
+      experts.total.resize(rows.size());
+      for (size_t e = 0; e < rows.size(); ++e) {
+        experts.total[e] += rows[e];
+        experts_read_[layer] += rows[e] > 0 ? 1 : 0;
+      }
+      experts.step = std::move(rows);
+    }
+  }
+  untold_ = true;
+  if (!before_) return;
+  TakeStep(SumsNow(), MonotonicSeconds() - step_begin_);
+  Send(state);
+}
+
+// What the step did: the ledger after it less that before.
+void LiveFeed::TakeStep(const Sums& after, double seconds) {
+  LiveStep step = {.number = after.steps, .rows = after.rows - before_->rows, .seconds = seconds};
+  std::array<uint64_t, kAriths> by_type{};
+  for (size_t c = 0; c < kWorkClasses; ++c) {
+    uint64_t flops = 0;
+    for (size_t a = 0; a < kAriths; ++a) {
+      const uint64_t n = after.flops[c][a] - before_->flops[c][a];
+      by_type[a] += n;
+      flops += n;
+    }
+    if (flops > 0) step.flops_by_class.push_back({std::string(kWorkClassNames[c]), flops});
+  }
+  for (size_t a = 0; a < kAriths; ++a) {
+    if (by_type[a] > 0) step.flops_by_type.push_back({std::string(kArithNames[a]), by_type[a]});
+  }
+  uint64_t bytes = 0;
+  for (size_t k = 0; k < kByteKinds; ++k) {
+    const uint64_t n = after.bytes[k] - before_->bytes[k];
+    if (n == 0 || !IsMoved(static_cast<ByteKind>(k))) continue;
+    step.bytes_by_kind.push_back({std::string(kByteKindNames[k]), n});
+    bytes += n;
+  }
+  step.parameters_touched = after.parameters_touched - before_->parameters_touched;
+  figures_.recent.push_back({.step = step.number, .rows = step.rows, .seconds = seconds, .bytes = bytes});
+  if (figures_.recent.size() > kMoments) figures_.recent.erase(figures_.recent.begin());
+  figures_.step = std::move(step);
+}
+
+void LiveFeed::Send(const LoopState& state) {
+  sent_ = MonotonicSeconds();
+  untold_ = false;
+  std::erase_if(watchers_, [](const Watcher& watcher) { return watcher.exchange->left(); });
+  if (watchers_.empty()) return;
+  figures_.kv_bytes = engine_.KvBytesInUse();
+  figures_.running = state.running;
+  figures_.waiting = state.waiting;
+  figures_.experts.clear();
+  for (const auto& [layer, experts] : experts_) figures_.experts.push_back(experts);
+  std::string changing;
+  for (Watcher& watcher : watchers_) {
+    if (!watcher.told) {
+      watcher.exchange->Write(LiveEvent(figures_, LiveParts::kAll));
+    } else {
+      if (changing.empty()) changing = LiveEvent(figures_, LiveParts::kChanging);
+      watcher.exchange->Write(changing);
+    }
+    // The frame of the experts comes once there is something in it.
+    watcher.told = engine_.model().recipe().n_experts == 0 || !experts_.empty();
+  }
+}
+
+void LiveFeed::Idle(const LoopState& state) {
+  if (untold_ && !watchers_.empty()) Send(state);
+}
+
+void LiveFeed::End() {
+  for (const Watcher& watcher : watchers_) watcher.exchange->End(/*whole=*/true);
+  watchers_.clear();
+}
+
+std::string LiveFeed::ExpertMetrics() const {
+  if (experts_.empty()) return {};
+  std::string rows = "# HELP tally_expert_rows_total Rows that were routed to experts.\n# TYPE tally_expert_rows_total counter\n";
+  std::string read =
+      "# HELP tally_experts_read_total Experts that steps read, each once a step.\n# TYPE tally_experts_read_total counter\n";
+  for (const auto& [layer, experts] : experts_) {
+    const std::string label = "{layer=\"" + std::to_string(layer) + "\"} ";
+    const uint64_t sum = std::accumulate(experts.total.begin(), experts.total.end(), uint64_t{0});
+    rows += "tally_expert_rows_total" + label + std::to_string(sum) + "\n";
+    read += "tally_experts_read_total" + label + std::to_string(experts_read_.at(layer)) + "\n";
+  }
+  return rows + read;
+}
+
+}  // namespace tally

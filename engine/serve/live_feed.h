@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engine of a server does, for those who watch (GET /live, engine/page/live_figures.h) and for its metrics. On the thread that
+// steps the engine.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/page/live_figures.h"
+#include "engine/serve/http_server.h"
+#include "engine/serve/metrics.h"
+#include "engine/session/engine.h"
+
+namespace tally {
+
+class LiveFeed {
+ public:
+  // The engine must outlive this.
+  LiveFeed(Engine& engine, std::string model, ReportRoofs roofs);
+
+  // The exchange gets events until its client leaves. False: enough watch already.
+  [[nodiscard]] bool Watch(std::shared_ptr<HttpExchange> exchange, HttpHeaders headers, const LoopState& state);
+  // Around a step of the engine.
+  void BeforeStep();
+  void AfterStep(uint64_t tokens_drawn, const LoopState& state);
+  // Nothing runs: those who watch get what they have not been told yet.
+  void Idle(const LoopState& state);
+  // Ends the streams.
+  void End();
+  // tally_expert_rows_total, tally_experts_read_total: by layer.
+  std::string ExpertMetrics() const;
+
+ private:
+  struct Sums {
+    std::array<std::array<uint64_t, kAriths>, kWorkClasses> flops{};
+    std::array<uint64_t, kByteKinds> bytes{};
+    uint64_t rows = 0, steps = 0, parameters_touched = 0;
+  };
+  Sums SumsNow() const;
+  void TakeStep(const Sums& after, double seconds);
+  void Send(const LoopState& state);
+
+  Engine& engine_;
+  LiveFigures figures_;
+  struct Watcher {
+    std::shared_ptr<HttpExchange> exchange;
+    bool told = false;  // had its first event
+  };
+  std::vector<Watcher> watchers_;
+  std::map<int32_t, LiveExperts> experts_;             // by layer
+  std::map<int32_t, uint64_t> experts_read_;           // by layer: experts that a step read, summed over steps
+  std::optional<Sums> before_;                         // of a step that is to be shown
+  uint64_t steps_ = 0;                                 // that the ledger has counted
+  double step_begin_ = 0, sent_ = 0;                   // MonotonicSeconds()
+  bool untold_ = false;                                // something has come since
+};
+
+}  // namespace tally
