@@ -313,6 +313,7 @@ function begin() {
   for (const figure of document.querySelectorAll("figure")) figure.hidden = true;
   const sample = (text) => make("li", {}, make("button", { type: "button", textContent: text, onclick: () => ((byId("input").value = text), send()) }));
   byId("samples").append(...kSamples.map(sample));
+  tellExperts();
   listen();
   conversation = storedConversation(sessionStorage.getItem("tally.open") ?? "") ?? conversation;
   draw();
