@@ -134,6 +134,12 @@ async function markdown(page) {
   await page.waitForFunction(() => document.querySelector(".copy").textContent !== "Copy");
   await page.click(".assistant:last-child .cost > summary");
   await page.waitForSelector(".cost tbody th");
+
+  // The conversation's cost is the sum of its bills (mock_server.mjs: 7 GFLOP a row, prompts of 40).
+  const tokens = (await texts(page, ".cost > summary")).map((line) => Number(/([\d,]+) tokens/.exec(line)[1].replaceAll(",", "")));
+  const written = tokens.reduce((a, b) => a + b, 0), shown = await texts(page, "#cost dd");
+  const work = `${((7e9 * (40 * tokens.length + written)) / 1e12).toFixed(2)} TFLOP`;
+  expect(tokens.length === 2 && shown.includes(`${written} tokens`) && shown.includes(work), `bills of ${tokens} tokens add up to ${shown}`);
 }
 
 async function hostile(page) {
@@ -259,6 +265,18 @@ await fits(page);
 await accessible(page, "conversation");
 await shot(page, "desktop-light");
 if (scripted) await settingsAndList(page);
+await page.close();
+
+where = "without storage";
+const context = await browser.createBrowserContext();
+page = await context.newPage();
+page.on("pageerror", (error) => report(`script: ${error.message}`));
+await page.evaluateOnNewDocument(() => {
+  for (const name of ["localStorage", "sessionStorage"]) Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError"); } });
+});
+await page.goto(url, { waitUntil: "load" });
+await say(page, "hello");
+expect((await texts(page, "#conversations .title")).length === 1, "the conversation is not listed");
 await page.close();
 
 if (scripted) {
