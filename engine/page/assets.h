@@ -7,7 +7,7 @@
 namespace tally::page {
 
 extern const std::string_view kCommonCss, kFigureCss, kPageCss, kPageScript;
-// kChatScript: the files chat*.js, one after another; they share one scope.
+// kChatScript: tip.js and the files chat*.js, one after another; they share one scope.
 extern const std::string_view kChatHtml, kChatCss, kChatScript;
 // Browser libraries of the distribution; empty where the build had none.
 extern const std::string_view kMarkedScript, kPurifyScript;

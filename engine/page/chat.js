@@ -117,7 +117,7 @@ async function answer(parent) {
   const message = addMessage(conversation, { role: "assistant", parent, content: "", time: Date.now() });
   const run = (running = { controller: new AbortController(), conversation, message, timer: 0, pause: 50, saved: 0, spoken: 0 });
   byId("spoken").replaceChildren();
-  sessionStorage.setItem("tally.open", conversation.id);
+  session.setItem("tally.open", conversation.id);
   conversation.updated = Date.now();
   saveConversation(conversation);
   draw();
@@ -162,7 +162,7 @@ function openConversation(id) {
   const found = running?.conversation.id === id ? running.conversation : storedConversation(id);
   if (!found) return drawList();
   conversation = found;
-  sessionStorage.setItem("tally.open", id);
+  session.setItem("tally.open", id);
   close();
   draw();
   toEnd();
@@ -171,7 +171,7 @@ function openConversation(id) {
 
 function startConversation() {
   conversation = newConversation();
-  sessionStorage.removeItem("tally.open");
+  session.removeItem("tally.open");
   close();
   draw();
   byId("input").focus();
@@ -313,8 +313,9 @@ function begin() {
   for (const figure of document.querySelectorAll("figure")) figure.hidden = true;
   const sample = (text) => make("li", {}, make("button", { type: "button", textContent: text, onclick: () => ((byId("input").value = text), send()) }));
   byId("samples").append(...kSamples.map(sample));
+  tellExperts();
   listen();
-  conversation = storedConversation(sessionStorage.getItem("tally.open") ?? "") ?? conversation;
+  conversation = storedConversation(session.getItem("tally.open") ?? "") ?? conversation;
   draw();
   toEnd();
   close();

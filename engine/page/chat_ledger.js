@@ -39,10 +39,13 @@ function showPicture(name, text) {
   figure.hidden = !picture;
 }
 
+let expertLetters = "";
+
 // Fills the cells of the experts' picture: `levels` has a letter for each, a shade from "a" to "k", capital where the last step used it.
 function paintExperts(levels) {
   const picture = document.querySelector('figure[data-picture="experts"] svg');
   if (!picture?.dataset.grid) return;
+  expertLetters = levels;
   const [left, top, width, height, columns, rows] = picture.dataset.grid.split(" ").map(Number);
   const w = width / columns, h = height / rows, gap = Number(picture.dataset.gap);
   const paths = picture.querySelectorAll("path"), lit = paths.length - 1, cells = Array.from(paths, () => []);
@@ -71,12 +74,30 @@ function showLive(event) {
   paintExperts(event.experts);
 }
 
+// What an expert's letter says.
+function expertText(letter) {
+  const shade = letter.toLowerCase().charCodeAt(0) - 97;
+  const used = shade === 0 ? "never used" : `${shade === 1 ? "up to" : "about"} ${10 * shade} % of the most used`;
+  return letter < "a" ? `${used}, and by the last step` : used;
+}
+
+// Tells of the expert under the pointer.
+function tellExperts() {
+  const show = makeTip(), figure = document.querySelector('figure[data-picture="experts"]');
+  figure.addEventListener("pointermove", (event) => {
+    const picture = figure.querySelector("svg"), cell = picture?.dataset.grid ? cellAt(picture, event) : null;
+    const letter = cell && expertLetters[cell.row * Number(picture.dataset.grid.split(" ")[4]) + cell.column];
+    show(letter ? `layer ${picture.dataset.rows.split(" ")[cell.row]}, expert ${cell.column}\n${expertText(letter)}` : "", event);
+  });
+  figure.addEventListener("pointerleave", (event) => show("", event));
+}
+
 let live = null;  // of the stream that is read
 
 async function readLive(signal) {
   const response = await fetch("/live", { headers: headers(), signal });
   if (response.status === 404) throw Object.assign(new Error("This server shows no live figures."), { final: true });
-  if (!response.ok) throw new Error(await errorOf(response));
+  if (!response.ok) throw Object.assign(new Error(await errorOf(response)), { final: response.status < 500 });
   byId("live-state").textContent = "";
   for await (const { name, data } of events(response)) if (name === "step") showLive(JSON.parse(data));
 }

@@ -25,6 +25,18 @@ const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const rate = (n) => (n < 1000 ? n.toPrecision(3) : count(n));  // tokens a second
 const count = (n) => Math.round(n).toLocaleString("en");
 
+// What the browser keeps: localStorage or sessionStorage, or, where its settings forbid them, memory until the page is closed.
+function openStorage(name) {
+  try {
+    window[name].getItem("");
+    return window[name];
+  } catch {
+    const kept = new Map();
+    return { kept, getItem: (key) => kept.get(key) ?? null, setItem: (key, text) => kept.set(key, text), removeItem: (key) => kept.delete(key) };
+  }
+}
+const local = openStorage("localStorage"), session = openStorage("sessionStorage");
+
 // --- settings
 
 const kSettings = { system: "", temperature: "", max: "", effort: "", theme: "", tools: "", ledger: true };
@@ -39,18 +51,18 @@ function parsed(text, otherwise) {
 }
 
 // The key is asked for again in another tab.
-const settings = { ...kSettings, ...parsed(localStorage.getItem(kSettingsName), {}), key: sessionStorage.getItem("tally.key") ?? "" };
+const settings = { ...kSettings, ...parsed(local.getItem(kSettingsName), {}), key: session.getItem("tally.key") ?? "" };
 
 function saveSettings() {
   const { key, ...kept } = settings;
-  sessionStorage.setItem("tally.key", key);
+  session.setItem("tally.key", key);
   store(kSettingsName, JSON.stringify(kept));
 }
 
 // False: the browser has no room.
 function store(name, text) {
   try {
-    localStorage.setItem(name, text);
+    local.setItem(name, text);
     return true;
   } catch {
     return false;
@@ -68,30 +80,30 @@ const newConversation = () => ({ id: crypto.getRandomValues(new Uint32Array(2)).
 
 function isConversation(c) {
   const isMessage = (m, i) => m?.id === i && Number.isInteger(m.parent) && m.parent < i && typeof m.role === "string" && typeof m.content === "string";
-  return typeof c?.id === "string" && typeof c.title === "string" && Array.isArray(c.messages) && c.messages.every(isMessage) && c.leaf < c.messages.length;
+  return typeof c?.id === "string" && typeof c.title === "string" && Number.isInteger(c.leaf) && Array.isArray(c.messages) && c.messages.every(isMessage) && c.leaf < c.messages.length;
 }
 
-const conversationNames = () => Object.keys(localStorage).filter((name) => name.startsWith(kConversation));
+const conversationNames = () => (local.kept ? [...local.kept.keys()] : Object.keys(local)).filter((name) => name.startsWith(kConversation));
 
 // The newest first. What cannot be read is left out.
 function storedConversations() {
-  const all = conversationNames().map((name) => parsed(localStorage.getItem(name), null)).filter(isConversation);
+  const all = conversationNames().map((name) => parsed(local.getItem(name), null)).filter(isConversation);
   return all.sort((a, b) => b.updated - a.updated);
 }
 
 function storedConversation(id) {
-  const conversation = parsed(localStorage.getItem(kConversation + id), null);
+  const conversation = parsed(local.getItem(kConversation + id), null);
   return isConversation(conversation) ? conversation : null;
 }
 
 function deleteConversation(id) {
-  localStorage.removeItem(kConversation + id);
+  local.removeItem(kConversation + id);
 }
 
 // The oldest others make room. False: the browser has none.
 function saveConversation(conversation) {
   const name = kConversation + conversation.id, text = JSON.stringify(conversation);
-  const others = conversationNames().filter((other) => other !== name), length = (other) => localStorage.getItem(other)?.length ?? 0;
+  const others = conversationNames().filter((other) => other !== name), length = (other) => local.getItem(other)?.length ?? 0;
   let room = kMostCharacters - text.length - sum(others.map(length)), left = others.length, oldest = null;
   const drop = () => {
     oldest ??= storedConversations().filter((c) => c.id !== conversation.id);

@@ -119,6 +119,9 @@ Svg DrawHeatFrame(const HeatMap& map, double width) {
   DrawScale(svg, "never", "most");
   DrawAxes(svg, map, grid);
   svg.Data("gap", Length(grid.gap));
+  std::string rows;
+  for (const std::string& row : map.rows) rows += (rows.empty() ? "" : " ") + row;
+  svg.Data("rows", rows);
   return svg;
 }
 

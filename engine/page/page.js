@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds pointing, sorting and filtering. The page is complete without it.
-"use strict";
+// After tip.js. Adds pointing, sorting and filtering. The page is complete without it.
 (() => {
   const make = (name, properties, ...children) => {
     const element = Object.assign(document.createElement(name), properties);
@@ -8,20 +7,7 @@
     return element;
   };
 
-  // What is under the pointer, in words.
-  const tip = make("div", { id: "tip", hidden: true });
-  tip.setAttribute("aria-hidden", "true");
-  document.body.append(tip);
-  const show = (text, event) => {
-    tip.hidden = !text;
-    if (!text) return;
-    tip.textContent = text;
-    const box = tip.getBoundingClientRect();
-    const left = event.clientX + 14 + box.width > innerWidth ? event.clientX - box.width - 10 : event.clientX + 14;
-    const top = event.clientY + 18 + box.height > innerHeight ? event.clientY - box.height - 10 : event.clientY + 18;
-    tip.style.left = `${Math.max(left, 2)}px`;
-    tip.style.top = `${Math.max(top, 2)}px`;
-  };
+  const show = makeTip();
 
   // A row of the picture's table as lines "head: cell".
   const rowText = (table, row) =>
@@ -59,13 +45,11 @@
           path = `M${line},${top}V${bottom}`;
         }
       } else if (picture.dataset.grid) {
-        const [left, top, width, height, columns, count] = numbers(picture.dataset.grid);
-        const column = Math.floor(((x - left) / width) * columns), row = Math.floor(((y - top) / height) * count);
-        if (column >= 0 && column < columns && row >= 0 && row < count) {
-          const cells = table.tBodies[0].rows[row].cells, heads = table.tHead.rows[0].cells;
-          text = `${heads[0].textContent} ${cells[0].textContent}, ${heads[column + 1].textContent}: ${cells[column + 1].textContent}`;
-          const w = width / columns, h = height / count;
-          path = `M${left + column * w},${top + row * h}h${w}v${h}h${-w}z`;
+        const cell = cellAt(picture, event);
+        if (cell) {
+          const cells = table.tBodies[0].rows[cell.row].cells, heads = table.tHead.rows[0].cells;
+          text = `${heads[0].textContent} ${cells[0].textContent}, ${heads[cell.column + 1].textContent}: ${cells[cell.column + 1].textContent}`;
+          path = `M${cell.left},${cell.top}h${cell.width}v${cell.height}h${-cell.width}z`;
         }
       }
       cross.setAttribute("d", path);

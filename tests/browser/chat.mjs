@@ -134,6 +134,12 @@ async function markdown(page) {
   await page.waitForFunction(() => document.querySelector(".copy").textContent !== "Copy");
   await page.click(".assistant:last-child .cost > summary");
   await page.waitForSelector(".cost tbody th");
+
+  // The conversation's cost is the sum of its bills (mock_server.mjs: 7 GFLOP a row, prompts of 40).
+  const tokens = (await texts(page, ".cost > summary")).map((line) => Number(/([\d,]+) tokens/.exec(line)[1].replaceAll(",", "")));
+  const written = tokens.reduce((a, b) => a + b, 0), shown = await texts(page, "#cost dd");
+  const work = `${((7e9 * (40 * tokens.length + written)) / 1e12).toFixed(2)} TFLOP`;
+  expect(tokens.length === 2 && shown.includes(`${written} tokens`) && shown.includes(work), `bills of ${tokens} tokens add up to ${shown}`);
 }
 
 async function hostile(page) {
@@ -211,6 +217,24 @@ async function settingsAndList(page) {
   expect(!(await page.evaluate(() => Object.keys(localStorage).some((name) => name.startsWith("tally.conversation")))), "something is kept of them");
 }
 
+// A server that wants a key: it is told, and sent once it is known.
+async function key(page) {
+  const lock = (body) => fetch(`${url}/lock`, { method: "POST", body });
+  await lock("a-key-of-the-test");
+  page.expected.push("401");
+  await page.reload({ waitUntil: "load" });
+  await page.waitForFunction(() => document.getElementById("model").textContent.includes("key"));
+  await page.waitForFunction(() => document.getElementById("live-state").textContent.includes("key"));
+  await page.click("#show-settings");
+  await page.type("#set-key", "a-key-of-the-test");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.getElementById("model").textContent === "gpt-oss-20b");
+  await say(page, "hello");
+  expect((await answers(page)).at(-1)?.trim() === "You said: hello", "a key does not open the server");
+  await page.waitForSelector('#ledger figure[data-picture="time"] svg');
+  await lock("");
+}
+
 // The live figures, where the window has room for them or once they are asked for.
 async function ledger(page) {
   await page.waitForSelector('#ledger figure[data-picture="time"] svg');
@@ -219,6 +243,9 @@ async function ledger(page) {
   const cells = () => page.$$eval('figure[data-picture="experts"] path', (paths) => paths.map((path) => path.getAttribute("d")).join(" "));
   const first = await cells();
   expect(first.split("M").length - 1 >= 24 * 32, "the experts' picture has no cells");
+  await page.$eval('figure[data-picture="experts"]', (figure) => figure.scrollIntoView({ block: "center" }));
+  await page.hover('figure[data-picture="experts"] svg');
+  expect(/^layer \d+, expert \d+\n/.test(await text(page, "#tip")), `an expert's tip says '${await text(page, "#tip")}'`);
   await page.waitForFunction((d) => [...document.querySelectorAll('figure[data-picture="experts"] path')].map((path) => path.getAttribute("d")).join(" ") !== d, { timeout: 5000 }, first);
 }
 
@@ -239,6 +266,25 @@ await accessible(page, "conversation");
 await shot(page, "desktop-light");
 if (scripted) await settingsAndList(page);
 await page.close();
+
+where = "without storage";
+const context = await browser.createBrowserContext();
+page = await context.newPage();
+page.on("pageerror", (error) => report(`script: ${error.message}`));
+await page.evaluateOnNewDocument(() => {
+  for (const name of ["localStorage", "sessionStorage"]) Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError"); } });
+});
+await page.goto(url, { waitUntil: "load" });
+await say(page, "hello");
+expect((await texts(page, "#conversations .title")).length === 1, "the conversation is not listed");
+await page.close();
+
+if (scripted) {
+  where = "a key";
+  page = await open({ width: 1440, height: 900, scheme: "light" });
+  await key(page);
+  await page.close();
+}
 
 where = "desktop, dark";
 page = await open({ width: 1440, height: 900, scheme: "dark" });

@@ -2,13 +2,14 @@
 // usage: node mock_server.mjs FOLDER [PORT]
 // A server for tests of the chat page, without an engine: what `tally serve` gives at /, /v1/models, /v1/chat/completions and /live, with
 // answers that depend on the last message alone. FOLDER holds chat.html and policy.txt (the page and its policy) and live.txt, events of
-// /live, the first of which is a client's first. With the environment variable KEY all but / wants it. Prints its URL.
+// /live, the first of which is a client's first. POST /lock sets the key that all else but / wants from then on; empty: none. Prints its URL.
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 
 const [folder, port = "0"] = process.argv.slice(2);
 const read = (name) => readFileSync(`${folder}/${name}`, "utf8");
 const liveEvents = read("live.txt").split("\n\n").filter(Boolean);
+let key = "";
 const asked = [];  // bodies, for the test to look at
 
 const kMarkdown = `Here is a **list**:
@@ -121,7 +122,12 @@ const server = createServer(async (request, response) => {
     response.writeHead(200, { "Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": read("policy.txt"), "X-Content-Type-Options": "nosniff" });
     return response.end(read("chat.html"));
   }
-  if (process.env.KEY && request.headers.authorization !== `Bearer ${process.env.KEY}`) {
+  if (request.url === "/lock") {
+    key = "";
+    for await (const part of request) key += part;
+    return response.end();
+  }
+  if (key && request.headers.authorization !== `Bearer ${key}`) {
     response.statusCode = 401;
     return json({ error: { message: "a key is wanted" } });
   }
