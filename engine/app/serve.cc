@@ -187,7 +187,8 @@ Action AddServe(CLI::App& app) {
   AddSamplingSteps(*c, flags->sampling);
   c->add_flag("--json", flags->json, "one JSON document on standard output, when the server answers");
   c->footer(
-      "At / is a chat, with what it costs beside it. Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, /detokenize, /apply-template, "
+      "At / is a chat, with what it costs beside it. Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, "
+      "/v1/models, /tokenize, /detokenize, /apply-template, "
       "/health, "
       "/metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or \"tally\": true in the body, adds "
       "to an "

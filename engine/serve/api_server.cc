@@ -31,7 +31,19 @@ ApiError TooMuch() {
 }
 
 // What is asked for by a path.
-enum class Route : uint8_t { kNone, kRoot, kHealth, kLive, kMetrics, kModels, kModel, kComplete, kTokenize, kDetokenize, kTemplate };
+enum class Route : uint8_t {
+  kNone,
+  kRoot,
+  kHealth,
+  kLive,
+  kMetrics,
+  kModels,
+  kModel,
+  kComplete,
+  kTokenize,
+  kDetokenize,
+  kTemplate
+};
 constexpr std::string_view kModelsPath = "/v1/models";
 
 struct Target {

@@ -37,7 +37,7 @@ struct ApiServerOptions {
   std::string cache_folder = {};                                 // of PrefixFiles; empty: there are none
   uint64_t cache_bytes = 0;
   std::function<void(const std::string& line)> warn = {};  // of its files; called on the engine's thread
-  ReportRoofs roofs = {};  // of the machine, for those who watch
+  ReportRoofs roofs = {};                                  // of the machine, for those who watch
   HttpLimits http = {};
   LoopOptions loop = {};
 };

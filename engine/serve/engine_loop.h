@@ -49,7 +49,8 @@ struct ServedRequest {
 class EngineLoop {
  public:
   // `engine` and `metrics` must outlive the loop. `files`: of what conversations have run; null: there are none.
-  EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics, LiveFeed feed, std::unique_ptr<PrefixFiles> files = nullptr);
+  EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics, LiveFeed feed,
+             std::unique_ptr<PrefixFiles> files = nullptr);
   ~EngineLoop();  // as Stop(0)
   // kBadInput: the system has no thread left.
   Status Start();

@@ -37,22 +37,21 @@ LiveFeed::LiveFeed(Engine& engine, std::string model, ReportRoofs roofs) : engin
   figures_.budget_bytes = engine.KvBudget();
 }
 
-LiveFeed::Sums LiveFeed::SumsNow() const {
-  Sums sums;
+LiveFeed::AllSums LiveFeed::SumsNow() const {
+  AllSums all;
   const Ledger& ledger = engine_.ledger();
-  for (const Phase phase : kAllPhases) {
-    const Account account = ledger.total(phase);
+  for (size_t p = 0; p < all.size(); ++p) {
+    Sums& sums = all[p];
+    const Account account = ledger.total(kAllPhases[p]);
     for (size_t c = 0; c < kWorkClasses; ++c) {
-      for (size_t a = 0; a < kAriths; ++a) {
-        sums.flops[c][a] += account.useful.Flops(static_cast<WorkClass>(c), static_cast<Arith>(a));
-      }
+      for (size_t a = 0; a < kAriths; ++a)
+        sums.flops[c][a] = account.useful.Flops(static_cast<WorkClass>(c), static_cast<Arith>(a));
     }
-    for (size_t k = 0; k < kByteKinds; ++k) sums.bytes[k] += account.useful.Bytes(static_cast<ByteKind>(k));
-    sums.rows += ledger.rows(phase);
-    sums.steps += ledger.steps(phase);
-    sums.parameters_touched += ledger.parameters_touched(phase);
+    for (size_t k = 0; k < kByteKinds; ++k) sums.bytes[k] = account.useful.Bytes(static_cast<ByteKind>(k));
+    sums.steps = ledger.steps(kAllPhases[p]);
+    sums.parameters_touched = ledger.parameters_touched(kAllPhases[p]);
   }
-  return sums;
+  return all;
 }
 
 bool LiveFeed::Watch(std::shared_ptr<HttpExchange> exchange, HttpHeaders headers, const LoopState& state) {
@@ -67,44 +66,50 @@ bool LiveFeed::Watch(std::shared_ptr<HttpExchange> exchange, HttpHeaders headers
   return true;
 }
 
-void LiveFeed::BeforeStep() {
-  before_.reset();
-  if (watchers_.empty()) return;
-  step_begin_ = MonotonicSeconds();
-  if (step_begin_ >= sent_ + kSecondsBetween) before_ = SumsNow();
-}
+void LiveFeed::BeforeStep() { step_begin_ = MonotonicSeconds(); }
 
 void LiveFeed::AfterStep(uint64_t tokens_drawn, const LoopState& state) {
+  const Ledger& ledger = engine_.ledger();
   uint64_t steps = 0;
-  for (const Phase phase : kAllPhases) steps += engine_.ledger().steps(phase);
+  for (const Phase phase : kAllPhases) steps += ledger.steps(phase);
   if (std::exchange(steps_, steps) == steps) return;  // nothing could run
+  const double now = MonotonicSeconds();
+  seconds_[static_cast<size_t>(ledger.last_step().phase)] += now - step_begin_;
   figures_.tokens += tokens_drawn;
-  if (engine_.model().recipe().n_experts > 0) {
-    for (auto& [layer, rows] : books::ExpertTokens(engine_.ledger())) {
-      LiveExperts& experts = experts_[layer];
-      experts.layer = layer;
-      experts.total.resize(rows.size());
-      for (size_t e = 0; e < rows.size(); ++e) {
-        experts.total[e] += rows[e];
-        experts_read_[layer] += rows[e] > 0 ? 1 : 0;
-      }
-      experts.step = std::move(rows);
-    }
-  }
+  CountExperts();
   untold_ = true;
-  if (!before_) return;
-  TakeStep(SumsNow(), MonotonicSeconds() - step_begin_);
-  Send(state);
+  if (!watchers_.empty() && now >= sent_ + kSecondsBetween) Send(state);
 }
 
-// What the step did: the ledger after it less that before.
-void LiveFeed::TakeStep(const Sums& after, double seconds) {
-  LiveStep step = {.number = after.steps, .rows = after.rows - before_->rows, .seconds = seconds};
+void LiveFeed::CountExperts() {
+  if (engine_.model().recipe().n_experts == 0) return;
+  for (auto& [layer, rows] : books::ExpertTokens(engine_.ledger())) {
+    LiveExperts& experts = experts_[layer];
+    experts.layer = layer;
+    experts.total.resize(rows.size());
+    for (size_t e = 0; e < rows.size(); ++e) {
+      experts.total[e] += rows[e];
+      experts_read_[layer] += rows[e] > 0 ? 1 : 0;
+    }
+    experts.step = std::move(rows);
+  }
+}
+
+// The mean of the steps since the last time, of those of the last one's phase.
+void LiveFeed::TakeSteps() {
+  const StepRecord last = engine_.ledger().last_step();
+  const size_t p = static_cast<size_t>(last.phase);
+  const AllSums now = SumsNow();
+  const Sums &after = now[p], before = std::exchange(shown_, now)[p];
+  const double seconds = std::exchange(seconds_, {})[p];
+  const uint64_t steps = after.steps - before.steps;
+  if (steps == 0) return;
+  LiveStep step = {.number = steps_, .rows = last.rows, .seconds = seconds / static_cast<double>(steps)};
   std::array<uint64_t, kAriths> by_type{};
   for (size_t c = 0; c < kWorkClasses; ++c) {
     uint64_t flops = 0;
     for (size_t a = 0; a < kAriths; ++a) {
-      const uint64_t n = after.flops[c][a] - before_->flops[c][a];
+      const uint64_t n = (after.flops[c][a] - before.flops[c][a]) / steps;
       by_type[a] += n;
       flops += n;
     }
@@ -115,13 +120,13 @@ void LiveFeed::TakeStep(const Sums& after, double seconds) {
   }
   uint64_t bytes = 0;
   for (size_t k = 0; k < kByteKinds; ++k) {
-    const uint64_t n = after.bytes[k] - before_->bytes[k];
+    const uint64_t n = (after.bytes[k] - before.bytes[k]) / steps;
     if (n == 0 || !IsMoved(static_cast<ByteKind>(k))) continue;
     step.bytes_by_kind.push_back({std::string(kByteKindNames[k]), n});
     bytes += n;
   }
-  step.parameters_touched = after.parameters_touched - before_->parameters_touched;
-  figures_.recent.push_back({.step = step.number, .rows = step.rows, .seconds = seconds, .bytes = bytes});
+  step.parameters_touched = (after.parameters_touched - before.parameters_touched) / steps;
+  figures_.recent.push_back({.step = step.number, .rows = step.rows, .seconds = step.seconds, .bytes = bytes});
   if (figures_.recent.size() > kMoments) figures_.recent.erase(figures_.recent.begin());
   figures_.step = std::move(step);
 }
@@ -131,6 +136,7 @@ void LiveFeed::Send(const LoopState& state) {
   untold_ = false;
   std::erase_if(watchers_, [](const Watcher& watcher) { return watcher.exchange->left(); });
   if (watchers_.empty()) return;
+  TakeSteps();
   figures_.kv_bytes = engine_.KvBytesInUse();
   figures_.running = state.running;
   figures_.waiting = state.waiting;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the engine of a server does, for those who watch (GET /live, engine/page/live_figures.h) and for its metrics. On the thread that
 // steps the engine.
+//
+// Events come some five times a second. The step that one shows is the mean of the steps since the event before, those of the last one's
+// phase.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,13 +38,16 @@ class LiveFeed {
   std::string ExpertMetrics() const;
 
  private:
+  // Of a phase, since the ledger began.
   struct Sums {
     std::array<std::array<uint64_t, kAriths>, kWorkClasses> flops{};
     std::array<uint64_t, kByteKinds> bytes{};
-    uint64_t rows = 0, steps = 0, parameters_touched = 0;
+    uint64_t steps = 0, parameters_touched = 0;
   };
-  Sums SumsNow() const;
-  void TakeStep(const Sums& after, double seconds);
+  using AllSums = std::array<Sums, kAllPhases.size()>;
+  AllSums SumsNow() const;
+  void CountExperts();
+  void TakeSteps();
   void Send(const LoopState& state);
 
   Engine& engine_;
@@ -52,12 +57,13 @@ class LiveFeed {
     bool told = false;  // had its first event
   };
   std::vector<Watcher> watchers_;
-  std::map<int32_t, LiveExperts> experts_;             // by layer
-  std::map<int32_t, uint64_t> experts_read_;           // by layer: experts that a step read, summed over steps
-  std::optional<Sums> before_;                         // of a step that is to be shown
-  uint64_t steps_ = 0;                                 // that the ledger has counted
-  double step_begin_ = 0, sent_ = 0;                   // MonotonicSeconds()
-  bool untold_ = false;                                // something has come since
+  std::map<int32_t, LiveExperts> experts_;              // by layer
+  std::map<int32_t, uint64_t> experts_read_;            // by layer: experts that a step read, summed over steps
+  AllSums shown_ = {};                                  // up to the steps that were shown last
+  std::array<double, kAllPhases.size()> seconds_ = {};  // of the steps since, by phase
+  uint64_t steps_ = 0;                                  // that the ledger has counted
+  double step_begin_ = 0, sent_ = 0;                    // MonotonicSeconds()
+  bool untold_ = false;                                 // something has come since
 };
 
 }  // namespace tally
