@@ -10,7 +10,7 @@
 namespace tally {
 namespace {
 
-constexpr size_t kAhead = 1;  // choices that the scheduler has waiting, so that none is missing where one ends
+constexpr size_t kFedAhead = 1;  // choices that the scheduler has waiting, so that none is missing where one ends
 constexpr const char* kStopping = "the server is shutting down";
 
 ApiError Unavailable(const std::string& message, const char* code) {
@@ -86,7 +86,12 @@ void EngineLoop::Stop(double seconds) {
   ended_ = true;
 }
 
-LoopState EngineLoop::State() const { return {.waiting = waiting_ + scheduler_.waiting(), .running = scheduler_.running()}; }
+LoopState EngineLoop::State() const {
+  return {.waiting = waiting_ + scheduler_.waiting(),
+          .running = scheduler_.running(),
+          .busy_seconds = busy_seconds_,
+          .step_seconds = step_seconds_};
+}
 
 // Waits for something to do, and takes it. False: the loop ends.
 bool EngineLoop::TakeArrivals() {
@@ -127,7 +132,7 @@ bool EngineLoop::TakeArrivals() {
 void EngineLoop::Feed() {
   const std::lock_guard lock(mutex_);
   while (!turns_.empty() &&
-         scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + kAhead) {
+         scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + kFedAhead) {
     const std::string client = std::move(turns_.front());
     turns_.pop_front();
     const auto queue = clients_.find(client);
@@ -236,10 +241,13 @@ void EngineLoop::Deliver() {
 
 void EngineLoop::Run() {
   while (TakeArrivals()) {
+    const double begin = MonotonicSeconds();
     try {
       DropDeparted();
       Feed();
+      const double step = MonotonicSeconds();
       scheduler_.Step();
+      step_seconds_ += MonotonicSeconds() - step;
       Deliver();
     } catch (const std::bad_alloc&) {
       for (const std::unique_ptr<Active>& active : active_) {
@@ -247,6 +255,7 @@ void EngineLoop::Run() {
       }
       active_.clear();
     }
+    busy_seconds_ += MonotonicSeconds() - begin;
   }
   for (const std::unique_ptr<Active>& active : active_) Fail(*active, Unavailable(kStopping, "shutting_down"));
   active_.clear();
