@@ -24,7 +24,7 @@ constexpr size_t kMostWork = 256;    // bodies that wait to be parsed
 constexpr double kFlushSeconds = 2;  // until what has been answered is read, when the server stops
 constexpr size_t kMostTokenText = size_t{4} << 20;
 
-using Exchange = std::shared_ptr<HttpExchange>;
+using ExchangePtr = std::shared_ptr<HttpExchange>;
 
 ApiError TooMuch() {
   return {.status = 503, .message = "too many requests at once: try again later", .type = "server_error", .code = "overloaded"};
@@ -92,7 +92,7 @@ class ModelServer final : public ApiServer {
     TALLY_RETURN_IF_ERROR(loop_.Start());
     TALLY_RETURN_IF_ERROR(work_.Start(kWorkers));
     HttpHandlers handlers = {.admit = [this](const HttpRequest& head) { return Admit(head); },
-                             .request = [this](Exchange exchange) { Handle(std::move(exchange)); },
+                             .request = [this](ExchangePtr exchange) { Handle(std::move(exchange)); },
                              .refuse =
                                  [](int status, const std::string& message) {
                                    return JsonAnswer(
@@ -157,7 +157,7 @@ class ModelServer final : public ApiServer {
     return answer;
   }
 
-  void Handle(Exchange exchange) {
+  void Handle(ExchangePtr exchange) {
     const Target target = TargetOf(exchange->request().path);
     switch (target.route) {
       case Route::kHealth:
@@ -191,7 +191,7 @@ class ModelServer final : public ApiServer {
     if (!work_.Add([this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
   }
 
-  void HandleMetrics(Exchange exchange, const Target& target) {
+  void HandleMetrics(ExchangePtr exchange, const Target& target) {
     const bool called = loop_.Call([this, exchange, target](Engine& engine, const LiveFeed& feed, const LoopState& state) {
       HttpAnswer answer{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}};
       answer.body = metrics_.Text() + EngineMetrics(engine, state) + feed.ExpertMetrics();
@@ -200,7 +200,7 @@ class ModelServer final : public ApiServer {
     if (!called) Fail(*exchange, target, {.status = 503, .message = "the server is shutting down", .type = "server_error"});
   }
 
-  void HandleLive(Exchange exchange, const Target& target) {
+  void HandleLive(ExchangePtr exchange, const Target& target) {
     const bool called = loop_.Call([this, exchange, target](Engine&, LiveFeed& feed, const LoopState& state) {
       if (!feed.Watch(exchange, access_.CorsHeaders(exchange->request()), state)) return Fail(*exchange, target, TooMuch());
       metrics_.CountRequest(target.path, 200);
@@ -234,7 +234,7 @@ class ModelServer final : public ApiServer {
 
   // --- the workers
 
-  void Work(const Exchange& exchange, const Target& target) {
+  void Work(const ExchangePtr& exchange, const Target& target) {
     std::optional<ApiError> error;
     try {
       if (!exchange->left()) error = TryWork(exchange, target);
@@ -244,7 +244,7 @@ class ModelServer final : public ApiServer {
     if (error) Fail(*exchange, target, *error);
   }
 
-  std::optional<ApiError> TryWork(const Exchange& exchange, const Target& target) {
+  std::optional<ApiError> TryWork(const ExchangePtr& exchange, const Target& target) {
     HttpRequest& request = exchange->request();
     const std::string body = std::move(request.body);
     Result<OrderedJson> json = ReadJson<OrderedJson>("the body", body, BodyLimits());
@@ -262,7 +262,7 @@ class ModelServer final : public ApiServer {
     return limits;
   }
 
-  std::optional<ApiError> Complete(const Exchange& exchange, const Target& target, const OrderedJson& json) {
+  std::optional<ApiError> Complete(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
     ApiRequest request;
     if (std::optional<ApiError> error = ParseApiRequest(target.endpoint, json, &request)) return error;
     const HttpRequest& head = exchange->request();
@@ -291,7 +291,7 @@ class ModelServer final : public ApiServer {
     return std::nullopt;
   }
 
-  std::optional<ApiError> Tokenize(const Exchange& exchange, const Target& target, const OrderedJson& json) {
+  std::optional<ApiError> Tokenize(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
     if (std::optional<ApiError> error = CheckTokenizer()) return error;
     std::optional<ApiError> error;
     ApiObject body(json, "", &error);
@@ -317,7 +317,7 @@ class ModelServer final : public ApiServer {
     return std::nullopt;
   }
 
-  std::optional<ApiError> Detokenize(const Exchange& exchange, const Target& target, const OrderedJson& json) {
+  std::optional<ApiError> Detokenize(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
     if (std::optional<ApiError> error = CheckTokenizer()) return error;
     std::optional<ApiError> error;
     ApiObject body(json, "", &error);
@@ -342,7 +342,7 @@ class ModelServer final : public ApiServer {
     return std::nullopt;
   }
 
-  std::optional<ApiError> ApplyTemplate(const Exchange& exchange, const Target& target, const OrderedJson& json) {
+  std::optional<ApiError> ApplyTemplate(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
     ApiRequest request;
     if (std::optional<ApiError> error = ParseApiRequest(ApiEndpoint::kChat, json, &request)) return error;
     request.chat.now = std::time(nullptr);

@@ -12,7 +12,7 @@ namespace tally {
 namespace {
 
 constexpr std::chrono::milliseconds kQuiet{500};  // without a request, before prefixes are written
-constexpr size_t kAhead = 1;  // choices that the scheduler has waiting, so that none is missing where one ends
+constexpr size_t kFedAhead = 1;  // choices that the scheduler has waiting, so that none is missing where one ends
 constexpr const char* kStopping = "the server is shutting down";
 
 ApiError Unavailable(const std::string& message, const char* code) {
@@ -94,7 +94,12 @@ void EngineLoop::Stop(double seconds) {
   ended_ = true;
 }
 
-LoopState EngineLoop::State() const { return {.waiting = waiting_ + scheduler_.waiting(), .running = scheduler_.running()}; }
+LoopState EngineLoop::State() const {
+  return {.waiting = waiting_ + scheduler_.waiting(),
+          .running = scheduler_.running(),
+          .busy_seconds = busy_seconds_,
+          .step_seconds = step_seconds_};
+}
 
 LoopState EngineLoop::LockedState() const {
   const std::lock_guard lock(mutex_);
@@ -149,7 +154,7 @@ bool EngineLoop::TakeArrivals() {
 
 // Hands the scheduler as many choices as can run, client by client.
 void EngineLoop::Feed() {
-  while (scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + kAhead) {
+  while (scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + kFedAhead) {
     std::shared_ptr<Request> next = NextChoice();
     if (next == nullptr) return;
     if (next->ended()) continue;
@@ -278,12 +283,15 @@ void EngineLoop::Deliver() {
 
 void EngineLoop::Run() {
   while (TakeArrivals()) {
+    const double begin = MonotonicSeconds();
     try {
       DropDeparted();
       Feed();
       drawn_ = 0;
       feed_.BeforeStep();
+      const double step = MonotonicSeconds();
       scheduler_.Step();
+      step_seconds_ += MonotonicSeconds() - step;
       Deliver();
       feed_.AfterStep(drawn_, LockedState());
       if (active_.empty()) feed_.Idle(LockedState());
@@ -293,6 +301,7 @@ void EngineLoop::Run() {
       }
       active_.clear();
     }
+    busy_seconds_ += MonotonicSeconds() - begin;
   }
   for (const std::unique_ptr<Active>& active : active_) Fail(*active, Unavailable(kStopping, "shutting_down"));
   active_.clear();

@@ -104,6 +104,7 @@ class EngineLoop {
   double stop_at_ = 0;
 
   size_t cut_ = 0;
+  double busy_seconds_ = 0, step_seconds_ = 0;  // LoopState
   ServiceThread thread_;
 };
 

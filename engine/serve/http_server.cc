@@ -167,15 +167,20 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   // Queues the answer, or suspends the connection until there is one.
   MHD_Result Continue() {
-    const std::lock_guard lock(mutex_);
-    if (left_ || cut_) return MHD_NO;
-    if (state_ == State::kOpen) {
-      suspended_ = true;
-      MHD_suspend_connection(connection_);
-      return MHD_YES;
+    bool whole = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (left_ || cut_) return MHD_NO;
+      if (state_ == State::kOpen) {
+        suspended_ = true;
+        MHD_suspend_connection(connection_);
+        return MHD_YES;
+      }
+      whole = state_ == State::kWhole;
     }
+    // Without the lock: MHD has one of its own for a response, and holds it when it calls Read. The answer's head changes no more.
     MHD_Response* response = nullptr;
-    if (state_ == State::kWhole) {
+    if (whole) {
       response = MHD_create_response_from_buffer(answer_.body.size(), answer_.body.data(), MHD_RESPMEM_MUST_COPY);
     } else {
       auto owner = std::make_unique<std::shared_ptr<Exchange>>(shared_from_this());

@@ -117,6 +117,10 @@ std::string EngineMetrics(Engine& engine, const LoopState& state) {
   std::string text;
   One("tally_requests_running", "gauge", "Choices that run.", state.running, &text);
   One("tally_requests_waiting", "gauge", "Choices that wait for room.", state.waiting, &text);
+  Describe("tally_busy_seconds_total", "counter", "Seconds in which there were requests.", &text);
+  Value("tally_busy_seconds_total", "", Number(state.busy_seconds), &text);
+  Describe("tally_step_seconds_total", "counter", "Of these, in steps and sampling; the rest is the server's own time.", &text);
+  Value("tally_step_seconds_total", "", Number(state.step_seconds), &text);
   One("tally_kv_bytes", "gauge", "Bytes of the KV cache that live sequences hold.", engine.KvBytesInUse(), &text);
   One("tally_kv_budget_bytes", "gauge", "Bytes that the KV cache may take.", engine.KvBudget(), &text);
   const Ledger& ledger = engine.ledger();

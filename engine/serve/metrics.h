@@ -53,7 +53,8 @@ class Metrics {
 };
 
 struct LoopState {
-  size_t waiting = 0, running = 0;  // choices
+  size_t waiting = 0, running = 0;            // choices
+  double busy_seconds = 0, step_seconds = 0;  // of the loop while it has requests; of these, within Scheduler::Step
 };
 // Of the engine and its ledger; on the thread that steps it.
 std::string EngineMetrics(Engine& engine, const LoopState& state);
