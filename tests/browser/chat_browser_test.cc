@@ -6,6 +6,7 @@
 #include "engine/page/live_figures.h"
 #include "tests/browser/chromium.h"
 #include "tests/page/sample_live.h"
+#include "tests/serve/served_demo.h"
 
 namespace tally {
 namespace {
@@ -32,6 +33,16 @@ TEST_F(ChatBrowser, AConversation) {
                               ")\" '" + kScreenshots + "' \"$(cat '" + folder_ / "url" + "')\"" +
                               (TALLY_MARKDOWN ? " --scripted" : "") + "; }";
   const int ended = Shell(command + " >'" + folder_ / "said" + "' 2>&1");
+  EXPECT_EQ(ended, 0) << ReadAll(folder_ / "said");
+}
+
+// The page and its server as they are, with the demo model.
+TEST_F(ChatBrowser, TheServersOwn) {
+  const ServedDemo demo;
+  const ServedApi api(demo.model);
+  const int ended =
+      Shell("cd '" + std::string(kBrowserFolder) + "' && node chat.mjs \"$(command -v " + Chromium() + ")\" '" + folder_.path() +
+            "' http://127.0.0.1:" + std::to_string(api.port) + "/ >'" + folder_ / "said" + "' 2>&1");
   EXPECT_EQ(ended, 0) << ReadAll(folder_ / "said");
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tests/serve/served_api.h"
+#include "tests/serve/served_demo.h"
 #include "tests/session/fake_engine.h"
-#include "tests/support/open_engine.h"
 
 namespace tally {
 namespace {
@@ -169,22 +169,6 @@ TEST(Serving, DefectsEndRequestsNotTheServer) {
 
 class Demo : public testing::Test {
  protected:
-  void SetUp() override {
-    const Result<std::string> path = DemoModelPath();
-    ASSERT_TRUE(path.ok());
-    path_ = *path;
-    opened_ = Fresh();
-    model_.engine = opened_.engine.get();
-    model_.name = "demo";
-    for (const ChatTemplateSource& source : *opened_.model->chat_templates()) model_.chat = MakeChatSide(source, true);
-  }
-  Opened Fresh() const {
-    EngineOptions options;
-    options.threads = 1;
-    options.context = 512;
-    options.sequences = 4;
-    return Open(path_, options);
-  }
   // What a stream of a chat said.
   static std::string Said(const ServedApi& api, const OrderedJson& body) {
     std::string said;
@@ -192,13 +176,11 @@ class Demo : public testing::Test {
     return said;
   }
 
-  std::string path_;
-  Opened opened_;
-  ServedModel model_;
+  const ServedDemo demo_;
 };
 
 TEST_F(Demo, TheSameAloneAndInCompany) {
-  const ServedApi api(model_);
+  const ServedApi api(demo_.model);
   const auto body = [](int i) {
     return OrderedJson{{"prompt", i % 3 == 0 ? std::string(400, 'a') + "ROMEO:" : "ROMEO:"}, {"seed", i}, {"max_tokens", 40}};
   };
@@ -228,7 +210,7 @@ TEST_F(Demo, AConversationOutlivesItsServer) {
                       {"seed", 3}};
   OrderedJson first;
   {
-    ServedApi api(model_, options);
+    ServedApi api(demo_.model, options);
     first = api.Ask("/v1/chat/completions", body);
     ASSERT_EQ(first["status"], 200) << first;
     api.server->Stop(1);
@@ -237,14 +219,12 @@ TEST_F(Demo, AConversationOutlivesItsServer) {
   body["messages"].push_back({{"role", "user"}, {"content", "And then?"}});
   OrderedJson expected;
   {
-    const Opened other = Fresh();
-    model_.engine = other.engine.get();
-    expected = ServedApi(model_).Ask("/v1/chat/completions", body);
+    const ServedDemo other;
+    expected = ServedApi(other.model).Ask("/v1/chat/completions", body);
     EXPECT_EQ(expected["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
   }
-  const Opened other = Fresh();
-  model_.engine = other.engine.get();
-  const ServedApi api(model_, options);
+  const ServedDemo other;
+  const ServedApi api(other.model, options);
   const OrderedJson next = api.Ask("/v1/chat/completions", body);
   EXPECT_EQ(next["choices"], expected["choices"]);
   const int64_t prompt = next["usage"]["prompt_tokens"], cached = next["usage"]["prompt_tokens_details"]["cached_tokens"];
@@ -254,7 +234,7 @@ TEST_F(Demo, AConversationOutlivesItsServer) {
 
 // Sums of bills are the ledger's, to the integer: FLOPs, rows and bytes of every kind.
 TEST_F(Demo, BillsAreTheLedger) {
-  const ServedApi api(model_);
+  const ServedApi api(demo_.model);
   std::mutex mutex;
   std::map<std::string, uint64_t> billed;
   const auto add = [&](const OrderedJson& bill) {

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clients that come, stall, leave and send nonsense, for some minutes, against a server of its own. Fails where an answer is lost or is not
+// what the same request gave alone, where the server's memory grows by more than 16 MiB after the first minute, or where at the end the
+// bills do not add up to the ledger.
+// usage: node soak.mjs TALLY [MINUTES=20] [MODEL=demo] [CLIENTS=12]
+import {spawn} from "node:child_process";
+import {readFileSync} from "node:fs";
+import net from "node:net";
+
+const [tally, minutes = 20, model = "demo", clients = 12] = process.argv.slice(2);
+if (tally == null) {
+  console.error("usage: node soak.mjs TALLY [MINUTES] [MODEL] [CLIENTS]");
+  process.exit(2);
+}
+const server = spawn(tally, ["serve", model, "--port", "0", "--metrics", "--parallel", "8", "-c", "512"], {stdio: ["ignore", "pipe", "pipe"]});
+let ended = null;
+server.on("exit", (code, signal) => { ended = `code ${code}, signal ${signal}`; });
+const base = await new Promise((resolve, reject) => {
+  let said = "";
+  const listen = (data) => {
+    said += data;
+    const found = /http:\/\/[0-9.:]+/.exec(said);
+    if (found) resolve(found[0]);
+  };
+  server.stdout.on("data", listen);
+  server.stderr.on("data", listen);
+  server.on("exit", () => reject(new Error(`the server ended: ${said}`)));
+});
+const port = Number(new URL(base).port);
+const {data: [{id}]} = await (await fetch(`${base}/v1/models`)).json();
+
+let state = 1;
+const random = (n) => {  // xorshift
+  state ^= state << 13;
+  state ^= state >>> 17;
+  state ^= state << 5;
+  return (state >>> 0) % n;
+};
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+const failures = [];
+const fail = (what) => { if (failures.length < 20) failures.push(what); };
+const done = {whole: 0, streamed: 0, left: 0, stalled: 0, cut: 0, refused: 0, busy: 0};
+
+const words = ["Who", "art", "thou", "my", "lord", "and", "speak", "of", "night", "Rome"];
+const text = (seed, n) => Array.from({length: n}, (_, i) => words[(seed * 7 + i * i + i * seed) % words.length]).join(" ");
+const bodies = Array.from({length: 24}, (_, i) => ({
+  model: id, max_tokens: 4 + 3 * i, temperature: i % 3 === 0 ? 0 : 0.9, seed: i, n: 1 + (i % 5 === 4 ? 2 : 0),
+  messages: [{role: "system", content: text(1, 30)}, {role: "user", content: text(i, 1 + 4 * i)}]
+}));
+const post = (body, signal) => fetch(`${base}/v1/chat/completions`, {
+  method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify(body), signal
+});
+const contents = (answer) => answer.choices.map((choice) => choice.message.content);
+const expected = [];
+for (const body of bodies) expected.push(contents(await (await post(body)).json()));
+
+async function chunksOf(response, onChunk) {
+  const decoder = new TextDecoder();
+  let rest = "", over = false;
+  for await (const bytes of response.body) {
+    const lines = (rest + decoder.decode(bytes, {stream: true})).split("\n\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      if (line === "data: [DONE]") over = true;
+      else if (await onChunk(JSON.parse(line.replace(/^data: /, ""))) === false) return false;
+    }
+  }
+  return over;
+}
+
+const same = (i, got) => { if (JSON.stringify(got) !== JSON.stringify(expected[i])) fail(`request ${i}: ${JSON.stringify(got)}, not ${JSON.stringify(expected[i])}`); };
+const isBusy = async (response) => {
+  if (response.status !== 429 && response.status !== 503) return false;
+  ++done.busy;
+  await response.text();
+  return true;
+};
+
+const acts = {
+  async whole() {
+    const i = random(bodies.length), response = await post(bodies[i]);
+    if (await isBusy(response)) return;
+    if (response.status !== 200) return fail(`status ${response.status}: ${await response.text()}`);
+    same(i, contents(await response.json()));
+    ++done.whole;
+  },
+  async streamed(stall = 0) {
+    const i = random(bodies.length), response = await post({...bodies[i], stream: true});
+    if (await isBusy(response)) return;
+    const got = expected[i].map(() => "");
+    const over = await chunksOf(response, async ({choices: [choice]}) => {
+      if (choice == null) return;
+      got[choice.index] += choice.delta.content ?? "";
+      if (stall > 0 && random(4) === 0) await sleep(random(stall));
+    });
+    if (!over) fail(`request ${i}: the stream was cut`);
+    same(i, got);
+    ++done[stall > 0 ? "stalled" : "streamed"];
+  },
+  stalled: () => acts.streamed(200),
+  async left() {
+    const control = new AbortController(), body = bodies[random(bodies.length)];
+    const timer = setTimeout(() => control.abort(), random(40));
+    try {
+      const response = await post({...body, max_tokens: 400, ignore_eos: true, stream: true}, control.signal);
+      await chunksOf(response, () => random(10) !== 0);
+    } catch (error) {
+      if (error.name !== "AbortError") fail(`left: ${error}`);
+    }
+    clearTimeout(timer);
+    control.abort();
+    ++done.left;
+  },
+  async cut() {  // a body or a header that never ends
+    const socket = net.connect(port, "127.0.0.1");
+    socket.on("error", () => {});
+    socket.write("POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n");
+    if (random(2)) socket.write("\r\n{\"messages\": [");
+    await sleep(random(3000));
+    random(2) ? socket.destroy() : socket.end();
+    ++done.cut;
+  },
+  async refused() {
+    const nonsense = ["{", "[]", "\xff\xfe", JSON.stringify({messages: []}), "[".repeat(5000), JSON.stringify({...bodies[0], n: -1})];
+    const response = await fetch(`${base}/v1/chat/completions`, {method: "POST", body: nonsense[random(nonsense.length)]});
+    if (response.status !== 400) fail(`nonsense was answered with ${response.status}`);
+    if ((await response.json()).error == null) fail("an error without its object");
+    ++done.refused;
+  }
+};
+
+const kinds = ["whole", "whole", "streamed", "streamed", "stalled", "left", "left", "cut", "refused"];
+const end = performance.now() + minutes * 60_000;
+async function live() {
+  while (performance.now() < end && ended == null) {
+    const act = kinds[random(kinds.length)];
+    try {
+      await acts[act]();
+    } catch (error) {
+      fail(`${act}: ${error.stack}`);
+    }
+    if (random(5) === 0) await sleep(random(500));
+  }
+}
+const memory = () => Number(/VmRSS:\s*(\d+)/.exec(readFileSync(`/proc/${server.pid}/status`, "utf8"))[1]) / 1024;
+let afterMinute = null, most = 0;
+const watch = setInterval(() => {
+  if (ended != null) return;
+  const now = memory();
+  if (end - performance.now() < (minutes - Math.min(1, minutes / 4)) * 60_000) afterMinute ??= now;
+  most = Math.max(most, now);
+}, 500);
+await Promise.all(Array.from({length: Number(clients)}, live));
+clearInterval(watch);
+
+// Requests whose clients have left may still be running.
+const metrics = async () => Object.fromEntries((await (await fetch(`${base}/metrics`)).text()).split("\n").filter((line) => line && line[0] !== "#")
+  .map((line) => [line.slice(0, line.lastIndexOf(" ")), Number(line.slice(line.lastIndexOf(" ") + 1))]));
+let last = {};
+if (ended == null) {
+  for (let i = 0; i < 200; ++i, await sleep(50)) {
+    last = await metrics();
+    if (last.tally_requests_running === 0 && last.tally_requests_waiting === 0) break;
+  }
+  const sum = (name) => Object.entries(last).filter(([key]) => key.startsWith(name)).reduce((all, [, value]) => all + value, 0);
+  for (const what of ["flops", "rows"]) {
+    const ledger = sum(`tally_${what}_total`), bills = sum(`tally_billed_${what}_total`);
+    if (!(ledger > 0) || ledger !== bills) fail(`${what}: ledger ${ledger}, bills ${bills}`);
+  }
+  if (last.tally_kv_bytes !== 0) fail(`${last.tally_kv_bytes} bytes of the KV cache are held by nobody`);
+  if (most > afterMinute + 16) fail(`memory grew from ${afterMinute} to ${most} MiB`);
+  server.kill("SIGTERM");
+  for (let i = 0; i < 200 && ended == null; ++i) await sleep(50);
+  if (ended !== "code 0, signal null") fail(`the server ended with ${ended}`);
+} else {
+  fail(`the server ended with ${ended}`);
+}
+server.kill("SIGKILL");
+console.log(JSON.stringify({minutes: Number(minutes), ...done, after_a_minute_mib: afterMinute, most_mib: most, failures}, null, 1));
+process.exit(failures.length > 0 ? 1 : 0);

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real clients of OpenAI's API against a server, each doing what its users do. Prints "ok NAME" or the error, line by line; exits with 1
+// where one failed.
+// usage: node clients.mjs BASE_URL [KEY]    BASE_URL: http://127.0.0.1:8080/v1
+import assert from "node:assert/strict";
+import OpenAI from "openai";
+import {Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, run, setTracingDisabled} from "@openai/agents";
+import {createOpenAICompatible} from "@ai-sdk/openai-compatible";
+import {generateText, streamText} from "ai";
+
+const [baseURL, apiKey = "none"] = process.argv.slice(2);
+if (baseURL == null) {
+  console.error("usage: node clients.mjs BASE_URL [KEY]");
+  process.exit(2);
+}
+const client = new OpenAI({baseURL, apiKey, maxRetries: 0});
+const model = (await client.models.list()).data[0].id;
+const messages = [{role: "user", content: "Who art thou?"}];
+const fixed = {model, messages, max_tokens: 8, temperature: 0, seed: 7};
+
+async function collect(stream) {
+  const chunks = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  return chunks;
+}
+const textOf = (chunks) => chunks.map((chunk) => chunk.choices[0]?.delta?.content ?? "").join("");
+
+async function refused(promise, param) {
+  const error = await promise.then(() => null, (e) => e);
+  assert.ok(error instanceof OpenAI.BadRequestError, `${param}: ${error}`);
+  assert.equal(error.param, param);
+}
+
+const tests = {
+  "openai: chat, whole and streamed, the same text": async () => {
+    const whole = await client.chat.completions.create(fixed);
+    const chunks = await collect(await client.chat.completions.create({...fixed, stream: true, stream_options: {include_usage: true}}));
+    assert.equal(textOf(chunks), whole.choices[0].message.content);
+    assert.equal(whole.usage.completion_tokens, 8);
+    assert.equal(whole.choices[0].finish_reason, "length");
+    assert.deepEqual(chunks.at(-1).choices, []);
+    assert.equal(chunks.at(-1).usage.completion_tokens, 8);
+    assert.equal(chunks[0].choices[0].delta.role, "assistant");
+    assert.ok(chunks.every((chunk) => chunk.object === "chat.completion.chunk" && chunk.id === chunks[0].id));
+  },
+  "openai: choices, each with a seed of its own": async () => {
+    const three = await client.chat.completions.create({...fixed, temperature: 1, n: 3});
+    assert.deepEqual(three.choices.map((choice) => choice.index), [0, 1, 2]);
+    const last = await client.chat.completions.create({...fixed, temperature: 1, seed: 9});
+    assert.equal(three.choices[2].message.content, last.choices[0].message.content);
+  },
+  "openai: log probabilities": async () => {
+    const answer = await client.chat.completions.create({...fixed, max_tokens: 3, logprobs: true, top_logprobs: 4});
+    const {content} = answer.choices[0].logprobs;
+    assert.equal(content.length, 3);
+    for (const token of content) {
+      assert.equal(token.top_logprobs.length, 4);
+      assert.ok(token.logprob <= 0 && token.top_logprobs[0].logprob === token.logprob);
+      assert.equal(Buffer.from(token.bytes).toString(), token.token);
+    }
+  },
+  "openai: stop, bias": async () => {
+    const {choices: [{message: {content}}]} = await client.chat.completions.create(fixed);
+    const stop = content.slice(4, 7);
+    const stopped = await client.chat.completions.create({...fixed, stop});
+    assert.equal(stopped.choices[0].message.content, content.slice(0, content.indexOf(stop)));
+    assert.equal(stopped.choices[0].finish_reason, "stop");
+    const forced = await client.chat.completions.create({...fixed, max_tokens: 4, logit_bias: {65: 100}});
+    const others = await client.chat.completions.create({...fixed, max_tokens: 4, logit_bias: {65: -100}});
+    assert.notEqual(forced.choices[0].message.content, others.choices[0].message.content);
+  },
+  "openai: completions": async () => {
+    const body = {model, prompt: "ROMEO:", max_tokens: 8, temperature: 0};
+    const whole = await client.completions.create(body);
+    const chunks = await collect(await client.completions.create({...body, stream: true}));
+    assert.equal(chunks.map((chunk) => chunk.choices[0]?.text ?? "").join(""), whole.choices[0].text);
+    const two = await client.completions.create({...body, prompt: ["ROMEO:", "JULIET:"]});
+    assert.equal(two.choices.length, 2);
+    assert.equal(two.choices[0].text, whole.choices[0].text);
+  },
+  "openai: responses, whole and streamed": async () => {
+    const body = {model, input: "Who art thou?", max_output_tokens: 8, temperature: 0, store: false};
+    const whole = await client.responses.create(body);
+    assert.equal(whole.object, "response");
+    assert.equal(whole.usage.output_tokens, 8);
+    const events = await collect(await client.responses.create({...body, stream: true}));
+    assert.equal(events[0].type, "response.created");
+    assert.equal(events.filter((e) => e.type === "response.output_text.delta").map((e) => e.delta).join(""), whole.output_text);
+    assert.ok(["response.completed", "response.incomplete"].includes(events.at(-1).type));
+    events.forEach((event, i) => assert.equal(event.sequence_number, i, "sequence_number"));
+    const final = await client.responses.stream(body).finalResponse();
+    assert.equal(final.output_text, whole.output_text);
+  },
+  "openai: what is not supported is named": async () => {
+    await refused(client.chat.completions.create({...fixed, response_format: {type: "json_object"}}), "response_format");
+    await refused(client.responses.create({model, input: "x", store: true}), "store");
+    await refused(client.responses.create({model, input: "x", previous_response_id: "resp_1"}), "previous_response_id");
+    await refused(client.chat.completions.create({...fixed, temperature: -1}), "temperature");
+    const missing = await client.chat.completions.create({...fixed, model: "no such model"}).then(() => null, (e) => e);
+    if (missing != null) assert.ok(missing instanceof OpenAI.NotFoundError, String(missing));
+  },
+  "openai: a client that leaves": async () => {
+    const stream = await client.chat.completions.create({...fixed, max_tokens: 200, stream: true});
+    for await (const _ of stream) break;
+    stream.controller.abort();
+    assert.equal((await client.chat.completions.create(fixed)).choices[0].finish_reason, "length");
+  },
+  "openai: the bill": async () => {
+    const answer = await client.chat.completions.create(fixed, {headers: {"X-Tally": "1"}});
+    const bill = answer.usage.tally;
+    assert.ok(bill.parameters_touched > 0 && bill.decode.flops > 0 && bill.decode.bytes["weights packed"] > 0, JSON.stringify(bill));
+    assert.equal((await client.chat.completions.create(fixed)).usage.tally, undefined);
+  },
+  "@ai-sdk/openai-compatible": async () => {
+    const provider = createOpenAICompatible({name: "tally", baseURL, apiKey, includeUsage: true});
+    const common = {model: provider(model), prompt: "Who art thou?", maxOutputTokens: 8, temperature: 0, maxRetries: 0};
+    const whole = await generateText(common);
+    assert.equal(whole.usage.outputTokens, 8);
+    const stream = streamText(common);
+    let text = "";
+    for await (const part of stream.textStream) text += part;
+    assert.equal(text, whole.text);
+    assert.equal((await stream.usage).outputTokens, 8);
+    assert.equal(await stream.finishReason, "length");
+  },
+  "@openai/agents": async () => {
+    setTracingDisabled(true);
+    for (const Model of [OpenAIChatCompletionsModel, OpenAIResponsesModel]) {
+      const agent = new Agent({
+        name: "a", instructions: "A street in Verona.", model: new Model(client, model),
+        modelSettings: {maxTokens: 64, temperature: 0, store: false},
+      });
+      const result = await run(agent, "Who art thou?", {maxTurns: 1});
+      assert.equal(typeof result.finalOutput, "string");
+      const streamed = await run(agent, "Who art thou?", {maxTurns: 1, stream: true});
+      let text = "";
+      for await (const part of streamed.toTextStream()) text += part;
+      await streamed.completed;
+      assert.equal(text, result.finalOutput, Model.name);
+    }
+  },
+};
+
+let failed = false;
+for (const [name, test] of Object.entries(tests)) {
+  try {
+    await test();
+    console.log(`ok ${name}`);
+  } catch (error) {
+    failed = true;
+    console.log(`FAILED ${name}: ${error.stack}`);
+  }
+}
+process.exit(failed ? 1 : 0);
