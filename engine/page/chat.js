@@ -301,6 +301,7 @@ function listen() {
   byId("input").addEventListener("input", sizeInput);
   byId("input").addEventListener("keydown", onInputKey);
   byId("scroll").addEventListener("scroll", showToEnd, { passive: true });
+  byId("ledger").addEventListener("scroll", showPictures, { passive: true });
   document.addEventListener("keydown", onKey);
   document.addEventListener("visibilitychange", followLive);
   wide.addEventListener("change", close);
