@@ -93,7 +93,7 @@ function showLive(event) {
   rows.push(["requests", `${count(event.running)} running`, `${count(event.waiting)} waiting`]);
   fill(byId("live"), rows);
   lastLive = event;
-  expertsFrame = event.pictures.experts ?? expertsFrame;
+  expertsFrame = event.experts ? (event.pictures.experts ?? expertsFrame) : "";
   showPictures();
 }
 
