@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what the command and the library are built with, on Debian 12 and 13 and on Ubuntu, through apt. Does nothing where nothing
-# is missing. With --tests also what tests and benchmarks take: GoogleTest, Google Benchmark, libcurl's header, for
-# `tally pull`, libedit's, for line editing in `tally chat`, and OpenBLAS, which `--impl blas` loads.
+# Installs what the command and the library are built with, on Debian 12 and 13 and on Ubuntu, through apt: also marked and DOMPurify,
+# which the chat page embeds and which bring nodejs along. Does nothing where nothing is missing. With --tests also what tests and
+# benchmarks take: GoogleTest, Google Benchmark, libcurl's header, for `tally pull`, libedit's, for line editing in `tally chat`, and OpenBLAS, which `--impl blas` loads.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
 # is built and scripts/fuzz.sh works; Python's jinja2, with which tests/chat compares templates; and Chromium (25 packages, 124 MB), in which tests/browser opens reports. That test wants
@@ -13,8 +13,8 @@
 # CMake fetches its release instead (cmake/dependencies.cmake).
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev libmicrohttpd-dev nlohmann-json3-dev libcli11-dev
-  node-marked node-dompurify)
+packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev libmicrohttpd-dev nlohmann-json3-dev libcli11-dev)
+page_packages=(node-marked node-dompurify)  # markdown in the chat page; Tally builds without
 test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread libedit-dev)
 hwy_minimum=1.2
 hwy_packages="libhwy-dev libhwy1t64"
@@ -144,7 +144,7 @@ PINS
 }
 
 main() {
-  local p id codename need_hwy=1 llvm=0 browser=0 tools=()
+  local p id codename need_hwy=1 llvm=0 browser=0 page=0 tools=()
   missing=()
   case ${1:-} in
     '') ;;
@@ -171,10 +171,11 @@ main() {
     return 0
   fi
   for p in "${packages[@]}"; do installed "$p" || missing+=("$p"); done
+  for p in "${page_packages[@]}"; do installed "$p" || page=1; done
   new_enough "$(hwy_version)" && need_hwy=0
   # Fetched before, by CMake: nothing to install for it.
   if [ $need_hwy = 1 ] && [ -d build/release/_deps/highway-src ]; then need_hwy=0; fi
-  if [ ${#missing[@]} -eq 0 ] && [ $need_hwy = 0 ] && [ $llvm = 0 ] && [ $browser = 0 ]; then
+  if [ ${#missing[@]} -eq 0 ] && [ $need_hwy = 0 ] && [ $llvm = 0 ] && [ $browser = 0 ] && [ $page = 0 ]; then
     say "install_deps.sh: nothing to install"
     return 0
   fi
@@ -183,12 +184,17 @@ main() {
     if [ ${#missing[@]} -gt 0 ]; then
       die "install_deps.sh: not root and no sudo; as root, please run: apt-get install ${missing[*]}$([ $need_hwy = 0 ] || echo " libhwy-dev")"
     fi
-    say "install_deps.sh: not root and no sudo: going on without$([ $need_hwy = 0 ] || echo " a package of Highway, whose release CMake will fetch")$([ $llvm = 0 ] || echo " clang or lld")$([ $browser = 0 ] || echo " chromium")"
+    say "install_deps.sh: not root and no sudo: going on without$([ $need_hwy = 0 ] || echo " a package of Highway, whose release CMake will fetch")$([ $llvm = 0 ] || echo " clang or lld")$([ $browser = 0 ] || echo " chromium")$([ $page = 0 ] || echo " markdown in the chat page")"
     return 0
   fi
-  say "install_deps.sh: to install: ${missing[*]} $([ $need_hwy = 0 ] || echo "Highway >= $hwy_minimum") $([ $llvm = 0 ] || echo "clang, lld") $([ $browser = 0 ] || echo chromium)"
+  say "install_deps.sh: to install: ${missing[*]} $([ $need_hwy = 0 ] || echo "Highway >= $hwy_minimum") $([ $llvm = 0 ] || echo "clang, lld") $([ $browser = 0 ] || echo chromium) $([ $page = 0 ] || echo "${page_packages[*]}")"
   apt update
   if [ $browser = 1 ] && in_apt chromium; then missing+=(chromium); fi  # a new machine's lists are empty until here
+  if [ $page = 1 ]; then
+    for p in "${page_packages[@]}"; do
+      if ! installed "$p" && in_apt "$p"; then missing+=("$p"); fi
+    done
+  fi
   if [ $llvm = 1 ]; then  # what the distribution has of them: without, nothing is fuzzed, and links take longer
     for p in clang libclang-rt-dev lld; do
       [ -z "$(apt-cache search --names-only "^$p\$")" ] || missing+=("$p")

@@ -101,7 +101,7 @@ function showSoon(run) {
 
 function showRun(run) {
   speak(run);
-  if (Date.now() - run.saved > 2000) {
+  if (!run.deleted && Date.now() - run.saved > 2000) {
     run.saved = Date.now();
     saveConversation(run.conversation);
   }
@@ -166,7 +166,7 @@ function openConversation(id) {
   close();
   draw();
   toEnd();
-  byId("input").focus();
+  if (wide.matches) byId("input").focus();
 }
 
 function startConversation() {
@@ -237,7 +237,7 @@ function closeSettings() {
     byId("tools-error").textContent = "This is no JSON list.";
     return;
   }
-  for (const [name, id] of Object.entries(kFields)) settings[name] = byId(id).value;
+  for (const [name, id] of Object.entries(kFields)) settings[name] = byId(id).value.trim();
   saveSettings();
   applyTheme();
   byId("settings").close();
@@ -301,6 +301,7 @@ function listen() {
   byId("input").addEventListener("input", sizeInput);
   byId("input").addEventListener("keydown", onInputKey);
   byId("scroll").addEventListener("scroll", showToEnd, { passive: true });
+  byId("ledger").addEventListener("scroll", showPictures, { passive: true });
   document.addEventListener("keydown", onKey);
   document.addEventListener("visibilitychange", followLive);
   wide.addEventListener("change", close);

@@ -56,7 +56,7 @@ function requestBody(model, messages) {
 }
 
 // The messages as OpenAI has them. Thinking of earlier answers is left out, and so are calls without a result, and answers of which nothing
-// came.
+// came. The reader's messages before and after such an answer are one: many templates want turns.
 function apiMessages(messages) {
   const list = settings.system.trim() ? [{ role: "system", content: settings.system }] : [];
   for (const [i, m] of messages.entries()) {
@@ -69,8 +69,10 @@ function apiMessages(messages) {
       } else if (m.content) {
         list.push({ role: "assistant", content: m.content });
       }
+    } else if (list.at(-1)?.role === "user") {
+      list.at(-1).content += `\n\n${m.content}`;
     } else {
-      list.push({ role: m.role, content: m.content });
+      list.push({ role: "user", content: m.content });
     }
   }
   return list;

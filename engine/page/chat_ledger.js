@@ -30,32 +30,55 @@ function pictureOf(text) {
   return picture ? document.importNode(picture, true) : null;
 }
 
+const figureOf = (name) => document.querySelector(`figure[data-picture="${name}"]`);
+const drawn = new Map();  // the text of each picture that is shown
+
+function inView(figure) {
+  const box = figure.getBoundingClientRect();
+  return box.bottom > 0 && box.top < innerHeight;
+}
+
+// The browser shares its processor with the engine: what is out of view or has not changed is left as it is.
 function showPicture(name, text) {
-  const figure = document.querySelector(`figure[data-picture="${name}"]`);
-  if (!figure) return;
-  figure.querySelector("svg")?.remove();
+  const figure = figureOf(name), before = figure.querySelector("svg");
+  if (drawn.get(name) === text || (before && text && !inView(figure))) return;
+  drawn.set(name, text);
+  before?.remove();
   const picture = text ? pictureOf(text) : null;
   if (picture) figure.append(picture);
   figure.hidden = !picture;
 }
 
-let expertLetters = "";
+let expertLetters = "", paintedLetters = "";
 
-// Fills the cells of the experts' picture: `levels` has a letter for each, a shade from "a" to "k", capital where the last step used it.
-function paintExperts(levels) {
-  const picture = document.querySelector('figure[data-picture="experts"] svg');
-  if (!picture?.dataset.grid) return;
-  expertLetters = levels;
+// Fills the cells of the experts' picture: `letters` has one for each, a shade from "a" to "k", capital where the last step used it.
+function paintExperts(letters) {
+  const figure = figureOf("experts"), picture = figure.querySelector("svg");
+  expertLetters = letters;
+  if (!picture?.dataset.grid || !inView(figure) || (paintedLetters === letters && picture.querySelector("path[d^=M]"))) return;
+  paintedLetters = letters;
   const [left, top, width, height, columns, rows] = picture.dataset.grid.split(" ").map(Number);
   const w = width / columns, h = height / rows, gap = Number(picture.dataset.gap);
   const paths = picture.querySelectorAll("path"), lit = paths.length - 1, cells = Array.from(paths, () => []);
-  const length = Math.min(levels.length, columns * rows);
-  for (let i = 0; i < length; ++i) {
-    const code = levels.charCodeAt(i), shade = code < 97 ? lit : code - 97;
-    const x = left + (i % columns) * w, y = top + Math.floor(i / columns) * h;
-    cells[shade]?.push(`M${x.toFixed(1)},${y.toFixed(1)}h${(w - gap).toFixed(1)}v${(h - gap).toFixed(1)}h-${(w - gap).toFixed(1)}z`);
+  const pathOf = (i) => (letters.charCodeAt(i) < 97 ? lit : letters.charCodeAt(i) - 97);
+  const length = Math.min(letters.length, columns * rows);
+  for (let i = 0, next; i < length; i = next) {
+    // Neighbours of one shade are one rectangle where there are no gaps between cells.
+    const path = pathOf(i);
+    for (next = i + 1; gap === 0 && next < length && next % columns !== 0 && pathOf(next) === path; ++next);
+    const x = left + (i % columns) * w, y = top + Math.floor(i / columns) * h, across = (next - i) * w - gap;
+    cells[path]?.push(`M${x.toFixed(1)},${y.toFixed(1)}h${across.toFixed(1)}v${(h - gap).toFixed(1)}h-${across.toFixed(1)}z`);
   }
   paths.forEach((path, i) => path.setAttribute("d", cells[i].join("")));
+}
+
+let lastLive = null, expertsFrame;  // the event that is shown; the last frame of the experts that came
+
+function showPictures() {
+  if (!lastLive) return;
+  for (const name of ["parameters", "time", "recent", "bytes", "flops", "roofline", "memory"]) showPicture(name, lastLive.pictures[name]);
+  showPicture("experts", expertsFrame);
+  paintExperts(lastLive.experts);
 }
 
 function showLive(event) {
@@ -69,9 +92,9 @@ function showLive(event) {
   }
   rows.push(["requests", `${count(event.running)} running`, `${count(event.waiting)} waiting`]);
   fill(byId("live"), rows);
-  for (const name of ["parameters", "time", "recent", "bytes", "flops", "roofline", "memory"]) showPicture(name, event.pictures[name]);
-  if (event.pictures.experts !== undefined) showPicture("experts", event.pictures.experts);
-  paintExperts(event.experts);
+  lastLive = event;
+  expertsFrame = event.experts ? (event.pictures.experts ?? expertsFrame) : "";
+  showPictures();
 }
 
 // What an expert's letter says.

@@ -180,6 +180,8 @@ async function errors(page) {
   await say(page, "refuse this");
   expect((await text(page, ".note.error")) === "max_tokens: <b>too</b> many", "a refusal is not shown as it is");
   await say(page, "cut it");
+  const sent = (await (await fetch(`${url}/asked`)).json()).at(-1).messages;
+  expect(sent.length === 1 && sent[0].content === "refuse this\n\ncut it", `after a refusal ${JSON.stringify(sent)} is sent`);
   expect((await answers(page)).at(-1).trim() === "This breaks off", "what came before the connection broke is gone");
   expect(await page.$(".assistant:last-child .note.error"), "a broken connection is not told");
 }

@@ -39,7 +39,9 @@ TEST_F(ChatBrowser, AConversation) {
 // The page and its server as they are, with the demo model.
 TEST_F(ChatBrowser, TheServersOwn) {
   const ServedDemo demo;
-  const ServedApi api(demo.model);
+  ApiServerOptions options;
+  options.roofs = page::SampleLive(0).roofs;
+  const ServedApi api(demo.model, options);
   const int ended =
       Shell("cd '" + std::string(kBrowserFolder) + "' && node chat.mjs \"$(command -v " + Chromium() + ")\" '" + folder_.path() +
             "' http://127.0.0.1:" + std::to_string(api.port) + "/ >'" + folder_ / "said" + "' 2>&1");

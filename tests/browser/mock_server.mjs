@@ -84,7 +84,7 @@ const usageOf = (tokens, prompt, bill) => ({
 
 async function answer(body, request, response) {
   const text = [...body.messages].reverse().find((m) => m.role === "user")?.content ?? "";
-  if (/refuse/.test(text)) {
+  if (/refuse/.test(text) && !/cut/.test(text)) {
     response.writeHead(400, { "Content-Type": "application/json" });
     return response.end(JSON.stringify({ error: { message: "max_tokens: <b>too</b> many", type: "invalid_request_error" } }));
   }
