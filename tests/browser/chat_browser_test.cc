@@ -42,6 +42,7 @@ TEST_F(ChatBrowser, TheServersOwn) {
   ApiServerOptions options;
   options.roofs = page::SampleLive(0).roofs;
   const ServedApi api(demo.model, options);
+  api.Ask("/v1/completions", {{"prompt", "ROMEO:"}, {"max_tokens", 8}});  // so that there is something to show
   const int ended =
       Shell("cd '" + std::string(kBrowserFolder) + "' && node chat.mjs \"$(command -v " + Chromium() + ")\" '" + folder_.path() +
             "' http://127.0.0.1:" + std::to_string(api.port) + "/ >'" + folder_ / "said" + "' 2>&1");
