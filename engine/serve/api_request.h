@@ -47,7 +47,7 @@ struct ApiRequest {
   int32_t top_logprobs = -1;  // -1: no log probabilities; else so many beside each token's
   bool stream = false, stream_usage = false;
   std::optional<bool> tally = {};  // the bill stands in the answer's usage
-  OrderedJson echo = {};           // kResponses: fields of the body that stand in its answer
+  OrderedJson echo = nullptr;      // kResponses: fields of the body that stand in its answer
   // For the server to set: prefixes are shared among requests of equal keys.
   std::string prefix_key = {};
 };

@@ -162,7 +162,7 @@ class ModelServer final : public ApiServer {
                      .message = "there is no such model; " + Quote(model_.name) + " is served",
                      .code = "model_not_found"});
       }
-      case Route::kMetrics: return HandleMetrics(std::move(exchange), target);
+      case Route::kMetrics: return HandleMetrics(exchange, target);
       default: break;
     }
     if (stopping_) {
@@ -172,7 +172,7 @@ class ModelServer final : public ApiServer {
     if (!work_.Add([this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
   }
 
-  void HandleMetrics(ExchangePtr exchange, const Target& target) {
+  void HandleMetrics(const ExchangePtr& exchange, const Target& target) {
     const bool called = loop_.Call([this, exchange, target](Engine& engine, const LoopState& state) {
       HttpAnswer answer{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}};
       answer.body = metrics_.Text() + EngineMetrics(engine, state);

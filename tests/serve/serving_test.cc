@@ -250,6 +250,15 @@ TEST_F(Demo, BillsAreTheLedger) {
     }
     EXPECT_EQ(sum, ledger) << name;
   }
+  // A step reads each expert at most once: between 2, of one row, and all 8.
+  uint64_t steps = 0;
+  for (const char* phase : {"prefill", "decode", "mixed"})
+    steps += api.Metric("tally_steps_total{phase=\"" + std::string(phase) + "\"}");
+  for (int layer = 0; layer < 6; ++layer) {
+    const uint64_t experts = api.Metric("tally_experts_read_total{layer=\"" + std::to_string(layer) + "\"}");
+    EXPECT_GE(experts, 2 * steps);
+    EXPECT_LE(experts, 8 * steps);
+  }
 }
 
 }  // namespace
