@@ -80,6 +80,7 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
   std::unique_ptr<Completion> completion(new Completion);
   const bool text = request.endpoint == ApiEndpoint::kCompletions;
   completion->n_ = request.n;
+  completion->engine_ = model.engine;
   completion->tokenizer_ = model.engine->model().tokenizer();
   completion->tally_ = request.tally.value_or(model.tally);
   completion->echo_ = request.echo;
@@ -252,7 +253,7 @@ ApiUsage Completion::usage() const {
   return usage;
 }
 
-OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(requests_) : OrderedJson(); }
+OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(requests_, *engine_) : OrderedJson(); }
 
 OrderedJson Completion::Answer() const {
   ApiAnswer answer = answer_;

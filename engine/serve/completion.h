@@ -88,6 +88,7 @@ class Completion {
   ApiLogprob Named(const RequestEvent& event) const;
 
   ApiAnswer answer_;
+  Engine* engine_ = nullptr;
   const Tokenizer* tokenizer_ = nullptr;
   std::vector<std::shared_ptr<Request>> requests_;
   std::vector<bool> told_ended_;        // of each request
@@ -97,7 +98,7 @@ class Completion {
   bool tally_ = false;
   // kResponses: all parts in order, neighbours of one kind joined; and what stands in the answer as it was sent.
   std::vector<OutputPart> parts_;
-  OrderedJson echo_;
+  OrderedJson echo_ = nullptr;
 };
 
 }  // namespace tally

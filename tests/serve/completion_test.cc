@@ -77,6 +77,9 @@ TEST(Completion, Text) {
   EXPECT_GT(bill["decode"]["flops"], 0);
   EXPECT_GT(bill["decode"]["bytes"]["KV read"], 0);
   EXPECT_GT(bill["generate_seconds"], 0);
+  EXPECT_GT(bill["kv_bytes"], 0);
+  EXPECT_GT(bill["parameters_active"], 0);
+  EXPECT_FALSE(bill.contains("experts_touched"));
   EXPECT_GE(bill["prompt_seconds"], 0);
 }
 
@@ -150,6 +153,19 @@ TEST(Completion, Chat) {
   EXPECT_EQ(Answered(served.model, kChat,
                      R"({"messages": [{"role": "user", "content": "Hi"}], "stop": "y"})")["choices"][0]["message"]["content"],
             "x");
+}
+
+TEST(Completion, Response) {
+  const TextServed served;
+  const OrderedJson a = Answered(served.model, kResponses, R"({"input": "Hi", "max_output_tokens": 2, "temperature": 0})");
+  EXPECT_TRUE(a["id"].get<std::string>().starts_with("resp_")) << a;
+  EXPECT_EQ(a["status"], "incomplete");
+  EXPECT_EQ(a["incomplete_details"]["reason"], "max_output_tokens");
+  EXPECT_EQ(a["output"][0]["type"], "message");
+  EXPECT_EQ(a["output"][0]["content"][0]["text"], "xy");
+  EXPECT_EQ(a["temperature"], 0);
+  EXPECT_EQ(a["usage"]["output_tokens"], 2);
+  EXPECT_EQ(a["usage"]["tally"]["decode"]["rows"], 1);
 }
 
 TEST(Completion, SpecialTokensInPromptsOfText) {

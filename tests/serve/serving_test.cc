@@ -220,6 +220,8 @@ TEST_F(Demo, BillsAreTheLedger) {
       const OrderedJson& work = bill.at(phase);
       billed["tally_flops_total"] += work.at("flops").get<uint64_t>();
       billed["tally_rows_total"] += work.at("rows").get<uint64_t>();
+      EXPECT_GE(bill.at("experts_touched").at("5"), 2);
+      EXPECT_LE(bill.at("experts_touched").at("5"), 8);
       for (const auto& [kind, n] : work.at("bytes").items())
         billed["tally_bytes_total{kind=\"" + kind + "\"}"] += n.get<uint64_t>();
     }
