@@ -77,7 +77,7 @@ class ModelServer final : public ApiServer {
     TALLY_RETURN_IF_ERROR(loop_.Start());
     TALLY_RETURN_IF_ERROR(work_.Start(kWorkers));
     HttpHandlers handlers = {.admit = [this](const HttpRequest& head) { return Admit(head); },
-                             .request = [this](ExchangePtr exchange) { Handle(std::move(exchange)); },
+                             .request = [this](const ExchangePtr& exchange) { Handle(exchange); },
                              .refuse =
                                  [](int status, const std::string& message) {
                                    return JsonAnswer(
@@ -142,7 +142,7 @@ class ModelServer final : public ApiServer {
     return answer;
   }
 
-  void Handle(ExchangePtr exchange) {
+  void Handle(const ExchangePtr& exchange) {
     const Target target = TargetOf(exchange->request().path);
     switch (target.route) {
       case Route::kHealth:

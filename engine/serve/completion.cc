@@ -263,7 +263,7 @@ OrderedJson Completion::Answer() const {
   const char* const status = ResponseStatus(answer);
   output.Add(parts_, nullptr);
   output.Finish(std::string_view(status) == "completed", answer.choices.front().logprobs, nullptr);
-  return ResponseJson(answer, echo_, output.items(), status, BillJson());
+  return ResponseJson(answer, *echo_, output.items(), status, BillJson());
 }
 
 }  // namespace tally

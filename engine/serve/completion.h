@@ -70,7 +70,7 @@ class Completion {
   Status status() const;
   // Id, model and the like, and the choices so far; no usage.
   const ApiAnswer& answer() const { return answer_; }
-  const OrderedJson& echo() const { return echo_; }  // kResponses
+  const OrderedJson& echo() const { return *echo_; }  // kResponses
   // Tokens so far.
   ApiUsage usage() const;
   // Once all have ended: null where none was asked for.
@@ -98,7 +98,7 @@ class Completion {
   bool tally_ = false;
   // kResponses: all parts in order, neighbours of one kind joined; and what stands in the answer as it was sent.
   std::vector<OutputPart> parts_;
-  OrderedJson echo_ = nullptr;
+  std::shared_ptr<const OrderedJson> echo_;
 };
 
 }  // namespace tally
