@@ -125,8 +125,9 @@ const char* ApiFinish(const ApiChoice& choice) {
   }
 }
 
-OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices) {
+OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine) {
   int64_t prompt_tokens = 0, decode_steps = 0, preemptions = 0;
+  uint64_t kv_bytes = 0;
   double prompt_seconds = 0, first_token_seconds = 0, generate_seconds = 0;
   Bill bill;
   for (const std::shared_ptr<Request>& choice : choices) {
@@ -137,19 +138,29 @@ OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices) {
     prompt_seconds += r.prompt_seconds;
     generate_seconds += r.generate_seconds;
     bill += r.bill;
+    kv_bytes += choice->held_bytes();
     if (r.first_token_seconds > 0 && (first_token_seconds == 0 || r.first_token_seconds < first_token_seconds)) {
       first_token_seconds = r.first_token_seconds;
     }
   }
-  return {{"prompt_tokens", prompt_tokens},
-          {"decode_steps", decode_steps},
-          {"preemptions", preemptions},
-          {"prompt_seconds", prompt_seconds},
-          {"first_token_seconds", first_token_seconds},
-          {"generate_seconds", generate_seconds},
-          {"prefill", WorkJson(bill.at(Phase::kPrefill))},
-          {"decode", WorkJson(bill.at(Phase::kDecode))},
-          {"parameters_touched", bill.parameters_touched()}};
+  OrderedJson json = {{"prompt_tokens", prompt_tokens},
+                      {"decode_steps", decode_steps},
+                      {"preemptions", preemptions},
+                      {"prompt_seconds", prompt_seconds},
+                      {"first_token_seconds", first_token_seconds},
+                      {"generate_seconds", generate_seconds},
+                      {"prefill", WorkJson(bill.at(Phase::kPrefill))},
+                      {"decode", WorkJson(bill.at(Phase::kDecode))},
+                      {"parameters_touched", bill.parameters_touched()},
+                      {"parameters_active", engine.model().parameters().active_all},
+                      {"kv_bytes", kv_bytes}};
+  const std::vector<WeightInfo>& weights = engine.ledger().weights();
+  for (size_t id = 0; id < weights.size(); ++id) {
+    const WeightInfo& w = weights[id];
+    if (!w.experts || w.component != Component::kFfnDown || w.rows == 1) continue;
+    json["experts_touched"][std::to_string(w.layer)] = bill.touched.touched(static_cast<WeightId>(id)) / (w.rows * w.cols);
+  }
+  return json;
 }
 
 OrderedJson AnswerJson(const ApiAnswer& answer, OrderedJson bill) {

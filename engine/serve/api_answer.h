@@ -67,7 +67,9 @@ const char* ApiFinish(const ApiChoice& choice);
 // "first_token_seconds", "generate_seconds", "prefill", "decode", "parameters_touched"}. prompt_tokens are those that ran;
 // first_token_seconds is the least of a choice; prefill and decode are the work of its Bill: {"rows", "logit_rows", "rows_again",
 // "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}.
-OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices);
+// Besides, of its choices together: "parameters_active", of a token by the convention that counts all; "kv_bytes", what they held of the
+// KV cache and of states in the end; "experts_touched": {LAYER: n}, of models that have experts. `engine` ran them.
+OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine);
 
 // `bill` stands in it as "tally" where it is not null.
 OrderedJson UsageJson(const ApiUsage& usage, OrderedJson bill);

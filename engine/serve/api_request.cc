@@ -206,10 +206,11 @@ void ReadResponses(ApiObject& body, const OrderedJson& json, ApiRequest* request
   body.Ignore({"max_tool_calls"});
   ReadApiResponses(body, &request->chat);
   if (!body.ok()) return;
-  request->echo = OrderedJson::object();
+  OrderedJson echo = OrderedJson::object();
   for (const std::string_view name : kEchoed) {
-    if (const auto at = json.find(name); at != json.end()) request->echo[std::string(name)] = *at;
+    if (const auto at = json.find(name); at != json.end()) echo[std::string(name)] = *at;
   }
+  request->echo = std::make_shared<const OrderedJson>(std::move(echo));
 }
 
 void ReadStream(ApiObject& body, ApiRequest* request) {

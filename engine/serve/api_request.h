@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,7 +48,8 @@ struct ApiRequest {
   int32_t top_logprobs = -1;  // -1: no log probabilities; else so many beside each token's
   bool stream = false, stream_usage = false;
   std::optional<bool> tally = {};  // the bill stands in the answer's usage
-  OrderedJson echo = {};           // kResponses: fields of the body that stand in its answer
+  // kResponses: fields of the body that stand in its answer.
+  std::shared_ptr<const OrderedJson> echo = {};
   // For the server to set: prefixes are shared among requests of equal keys.
   std::string prefix_key = {};
 };

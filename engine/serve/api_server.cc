@@ -92,7 +92,7 @@ class ModelServer final : public ApiServer {
     TALLY_RETURN_IF_ERROR(loop_.Start());
     TALLY_RETURN_IF_ERROR(work_.Start(kWorkers));
     HttpHandlers handlers = {.admit = [this](const HttpRequest& head) { return Admit(head); },
-                             .request = [this](ExchangePtr exchange) { Handle(std::move(exchange)); },
+                             .request = [this](const ExchangePtr& exchange) { Handle(exchange); },
                              .refuse =
                                  [](int status, const std::string& message) {
                                    return JsonAnswer(
@@ -157,7 +157,7 @@ class ModelServer final : public ApiServer {
     return answer;
   }
 
-  void Handle(ExchangePtr exchange) {
+  void Handle(const ExchangePtr& exchange) {
     const Target target = TargetOf(exchange->request().path);
     switch (target.route) {
       case Route::kHealth:
@@ -180,8 +180,8 @@ class ModelServer final : public ApiServer {
                      .message = "there is no such model; " + Quote(model_.name) + " is served",
                      .code = "model_not_found"});
       }
-      case Route::kMetrics: return HandleMetrics(std::move(exchange), target);
-      case Route::kLive: return HandleLive(std::move(exchange), target);
+      case Route::kMetrics: return HandleMetrics(exchange, target);
+      case Route::kLive: return HandleLive(exchange, target);
       default: break;
     }
     if (stopping_) {
@@ -191,16 +191,16 @@ class ModelServer final : public ApiServer {
     if (!work_.Add([this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
   }
 
-  void HandleMetrics(ExchangePtr exchange, const Target& target) {
-    const bool called = loop_.Call([this, exchange, target](Engine& engine, const LiveFeed& feed, const LoopState& state) {
+  void HandleMetrics(const ExchangePtr& exchange, const Target& target) {
+    const bool called = loop_.Call([this, exchange, target](Engine& engine, const LiveFeed&, const LoopState& state) {
       HttpAnswer answer{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}};
-      answer.body = metrics_.Text() + EngineMetrics(engine, state) + feed.ExpertMetrics();
+      answer.body = metrics_.Text() + EngineMetrics(engine, state);
       Answer(*exchange, target, std::move(answer));
     });
     if (!called) Fail(*exchange, target, {.status = 503, .message = "the server is shutting down", .type = "server_error"});
   }
 
-  void HandleLive(ExchangePtr exchange, const Target& target) {
+  void HandleLive(const ExchangePtr& exchange, const Target& target) {
     const bool called = loop_.Call([this, exchange, target](Engine&, LiveFeed& feed, const LoopState& state) {
       if (!feed.Watch(exchange, access_.CorsHeaders(exchange->request()), state)) return Fail(*exchange, target, TooMuch());
       metrics_.CountRequest(target.path, 200);

@@ -80,6 +80,7 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
   std::unique_ptr<Completion> completion(new Completion);
   const bool text = request.endpoint == ApiEndpoint::kCompletions;
   completion->n_ = request.n;
+  completion->engine_ = model.engine;
   completion->tokenizer_ = model.engine->model().tokenizer();
   completion->tally_ = request.tally.value_or(model.tally);
   completion->echo_ = request.echo;
@@ -273,7 +274,7 @@ std::vector<int32_t> Completion::NextPrompt() const {
   return {ran.begin(), ran.end()};
 }
 
-OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(requests_) : OrderedJson(); }
+OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(requests_, *engine_) : OrderedJson(); }
 
 OrderedJson Completion::Answer() const {
   ApiAnswer answer = answer_;
@@ -283,7 +284,7 @@ OrderedJson Completion::Answer() const {
   const char* const status = ResponseStatus(answer);
   output.Add(parts_, nullptr);
   output.Finish(std::string_view(status) == "completed", answer.choices.front().logprobs, nullptr);
-  return ResponseJson(answer, echo_, output.items(), status, BillJson());
+  return ResponseJson(answer, *echo_, output.items(), status, BillJson());
 }
 
 }  // namespace tally

@@ -70,7 +70,7 @@ class Completion {
   Status status() const;
   // Id, model and the like, and the choices so far; no usage.
   const ApiAnswer& answer() const { return answer_; }
-  const OrderedJson& echo() const { return echo_; }  // kResponses
+  const OrderedJson& echo() const { return *echo_; }  // kResponses
   // Tokens so far.
   ApiUsage usage() const;
   // Once all have ended: null where none was asked for.
@@ -91,6 +91,7 @@ class Completion {
   ApiLogprob Named(const RequestEvent& event) const;
 
   ApiAnswer answer_;
+  Engine* engine_ = nullptr;
   const Tokenizer* tokenizer_ = nullptr;
   std::vector<std::shared_ptr<Request>> requests_;
   std::vector<bool> told_ended_;        // of each request
@@ -102,7 +103,7 @@ class Completion {
   ChatRequest chat_ = {};  // without messages: no chat
   // kResponses: all parts in order, neighbours of one kind joined; and what stands in the answer as it was sent.
   std::vector<OutputPart> parts_;
-  OrderedJson echo_;
+  std::shared_ptr<const OrderedJson> echo_;
 };
 
 }  // namespace tally

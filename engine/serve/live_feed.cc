@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
 #include "counters/books/step_audit.h"
@@ -87,10 +86,7 @@ void LiveFeed::CountExperts() {
     LiveExperts& experts = experts_[layer];
     experts.layer = layer;
     experts.total.resize(rows.size());
-    for (size_t e = 0; e < rows.size(); ++e) {
-      experts.total[e] += rows[e];
-      experts_read_[layer] += rows[e] > 0 ? 1 : 0;
-    }
+    for (size_t e = 0; e < rows.size(); ++e) experts.total[e] += rows[e];
     experts.step = std::move(rows);
   }
 }
@@ -162,20 +158,6 @@ void LiveFeed::Idle(const LoopState& state) {
 void LiveFeed::End() {
   for (const Watcher& watcher : watchers_) watcher.exchange->End(/*whole=*/true);
   watchers_.clear();
-}
-
-std::string LiveFeed::ExpertMetrics() const {
-  if (experts_.empty()) return {};
-  std::string rows = "# HELP tally_expert_rows_total Rows that were routed to experts.\n# TYPE tally_expert_rows_total counter\n";
-  std::string read =
-      "# HELP tally_experts_read_total Experts that steps read, each once a step.\n# TYPE tally_experts_read_total counter\n";
-  for (const auto& [layer, experts] : experts_) {
-    const std::string label = "{layer=\"" + std::to_string(layer) + "\"} ";
-    const uint64_t sum = std::accumulate(experts.total.begin(), experts.total.end(), uint64_t{0});
-    rows += "tally_expert_rows_total" + label + std::to_string(sum) + "\n";
-    read += "tally_experts_read_total" + label + std::to_string(experts_read_.at(layer)) + "\n";
-  }
-  return rows + read;
 }
 
 }  // namespace tally

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine of a server does, for those who watch (GET /live, engine/page/live_figures.h) and for its metrics. On the thread that
-// steps the engine.
+// What the engine of a server does, for those who watch: GET /live (engine/page/live_figures.h). On the thread that steps
+// the engine.
 //
 // Events come some five times a second. The step that one shows is the mean of the steps since the event before, those of the last one's
 // phase.
@@ -34,8 +34,6 @@ class LiveFeed {
   void Idle(const LoopState& state);
   // Ends the streams.
   void End();
-  // tally_expert_rows_total, tally_experts_read_total: by layer.
-  std::string ExpertMetrics() const;
 
  private:
   // Of a phase, since the ledger began.
@@ -58,7 +56,6 @@ class LiveFeed {
   };
   std::vector<Watcher> watchers_;
   std::map<int32_t, LiveExperts> experts_;              // by layer
-  std::map<int32_t, uint64_t> experts_read_;            // by layer: experts that a step read, summed over steps
   AllSums shown_ = {};                                  // up to the steps that were shown last
   std::array<double, kAllPhases.size()> seconds_ = {};  // of the steps since, by phase
   uint64_t steps_ = 0;                                  // that the ledger has counted

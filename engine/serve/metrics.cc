@@ -31,6 +31,23 @@ void One(std::string_view name, std::string_view type, std::string_view help, ui
 
 std::string Label(std::string_view name, std::string_view value) { return std::string(name) + "=\"" + std::string(value) + "\""; }
 
+// How many experts the steps have read in each layer, an expert once a step whatever the number of its rows: bytes of the experts' last
+// matrices by those of one expert.
+void ExpertMetrics(const Ledger& ledger, std::string* text) {
+  std::map<int32_t, uint64_t> expert_bytes;  // by layer
+  for (const WeightInfo& w : ledger.weights()) {
+    if (w.experts && w.component == Component::kFfnDown) expert_bytes[w.layer] += w.packed_bytes / w.slices;
+  }
+  if (expert_bytes.empty()) return;
+  Describe("tally_experts_read_total", "counter", "Experts that steps read, by layer: one that several rows chose counts once.",
+           text);
+  for (const auto& [layer, bytes] : expert_bytes) {
+    uint64_t read = 0;
+    for (const Phase p : kAllPhases) read += ledger.at(p, {layer, Component::kFfnDown}).useful.Bytes(ByteKind::kWeightsPacked);
+    Value("tally_experts_read_total", Label("layer", std::to_string(layer)), std::to_string(read / bytes), text);
+  }
+}
+
 }  // namespace
 
 void Histogram::Add(double seconds) {
@@ -139,6 +156,7 @@ std::string EngineMetrics(Engine& engine, const LoopState& state) {
            [](Phase, const Account& a) { return a.useful.TotalFlops(); });
   by_phase("tally_parameters_touched_total", "Parameters touched, summed over steps.",
            [&](Phase p, const Account&) { return ledger.parameters_touched(p); });
+  ExpertMetrics(ledger, &text);
   Describe("tally_bytes_total", "counter", "Bytes moved, by kind.", &text);
   for (size_t k = 0; k < kByteKindNames.size(); ++k) {
     uint64_t bytes = 0;

@@ -5,6 +5,7 @@
 // The same request gives the same tokens alone and in company: what is drawn depends on its seed and logits alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -69,6 +70,8 @@ class Request {
   void End(FinishReason finish, Status error = {});
   // Once it has ended and no row of it will run.
   void Billed(Bill bill) { result_.bill = std::move(bill); }
+  // Its sequence, with what it shares, holds so many bytes of the KV cache and of states.
+  void Held(uint64_t bytes) { held_bytes_ = std::max(held_bytes_, bytes); }
 
   // --- for its owner
 
@@ -79,6 +82,7 @@ class Request {
   int64_t prompt_reused() const { return held_; }                 // tokens of the prompt that had run before it began
   int64_t prompt_to_run() const { return prompt_size_ - held_; }  // the others
   int64_t preemptions() const { return preemptions_; }
+  uint64_t held_bytes() const { return held_bytes_; }  // the most that it held when a sequence of it was given back
   // Counts, times and tokens so far; no text. The bill comes when the scheduler drops the request, in the step that it ends in.
   const GenerateResult& result() const { return result_; }
 
@@ -99,6 +103,7 @@ class Request {
   int64_t held_ = 0;  // tokens that its first sequence held
   int64_t ran_ = 0;   // the most tokens that a sequence of it has run
   int64_t preemptions_ = 0;
+  uint64_t held_bytes_ = 0;
   double begin_ = 0, decode_begin_ = 0;  // seconds of the clock; 0: not yet
   bool ended_ = false;
 };

@@ -53,6 +53,7 @@ int32_t Scheduler::StatesToKeep(const Entry& e) const {
 }
 
 void Scheduler::GiveBack(Entry& e) {
+  if (e.sequence >= 0) e.request->Held(engine_.KvBytesOf(e.sequence));
   if (recurrent_ && e.sequence >= 0) Remember(e, 1);
   engine_.Free(std::exchange(e.sequence, -1));
 }

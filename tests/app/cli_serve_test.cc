@@ -61,17 +61,25 @@ TEST_F(CliServe, SaysWhatRunSays) {
 
 TEST_F(CliServe, EndsAnswersThatTakeTooLong) {
   const auto stall = [&](const Json& said, pid_t) {
-    TestClient client(said.at("port").get<uint16_t>());
-    ASSERT_TRUE(client.Ask("POST", "/v1/completions",
-                           R"({"prompt": "a", "max_tokens": 100000, "n": 128, "ignore_eos": true, "stream": true})"));
-    EXPECT_TRUE(client.ReadUntil("data: "));
     kept_ = std::make_unique<TestClient>(said.at("port").get<uint16_t>());
-    ASSERT_TRUE(kept_->Ask("POST", "/v1/completions", R"({"prompt": "a", "n": 128, "ignore_eos": true})"));
-    usleep(50'000);
+    ASSERT_TRUE(kept_->Ask("POST", "/v1/completions", R"({"prompt": "a", "n": 128, "ignore_eos": true, "stream": true})"));
+    EXPECT_TRUE(kept_->ReadUntil("data: "));
   };
   const Ended e = Serve({"--grace", "0"}, stall, SIGTERM);
   EXPECT_EQ(e.code, 143) << e.err;
   EXPECT_NE(e.err.find("could not be finished"), std::string::npos) << e.err;
+  EXPECT_TRUE(kept_->ReadUntil("shutting_down"));
+  // However long it would wait, the second signal ends it.
+  const Ended twice = Serve(
+      {"--grace", "1000"},
+      [&](const Json& said, pid_t pid) {
+        stall(said, pid);
+        kill(pid, SIGTERM);
+        usleep(200'000);
+        EXPECT_FALSE(HasEnded(pid));
+      },
+      SIGTERM);
+  EXPECT_TRUE(twice.by_signal) << twice.code << twice.err;
 }
 
 TEST_F(CliServe, WhatIsRefused) {

@@ -104,7 +104,7 @@ TEST(ApiRequest, Responses) {
   ASSERT_EQ(r.chat.tools.size(), 1u);
   EXPECT_EQ(r.chat.tools[0],
             R"({"type":"function","function":{"name":"weather","description":"d","parameters":{"type":"object"}}})");
-  EXPECT_EQ(r.echo["instructions"], "Be brief.");
+  EXPECT_EQ(r.echo->at("instructions"), "Be brief.");
 }
 
 TEST(ApiRequest, Prompts) {

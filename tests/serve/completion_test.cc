@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "engine/serve/api_responses.h"
+#include "engine/serve/api_stream.h"
 #include "engine/session/scheduler.h"
 #include "tests/serve/text_served.h"
 #include "tests/session/fake_engine.h"
@@ -74,6 +77,9 @@ TEST(Completion, Text) {
   EXPECT_GT(bill["decode"]["flops"], 0);
   EXPECT_GT(bill["decode"]["bytes"]["KV read"], 0);
   EXPECT_GT(bill["generate_seconds"], 0);
+  EXPECT_GT(bill["kv_bytes"], 0);
+  EXPECT_GT(bill["parameters_active"], 0);
+  EXPECT_FALSE(bill.contains("experts_touched"));
   EXPECT_GE(bill["prompt_seconds"], 0);
 }
 
@@ -149,6 +155,19 @@ TEST(Completion, Chat) {
             "x");
 }
 
+TEST(Completion, Response) {
+  const TextServed served;
+  const OrderedJson a = Answered(served.model, kResponses, R"({"input": "Hi", "max_output_tokens": 2, "temperature": 0})");
+  EXPECT_TRUE(a["id"].get<std::string>().starts_with("resp_")) << a;
+  EXPECT_EQ(a["status"], "incomplete");
+  EXPECT_EQ(a["incomplete_details"]["reason"], "max_output_tokens");
+  EXPECT_EQ(a["output"][0]["type"], "message");
+  EXPECT_EQ(a["output"][0]["content"][0]["text"], "xy");
+  EXPECT_EQ(a["temperature"], 0);
+  EXPECT_EQ(a["usage"]["output_tokens"], 2);
+  EXPECT_EQ(a["usage"]["tally"]["decode"]["rows"], 1);
+}
+
 TEST(Completion, SpecialTokensInPromptsOfText) {
   TextServed served;
   const std::string body = R"({"prompt": "<|turn|>", "max_tokens": 3})";
@@ -190,6 +209,56 @@ TEST(Completion, WithoutATokenizer) {
   }
   EXPECT_NE(Refused(model, kChat, R"({"messages": [{"role": "user", "content": "Hi"}]})").message.find("tokenizer"),
             std::string::npos);
+}
+
+// Thinking, text and calls, whole and streamed.
+TEST(ApiStream, PartsOfEveryKind) {
+  using Kind = OutputPart::Kind;
+  const TextServed served;
+  const ToolCall call{"call00001", "f", R"({"a": 1})"};
+  const std::vector<OutputPart> parts = {{Kind::kMark, "<think>"},      {Kind::kReasoning, "Hm"},     {Kind::kReasoning, "m."},
+                                         {Kind::kMark, "</think>"},     {Kind::kContent, "Let"},      {Kind::kContent, " me."},
+                                         {Kind::kCall, "<call>", call}, {Kind::kCall, "<call>", call}};
+  std::unique_ptr<Completion> completion;
+  ASSERT_FALSE(Make(served.model, kChat, R"({"messages": [{"role": "user", "content": "Hi"}], "stream": true})", &completion));
+  const std::unique_ptr<ApiStream> stream = NewApiStream({.endpoint = kChat});
+  (void)stream->Begin(*completion);
+  const std::string text = stream->Add(*completion, {.parts = parts});
+  std::vector<OrderedJson> deltas;
+  for (size_t at = 0; (at = text.find("data: ", at)) != text.npos; ++at) {
+    deltas.push_back(OrderedJson::parse(text.substr(at + 6, text.find("\n\n", at) - at - 6))["choices"][0]["delta"]);
+  }
+  ASSERT_EQ(deltas.size(), 4u) << text;
+  EXPECT_EQ(deltas[0], OrderedJson({{"reasoning_content", "Hmm."}, {"reasoning", "Hmm."}}));
+  EXPECT_EQ(deltas[1]["content"], "Let me.");
+  EXPECT_EQ(deltas[2]["tool_calls"][0]["index"], 0);
+  EXPECT_EQ(deltas[2]["tool_calls"][0]["function"]["arguments"], call.arguments);
+  EXPECT_EQ(deltas[3]["tool_calls"][0]["index"], 1);
+
+  ResponseOutput whole("resp_1"), streamed("resp_1");
+  whole.Add(parts, nullptr);
+  whole.Finish(true, {}, nullptr);
+  std::vector<OrderedJson> events;
+  for (const OutputPart& part : parts) streamed.Add({&part, 1}, &events);
+  streamed.Finish(true, {}, &events);
+  EXPECT_EQ(whole.items(), streamed.items());
+  std::vector<std::string> kinds;
+  for (const OrderedJson& item : whole.items()) kinds.push_back(item["type"]);
+  EXPECT_EQ(kinds, (std::vector<std::string>{"reasoning", "message", "function_call", "function_call"}));
+  EXPECT_EQ(whole.items()[0]["content"][0]["text"], "Hmm.");
+  EXPECT_EQ(whole.items()[2]["call_id"], "call00001");
+  // Every item is begun, and ended with what it is.
+  std::map<size_t, OrderedJson> done;
+  size_t begun = 0;
+  for (const OrderedJson& event : events) {
+    if (event["type"] == "response.output_item.added") {
+      EXPECT_EQ(event["output_index"], begun++);
+    }
+    if (event["type"] == "response.output_item.done") done[event["output_index"]] = event["item"];
+  }
+  EXPECT_EQ(begun, 4u);
+  ASSERT_EQ(done.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(done[i], whole.items()[i]);
 }
 
 TEST(Completion, Finishes) {

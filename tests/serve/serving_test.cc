@@ -243,6 +243,8 @@ TEST_F(Demo, BillsAreTheLedger) {
       const OrderedJson& work = bill.at(phase);
       billed["tally_flops_total"] += work.at("flops").get<uint64_t>();
       billed["tally_rows_total"] += work.at("rows").get<uint64_t>();
+      EXPECT_GE(bill.at("experts_touched").at("5"), 2);
+      EXPECT_LE(bill.at("experts_touched").at("5"), 8);
       for (const auto& [kind, n] : work.at("bytes").items())
         billed["tally_bytes_total{kind=\"" + kind + "\"}"] += n.get<uint64_t>();
     }
@@ -272,6 +274,15 @@ TEST_F(Demo, BillsAreTheLedger) {
       for (const char* phase : {"prefill", "decode", "mixed"}) ledger += api.Metric(name + "{phase=\"" + phase + "\"}");
     }
     EXPECT_EQ(sum, ledger) << name;
+  }
+  // A step reads each expert at most once: between 2, of one row, and all 8.
+  uint64_t steps = 0;
+  for (const char* phase : {"prefill", "decode", "mixed"})
+    steps += api.Metric("tally_steps_total{phase=\"" + std::string(phase) + "\"}");
+  for (int layer = 0; layer < 6; ++layer) {
+    const uint64_t experts = api.Metric("tally_experts_read_total{layer=\"" + std::to_string(layer) + "\"}");
+    EXPECT_GE(experts, 2 * steps);
+    EXPECT_LE(experts, 8 * steps);
   }
 }
 
