@@ -120,6 +120,7 @@ Result<int> Serve(const ServeFlags& flags) {
     load.before_weights = [&](const Model& model) { return SideOf(flags, model, false).status(); };
   }
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, engine, std::move(load)));
+  options.cache_options = flags.model.activations + " " + flags.model.impl + " " + std::string(loaded.engine->target());
   options.roofs = MachineRoofs(loaded.engine->threads());
   const ServedModel served = {.engine = loaded.engine.get(),
                               .name = NameOf(flags, path),

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <utility>
 
+#include "engine/base/digest.h"
 #include "engine/base/format.h"
 
 namespace tally {
@@ -99,6 +100,10 @@ AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
                                  "origin_not_allowed")};
     }
   }
+  // A page elsewhere that fetches without CORS sends no Origin. A link to the chat is no harm.
+  if (head.path != "/" && !FindHeader(head.headers, "origin") && FindHeader(head.headers, "sec-fetch-site") == "cross-site") {
+    return {.error = Forbidden("a page of another site may not ask", "origin_not_allowed")};
+  }
   if (options_.keys.empty() || head.path == "/" || head.path == "/health" || head.method == "OPTIONS") return {};
   std::string_view given;
   if (const std::optional<std::string_view> value = OnlyHeader(head.headers, "authorization")) {
@@ -109,7 +114,11 @@ AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
   for (size_t i = 0; i < options_.keys.size(); ++i) {  // all of them, wherever it is
     if (EqualInConstantTime(given, options_.keys[i])) client = "key " + std::to_string(i + 1);
   }
-  if (!client.empty()) return {.client = std::move(client)};
+  if (!client.empty()) {
+    Digest digest = Digest::Sha256();
+    digest.Add({reinterpret_cast<const uint8_t*>(given.data()), given.size()});
+    return {.client = std::move(client), .key = digest.Hex()};
+  }
   return {.error = ApiError{.status = 401,
                             .message = given.empty() ? "a key is needed: Authorization: Bearer KEY" : "the key is not known here",
                             .code = "invalid_api_key"}};

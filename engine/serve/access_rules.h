@@ -25,10 +25,11 @@ class AccessRules {
   explicit AccessRules(AccessOptions options) : options_(std::move(options)) {}
 
   // The client of a request that may be answered: "" where there are no keys, else a name for its key, which is not the key. An error:
-  // 401 no key or a wrong one, 403 a Host or an Origin that is not allowed. Of "/" and "/health" no key is wanted.
+  // 401 no key or a wrong one, 403 a Host or an Origin that is not allowed, another site's page that sends none. Of "/" and "/health" no key is wanted.
   struct Decision {
     std::optional<ApiError> error = {};
     std::string client = {};
+    std::string key = {};  // what stands for the key itself, wherever it is in the file: its SHA-256; "" where there are no keys
   };
   Decision Check(const HttpRequest& head) const;
   // Headers of CORS (https://fetch.spec.whatwg.org/#http-cors-protocol) for the answer to a request with an Origin that is allowed; nothing

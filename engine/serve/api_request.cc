@@ -205,6 +205,13 @@ void ReadResponses(ApiObject& body, const OrderedJson& json, ApiRequest* request
   ReadInclude(body, request);
   body.Ignore({"max_tool_calls"});
   ReadApiResponses(body, &request->chat);
+  constexpr size_t kMostEchoed = size_t{64} << 10;
+  for (const std::string_view name : {"metadata", "user"}) {
+    const auto at = json.find(name);
+    if (at != json.end() && at->dump(-1, ' ', false, OrderedJson::error_handler_t::replace).size() > kMostEchoed) {
+      body.Fail(name, "is longer than " + std::to_string(kMostEchoed) + " bytes");
+    }
+  }
   if (!body.ok()) return;
   OrderedJson echo = OrderedJson::object();
   for (const std::string_view name : kEchoed) {

@@ -20,9 +20,10 @@ namespace tally {
 namespace {
 
 constexpr int kWorkers = 2;
-constexpr size_t kMostWork = 256;    // bodies that wait to be parsed
-constexpr double kFlushSeconds = 2;  // until what has been answered is read, when the server stops
-constexpr size_t kMostTokenText = size_t{4} << 20;
+constexpr size_t kMostWork = 256;                              // bodies that wait to be parsed
+constexpr double kLeastFlushSeconds = 0.1, kFlushSeconds = 2;  // until what has been answered is read, when the server stops
+constexpr size_t kMostTokenText = size_t{4} << 20;             // bytes of /tokenize and /detokenize
+constexpr size_t kMostPieces = size_t{128} << 10;              // the same with each token's text
 
 using ExchangePtr = std::shared_ptr<HttpExchange>;
 
@@ -110,7 +111,7 @@ class ModelServer final : public ApiServer {
     if (http_ != nullptr) http_->StopAccepting();
     loop_.Stop(seconds);
     work_.Stop();
-    if (http_ != nullptr) http_->Stop(std::min(seconds, kFlushSeconds));
+    if (http_ != nullptr) http_->Stop(std::clamp(seconds, kLeastFlushSeconds, kFlushSeconds));
     return loop_.cut();
   }
 
@@ -201,6 +202,9 @@ class ModelServer final : public ApiServer {
   }
 
   void HandleLive(const ExchangePtr& exchange, const Target& target) {
+    if (exchange->request().method == "HEAD") {
+      return Answer(*exchange, target, {.headers = {{"Content-Type", "text/event-stream"}}});
+    }
     const bool called = loop_.Call([this, exchange, target](Engine&, LiveFeed& feed, const LoopState& state) {
       if (!feed.Watch(exchange, access_.CorsHeaders(exchange->request()), state)) return Fail(*exchange, target, TooMuch());
       metrics_.CountRequest(target.path, 200);
@@ -237,7 +241,12 @@ class ModelServer final : public ApiServer {
   void Work(const ExchangePtr& exchange, const Target& target) {
     std::optional<ApiError> error;
     try {
-      if (!exchange->left()) error = TryWork(exchange, target);
+      if (stopping_) {
+        error =
+            ApiError{.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
+      } else if (!exchange->left()) {
+        error = TryWork(exchange, target);
+      }
     } catch (const std::exception&) {
       error = ApiError{.status = 503, .message = "not enough memory for this request", .type = "server_error", .code = "no_room"};
     }
@@ -271,13 +280,13 @@ class ModelServer final : public ApiServer {
         return ApiError{.message = "X-Tally must be 0 or 1", .param = "X-Tally", .code = "invalid_value"};
       request.tally = *asked == "1";
     }
-    const std::string key = access_.Check(head).client;
-    request.prefix_key = key;
+    const AccessRules::Decision access = access_.Check(head);
+    request.prefix_key = access.key;
     auto served = std::make_unique<ServedRequest>();
     if (std::optional<ApiError> error = Completion::Make(model_, request, ids_, &served->completion)) return error;
     served->exchange = exchange;
     if (request.stream) served->stream = NewApiStream(request);
-    served->client = key.empty() ? head.address : key;
+    served->client = access.client.empty() ? head.address : access.client;
     served->headers = access_.CorsHeaders(head);
     served->arrived = head.arrived;
     served->answered = [this, path = target.path](int status) { metrics_.CountRequest(path, status); };
@@ -299,6 +308,9 @@ class ModelServer final : public ApiServer {
     if (!content) body.Fail("content", "is missing", "missing_required_parameter");
     const bool add = body.Flag("add_special").value_or(false), parse = body.Flag("parse_special").value_or(true);
     const bool pieces = body.Flag("with_pieces").value_or(false);
+    if (const size_t most = pieces ? kMostPieces : kMostTokenText; content && content->size() > most) {
+      body.Fail("content", "is longer than " + BytesText(most));
+    }
     body.Ignore({"model"});
     body.End();
     if (error) return error;
@@ -328,16 +340,17 @@ class ModelServer final : public ApiServer {
     if (error) return error;
     const Tokenizer& tokenizer = *model_.engine->model().tokenizer();
     std::vector<int32_t> tokens;
-    std::string content;
+    size_t bytes = 0;
     for (const OrderedJson& id : *list) {
       if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(tokenizer.vocab_size())) {
         body.Fail("tokens", "must be token ids from 0 to " + std::to_string(tokenizer.vocab_size() - 1));
         return error;
       }
       tokens.push_back(id.get<int32_t>());
+      bytes += tokenizer.TokenBytes(tokens.back()).size();
     }
-    content = tokenizer.Decode(tokens);
-    if (content.size() > kMostTokenText) return ApiError{.message = "the text would be longer than " + BytesText(kMostTokenText)};
+    if (bytes > kMostTokenText) return ApiError{.message = "the text would be longer than " + BytesText(kMostTokenText)};
+    std::string content = tokenizer.Decode(tokens);
     Answer(*exchange, target, 200, {{"content", std::move(content)}});
     return std::nullopt;
   }
@@ -379,7 +392,8 @@ Result<std::unique_ptr<ApiServer>> ApiServer::Start(const ServedModel& model, Li
   TALLY_RETURN_IF_ERROR(CheckExposure(listener, !options.keys.empty(), options.insecure));
   std::unique_ptr<PrefixFiles> files;
   if (!options.cache_folder.empty()) {
-    TALLY_ASSIGN_OR_RETURN(files, PrefixFiles::Open(*model.engine, options.cache_folder, options.cache_bytes, options.warn));
+    TALLY_ASSIGN_OR_RETURN(
+        files, PrefixFiles::Open(*model.engine, options.cache_folder, options.cache_bytes, options.cache_options, options.warn));
   }
   auto server = std::make_unique<ModelServer>(model, options, listener, std::move(files));
   TALLY_RETURN_IF_ERROR(server->Begin(std::move(listener)));

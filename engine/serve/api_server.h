@@ -36,6 +36,7 @@ struct ApiServerOptions {
   bool metrics = false;                                          // GET /metrics is answered
   std::string cache_folder = {};                                 // of PrefixFiles; empty: there are none
   uint64_t cache_bytes = 0;
+  std::string cache_options = {};                          // as PrefixFiles has them
   std::function<void(const std::string& line)> warn = {};  // of its files; called on the engine's thread
   ReportRoofs roofs = {};                                  // of the machine, for those who watch
   HttpLimits http = {};

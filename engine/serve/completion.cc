@@ -15,6 +15,8 @@
 namespace tally {
 namespace {
 
+constexpr int64_t kMostPromptTokens = int64_t{16} << 20;  // of all choices: each keeps its own
+
 // Of 32 bits, which every reader of JSON keeps.
 uint64_t DrawSeed() { return std::random_device{}(); }
 
@@ -105,6 +107,12 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
         .message = "the prompt has " + std::to_string(size) + " tokens, and the context room for " + std::to_string(context),
         .param = PromptField(request.endpoint),
         .code = "context_length_exceeded"};
+  }
+  tokens_ += size * request.n;
+  if (tokens_ > kMostPromptTokens) {
+    return ApiError{
+        .message = "the prompts of all choices together have more than " + std::to_string(kMostPromptTokens) + " tokens",
+        .param = PromptField(request.endpoint)};
   }
   for (int64_t i = 0; i < request.n; ++i) {
     const RequestOptions options = OptionsOf(model, request, answer_.seed + static_cast<uint64_t>(i));

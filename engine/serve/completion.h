@@ -97,6 +97,7 @@ class Completion {
   std::vector<bool> told_ended_;        // of each request
   std::vector<int64_t> prompt_tokens_;  // of each prompt
   int64_t n_ = 1;                       // requests of a prompt
+  int64_t tokens_ = 0;                  // of the prompts of all requests
   int64_t reasoning_tokens_ = 0;
   bool tally_ = false;
   const ServedModel* model_ = nullptr;

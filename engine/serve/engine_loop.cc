@@ -6,11 +6,14 @@
 #include <new>
 #include <utility>
 
+#include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
 namespace tally {
 namespace {
 
+constexpr std::chrono::seconds kBeat{15};         // between signs of life for those who watch
+constexpr double kWriteSeconds = 5;               // for prefixes, once the server has been told to end
 constexpr std::chrono::milliseconds kQuiet{500};  // without a request, before prefixes are written
 constexpr size_t kFedAhead = 1;  // choices that the scheduler has waiting, so that none is missing where one ends
 constexpr const char* kStopping = "the server is shutting down";
@@ -65,8 +68,8 @@ std::optional<ApiError> EngineLoop::Add(std::unique_ptr<ServedRequest>& request)
                     .type = "rate_limit_error",
                     .code = "rate_limit_exceeded"};
   }
-  if (own == 0) turns_.push_back(request->client);
   Client& queue = clients_[request->client];
+  if (own == 0) turns_.push_back(request->client);
   for (const std::shared_ptr<Request>& choice : request->completion->requests()) queue.push_back(choice);
   waiting_ += n;
   arrivals_.push_back(std::move(request));
@@ -125,7 +128,7 @@ bool EngineLoop::TakeArrivals() {
       lock.lock();
     }
     const auto idle = [&] { return active_.empty() && arrivals_.empty() && calls_.empty(); };
-    wake_.wait(lock, [&] { return !idle() || stopping_; });
+    while (!wake_.wait_for(lock, kBeat, [&] { return !idle() || stopping_; })) feed_.Beat();
     if (stopping_ && (idle() || MonotonicSeconds() >= stop_at_)) {
       ended_ = true;
       cut_ = arrivals_.size() + active_.size();
@@ -154,7 +157,9 @@ bool EngineLoop::TakeArrivals() {
 
 // Hands the scheduler as many choices as can run, client by client.
 void EngineLoop::Feed() {
-  while (scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + kFedAhead) {
+  // A file is read when there is a sequence for it.
+  const size_t ahead = files_ != nullptr ? 0 : kFedAhead;
+  while (scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + ahead) {
     std::shared_ptr<Request> next = NextChoice();
     if (next == nullptr) return;
     if (next->ended()) continue;
@@ -266,14 +271,16 @@ void EngineLoop::Progress(Active& active) {
   } else {
     served.exchange->Answer(JsonAnswer(200, completion.Answer(), served.headers));
   }
-  if (files_ != nullptr) KeepPrefix(completion);
   End(active, 200);
+  if (files_ != nullptr) KeepPrefix(std::move(served.completion));
 }
 
 // The first choice's: the others are seldom gone on with.
-void EngineLoop::KeepPrefix(const Completion& completion) {
-  const std::optional<std::string>& key = completion.requests().front()->prefix_key();
-  if (key) files_->Keep(*key, completion.NextPrompt());
+void EngineLoop::KeepPrefix(std::shared_ptr<const Completion> completion) {
+  const Request& first = *completion->requests().front();
+  if (!first.prefix_key()) return;
+  const std::span<const int32_t> ran = first.tokens();
+  files_->Keep(*first.prefix_key(), {ran.begin(), ran.end()}, [completion] { return completion->NextPrompt(); });
 }
 
 void EngineLoop::Deliver() {
@@ -282,31 +289,50 @@ void EngineLoop::Deliver() {
 }
 
 void EngineLoop::Run() {
-  while (TakeArrivals()) {
-    const double begin = MonotonicSeconds();
+  for (bool more = true; more;) {
     try {
-      DropDeparted();
-      Feed();
-      drawn_ = 0;
-      feed_.BeforeStep();
-      const double step = MonotonicSeconds();
-      scheduler_.Step();
-      step_seconds_ += MonotonicSeconds() - step;
-      Deliver();
-      feed_.AfterStep(drawn_, LockedState());
-      if (active_.empty()) feed_.Idle(LockedState());
+      more = TakeArrivals();
+      const double begin = MonotonicSeconds();
+      if (more) Turn();
+      busy_seconds_ += MonotonicSeconds() - begin;
     } catch (const std::bad_alloc&) {
-      for (const std::unique_ptr<Active>& active : active_) {
-        if (!active->ended) Fail(*active, Unavailable("not enough memory", "no_room"));
-      }
-      active_.clear();
+      FailAll(Unavailable("not enough memory", "no_room"));
+    } catch (const std::exception& error) {
+      FailAll({.status = 500, .message = Printable(error.what()), .type = "server_error"});
     }
-    busy_seconds_ += MonotonicSeconds() - begin;
   }
-  for (const std::unique_ptr<Active>& active : active_) Fail(*active, Unavailable(kStopping, "shutting_down"));
+  FailAll(Unavailable(kStopping, "shutting_down"));
+  try {
+    feed_.End();
+    const double until = MonotonicSeconds() + kWriteSeconds;
+    while (files_ != nullptr && !files_->idle() && MonotonicSeconds() < until) files_->WriteOne();
+  } catch (const std::exception&) {  // the next turn runs again
+  }
+}
+
+void EngineLoop::Turn() {
+  DropDeparted();
+  Feed();
+  drawn_ = 0;
+  feed_.BeforeStep();
+  const double step = MonotonicSeconds();
+  scheduler_.Step();
+  step_seconds_ += MonotonicSeconds() - step;
+  Deliver();
+  feed_.AfterStep(drawn_, LockedState());
+  if (active_.empty()) feed_.Idle(LockedState());
+}
+
+// What cannot even be told that is dropped, which its client sees.
+void EngineLoop::FailAll(const ApiError& error) {
+  for (const std::unique_ptr<Active>& active : active_) {
+    try {
+      if (!active->ended) Fail(*active, error);
+    } catch (const std::exception&) {
+      active->served->exchange.reset();
+    }
+  }
   active_.clear();
-  feed_.End();
-  while (files_ != nullptr && !files_->idle()) files_->WriteOne();
 }
 
 }  // namespace tally

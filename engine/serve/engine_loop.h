@@ -74,7 +74,9 @@ class EngineLoop {
   bool IsTimeToWrite(std::unique_lock<std::mutex>& lock);
   void Feed();
   std::shared_ptr<Request> NextChoice();
-  void KeepPrefix(const Completion& completion);
+  void KeepPrefix(std::shared_ptr<const Completion> completion);
+  void Turn();
+  void FailAll(const ApiError& error);
   void DropDeparted();
   void Deliver();
   void Progress(Active& active);

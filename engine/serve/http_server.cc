@@ -182,6 +182,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     MHD_Response* response = nullptr;
     if (whole) {
       response = MHD_create_response_from_buffer(answer_.body.size(), answer_.body.data(), MHD_RESPMEM_MUST_COPY);
+      std::string().swap(answer_.body);
     } else {
       auto owner = std::make_unique<std::shared_ptr<Exchange>>(shared_from_this());
       response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, kPiece, OnRead, owner.get(), OnReadEnd);
@@ -202,7 +203,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     const std::lock_guard lock(mutex_);
     connection_ = nullptr;
     fd_ = -1;
-    left_ = left_ || !read;
+    left_ = left_ || !read || state_ == State::kOpen || state_ == State::kStreamed;
+    Forget();
   }
 
   // --- any thread
@@ -221,13 +223,12 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     answer_ = std::move(head);
     unread_ = std::move(answer_.body);
     state_ = State::kStreamed;
-    Forget();
     Resume();
   }
   void Write(std::string_view bytes) {
     const std::lock_guard lock(mutex_);
     if (state_ != State::kStreamed || left_) return;
-    if (unread_.size() - read_ + bytes.size() > server_.limits().unread_bytes) {
+    if (unread_.size() - read_ > server_.limits().unread_bytes) {
       SetLeft();
       std::string().swap(unread_);
       read_ = 0;

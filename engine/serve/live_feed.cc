@@ -155,6 +155,11 @@ void LiveFeed::Idle(const LoopState& state) {
   if (untold_ && !watchers_.empty()) Send(state);
 }
 
+void LiveFeed::Beat() {
+  for (const Watcher& watcher : watchers_) watcher.exchange->Write(":\n\n");
+  std::erase_if(watchers_, [](const Watcher& watcher) { return watcher.exchange->left(); });
+}
+
 void LiveFeed::End() {
   for (const Watcher& watcher : watchers_) watcher.exchange->End(/*whole=*/true);
   watchers_.clear();

@@ -53,22 +53,24 @@ bool NeedsWhole(const Recipe& recipe) {
 
 }  // namespace
 
-PrefixFiles::PrefixFiles(Engine& engine, std::string folder, uint64_t most_bytes, Warn warn)
+PrefixFiles::PrefixFiles(Engine& engine, std::string folder, uint64_t most_bytes, const std::string& options, Warn warn)
     : engine_(engine),
       folder_(std::move(folder)),
       most_bytes_(most_bytes),
+      model_(
+          SumOf(std::to_string(engine.Fingerprint()) + " " + std::to_string(static_cast<int>(engine.kv_type())) + " " + options)),
       warn_(std::move(warn)),
       whole_(NeedsWhole(engine.model().recipe())) {}
 
 Result<std::unique_ptr<PrefixFiles>> PrefixFiles::Open(Engine& engine, const std::string& folder, uint64_t most_bytes,
-                                                       Warn warn) {
+                                                       const std::string& options, Warn warn) {
   std::error_code error;
   fs::create_directories(fs::path(folder).parent_path(), error);
   constexpr mode_t kOwnerOnly = 0700;
   if (::mkdir(folder.c_str(), kOwnerOnly) != 0 && errno != EEXIST) {
     return BadInput(Printable(folder) + ": cannot be made: " + std::strerror(errno));
   }
-  std::unique_ptr<PrefixFiles> files(new PrefixFiles(engine, folder, most_bytes, std::move(warn)));
+  std::unique_ptr<PrefixFiles> files(new PrefixFiles(engine, folder, most_bytes, options, std::move(warn)));
   constexpr unsigned kOwnerFile = 0600;
   const int locked = files->lock_.Take(folder + "/lock", kOwnerFile, FileLock::After::kKeep);
   if (locked == EWOULDBLOCK) return BadInput(Printable(folder) + ": another server uses this folder");
@@ -85,10 +87,19 @@ Status PrefixFiles::ReadFolder() {
     if (error) return BadInput(Printable(folder_) + ": cannot be read: " + error.message());
     File file = {.name = entries->path().filename().string(), .key = {}};
     struct stat about = {};
+    if (file.name.find(std::string(kEnding) + ".partial-") != file.name.npos) {  // of a server that was killed
+      std::error_code ignored;
+      fs::remove(PathOf(file), ignored);
+      continue;
+    }
     if (!file.name.ends_with(kEnding) || ::lstat(PathOf(file).c_str(), &about) != 0 || !S_ISREG(about.st_mode)) continue;
     file.key = file.name.substr(0, file.name.find('-'));
     file.bytes = static_cast<uint64_t>(about.st_size);
     file.used = int64_t{about.st_mtim.tv_sec} * 1'000'000'000 + about.st_mtim.tv_nsec;
+    if (file.name.find("-" + model_ + "-") == file.name.npos) {
+      others_.push_back(std::move(file));
+      continue;
+    }
     Result<SessionFile> session = SessionFile::Peek(PathOf(file), engine_);
     if (!session.ok()) {
       warn_(session.status().message() + "; it is passed over");
@@ -123,6 +134,7 @@ void PrefixFiles::Load(std::string_view key, std::span<const int32_t> tokens) {
     }
     if (best == files_.size()) return;
     File& file = files_[best];
+    if (engine_.KvBudget() - engine_.KvBytesInUse() < file.bytes) return;  // it runs in less, piece by piece
     const auto read = [&]() -> Status {
       TALLY_ASSIGN_OR_RETURN(const SessionFile session, SessionFile::Open(PathOf(file), engine_));
       if (session.state().tokens != file.tokens) return BadInput(Printable(PathOf(file)) + ": was changed by others");
@@ -139,17 +151,17 @@ void PrefixFiles::Load(std::string_view key, std::span<const int32_t> tokens) {
   }
 }
 
-void PrefixFiles::Keep(std::string key, std::vector<int32_t> tokens) {
+void PrefixFiles::Keep(std::string key, std::vector<int32_t> tokens, std::function<std::vector<int32_t>()> next) {
   std::erase_if(kept_, [&](const Kept& kept) { return kept.key == key && BeginsWith(tokens, kept.tokens); });
   if (kept_.size() == kMostKept) kept_.pop_front();
-  kept_.push_back({std::move(key), std::move(tokens)});
+  kept_.push_back({std::move(key), std::move(tokens), std::move(next)});
 }
 
 void PrefixFiles::WriteOne() {
   if (kept_.empty()) return;
-  const Kept kept = std::move(kept_.front());
-  kept_.pop_front();
-  std::vector<int32_t> tokens = kept.tokens;
+  const Kept kept = std::move(kept_.back());
+  kept_.pop_back();
+  std::vector<int32_t> tokens = kept.next ? kept.next() : kept.tokens;
   const Result<ScopedSequence> sequence = ScopedSequence::For(engine_, kept.key, tokens);
   if (!sequence.ok()) return;  // all sequences are in use: the next turn runs it again
   tokens.resize(static_cast<size_t>(engine_.Length(sequence->id())));
@@ -160,7 +172,7 @@ void PrefixFiles::WriteOne() {
   }
   // Cleared for the new one, or not written: a folder that is too small for one holds none.
   if (!MakeRoom(engine_.KvBytesOf(sequence->id()))) return;
-  file.name = file.key + "-" + SumOf(std::span<const int32_t>(tokens)) + std::string(kEnding);
+  file.name = file.key + "-" + model_ + "-" + SumOf(std::span<const int32_t>(tokens)) + std::string(kEnding);
   const Status status = WriteSession(PathOf(file), {.messages = {}, .settings = {}, .tokens = tokens}, engine_, sequence->id(),
                                      /*durable=*/false);
   if (!status.ok()) return warn_(status.message());

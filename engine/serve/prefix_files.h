@@ -26,14 +26,17 @@ class PrefixFiles {
  public:
   using Warn = std::function<void(const std::string& line)>;
 
-  // Makes the folder, for its owner alone, where it is missing. `warn` gets a line for each file that is of no use, now and later: those
+  // Makes the folder, for its owner alone, where it is missing. `options` says what else the bits of a KV cache depend on, "int8 AVX2":
+  // files are used where the model and this are the same. Reads the model's weights (Engine::Fingerprint). `warn` gets a line for each file that is of no use, now and later: those
   // that are damaged are removed. The engine must outlive this. kBadInput: the folder cannot be made or read, or another process uses it.
-  static Result<std::unique_ptr<PrefixFiles>> Open(Engine& engine, const std::string& folder, uint64_t most_bytes, Warn warn);
+  static Result<std::unique_ptr<PrefixFiles>> Open(Engine& engine, const std::string& folder, uint64_t most_bytes,
+                                                   const std::string& options, Warn warn);
 
   // Reads what the files know of `tokens` and the engine does not remember, so that it does.
   void Load(std::string_view key, std::span<const int32_t> tokens);
-  // To be written: of these tokens as many as the engine remembers then, where they are enough to be worth a file.
-  void Keep(std::string key, std::vector<int32_t> tokens);
+  // To be written: of these tokens as many as the engine remembers then, where they are enough to be worth a file. With `next`, which is
+  // called then, of what it gives. The last ones are written first.
+  void Keep(std::string key, std::vector<int32_t> tokens, std::function<std::vector<int32_t>()> next = {});
   bool idle() const { return kept_.empty(); }  // nothing is to be written
   // Writes one of those. Files that it makes needless, and the oldest where all take more than `most_bytes`, are removed.
   void WriteOne();
@@ -51,9 +54,10 @@ class PrefixFiles {
   struct Kept {
     std::string key;
     std::vector<int32_t> tokens;
+    std::function<std::vector<int32_t>()> next;
   };
 
-  PrefixFiles(Engine& engine, std::string folder, uint64_t most_bytes, Warn warn);
+  PrefixFiles(Engine& engine, std::string folder, uint64_t most_bytes, const std::string& options, Warn warn);
   Status ReadFolder();
   std::string PathOf(const File& file) const { return folder_ + "/" + file.name; }
   int64_t Usable(const File& file, std::span<const int32_t> tokens) const;
@@ -64,6 +68,7 @@ class PrefixFiles {
   Engine& engine_;
   const std::string folder_;
   const uint64_t most_bytes_;
+  const std::string model_;  // what stands for the model and its options in names
   const Warn warn_;
   const bool whole_;  // a file serves only requests that begin with all of its tokens
   FileLock lock_;

@@ -30,6 +30,7 @@ void WorkQueue::Stop() {
     wake_.notify_all();
   }
   for (const std::unique_ptr<ServiceThread>& thread : threads_) thread->Join();
+  for (const std::function<void()>& work : dropped) work();
 }
 
 void WorkQueue::Run() {

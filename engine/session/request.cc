@@ -111,6 +111,8 @@ void Request::End(FinishReason finish, Status error) {
   result_.finish = error.ok() && output_->stopped() ? FinishReason::kStop : finish;
   result_.error = std::move(error);
   if (decode_begin_ != 0) result_.generate_seconds = MonotonicSeconds() - decode_begin_;
+  std::vector<float>().swap(biased_);
+  std::vector<uint64_t>().swap(mask_);
 }
 
 }  // namespace tally

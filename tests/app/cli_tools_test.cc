@@ -85,7 +85,8 @@ TEST(CliQuantize, WritesAModelThatRuns) {
 }
 
 TEST(CliUsage, CommandsAndOptions) {
-  ExpectRefused({}, "run, chat, batch, serve, count, fit, audit, bench, report, pull, inspect, perplexity, quantize, logits, tokenize");
+  ExpectRefused(
+      {}, "run, chat, batch, serve, count, fit, audit, bench, report, pull, inspect, perplexity, quantize, logits, tokenize");
   ExpectRefused({"fly"}, "'fly'");
   ExpectRefused({"--fly", "run"}, "--fly");
   ExpectRefused({"run", kModel, "--fly"}, "--fly");

@@ -55,7 +55,7 @@ class PrefixFilesTest : public testing::TestWithParam<const char*> {
   }
   std::unique_ptr<PrefixFiles> Files(Engine& engine, uint64_t most = kMuch) {
     auto files =
-        PrefixFiles::Open(engine, folder_ / "cache", most, [this](const std::string& line) { warnings_.push_back(line); });
+        PrefixFiles::Open(engine, folder_ / "cache", most, "", [this](const std::string& line) { warnings_.push_back(line); });
     EXPECT_TRUE(files.ok()) << files.status().message();
     return files.ok() ? std::move(files).value() : nullptr;
   }
@@ -79,7 +79,8 @@ TEST_P(PrefixFilesTest, AConversationGoesOnAfterARestart) {
     files->WriteOne();
     EXPECT_TRUE(files->idle());
     EXPECT_EQ(files->files(), 1u);
-    EXPECT_EQ(PrefixFiles::Open(*engine, folder_ / "cache", kMuch, {}).status().code(), StatusCode::kBadInput) << "two at once";
+    EXPECT_EQ(PrefixFiles::Open(*engine, folder_ / "cache", kMuch, "", {}).status().code(), StatusCode::kBadInput)
+        << "two at once";
   }
   for (const std::string& name : FilesIn(folder_ / "cache")) {
     struct stat about = {};
@@ -125,11 +126,15 @@ TEST_P(PrefixFilesTest, ADamagedFileIsPassedOver) {
     file.put('x');
     file.put('y');
   }
-  std::ofstream(folder_ / "cache/cut-short.prefix") << "TALLYSES";
+  const std::string short_name = name.substr(0, name.rfind('-')) + "-cut.prefix", partial = name + ".partial-7-0";
+  std::ofstream(short_name) << "TALLYSES";
+  std::ofstream(partial) << "TALLYSES";
+  std::ofstream(folder_ / "cache/0-0-0.prefix") << "of another model";
   const auto engine = NewOne();
   const auto files = Files(*engine);
   ASSERT_EQ(warnings_.size(), 1u);
   EXPECT_NE(warnings_[0].find("cut short"), std::string::npos) << warnings_[0];
+  EXPECT_FALSE(std::filesystem::exists(partial));
   files->Load("key", prompt);
   ASSERT_EQ(warnings_.size(), 2u);
   EXPECT_NE(warnings_[1].find("checksum"), std::string::npos) << warnings_[1];
@@ -158,7 +163,7 @@ TEST_P(PrefixFilesTest, TheOldestGoWhereAllTakeTooMuch) {
   }
   EXPECT_GE(files->files(), 2u);
   const auto other = NewOne();
-  const auto small = PrefixFiles::Open(*other, folder_ / "small", one / 2, [](const std::string&) {});
+  const auto small = PrefixFiles::Open(*other, folder_ / "small", one / 2, "", [](const std::string&) {});
   ASSERT_TRUE(small.ok());
   Answer(*other, Letters(300, 3));
   (*small)->Keep("key", Letters(300, 3));
