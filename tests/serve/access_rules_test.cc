@@ -47,6 +47,10 @@ TEST(AccessRules, Origins) {
     EXPECT_TRUE(rules.CorsHeaders(from(origin)).empty()) << origin;
   }
   EXPECT_TRUE(rules.CorsHeaders(Head({{"host", "localhost"}})).empty());
+  // A page elsewhere that does not ask for CORS, which sends no Origin; and a link there.
+  EXPECT_EQ(StatusOf(rules, Head({{"host", "localhost"}, {"sec-fetch-site", "cross-site"}}, "/live")), 403);
+  EXPECT_EQ(StatusOf(rules, Head({{"host", "localhost"}, {"sec-fetch-site", "cross-site"}}, "/")), 200);
+  EXPECT_EQ(StatusOf(rules, Head({{"host", "localhost"}, {"sec-fetch-site", "same-origin"}}, "/live")), 200);
   const HttpHeaders allowed = rules.CorsHeaders(from("https://chat.example.com"));
   ASSERT_EQ(allowed.size(), 2u);
   EXPECT_EQ(allowed[0].second, "https://chat.example.com");
@@ -65,6 +69,10 @@ TEST(AccessRules, Keys) {
   };
   EXPECT_EQ(rules.Check(with("Bearer first-key-0123456789")).client, "key 1");
   EXPECT_EQ(rules.Check(with("bearer second-key-012345678")).client, "key 2");
+  // What is kept for a key is its own wherever it stands in the file.
+  const AccessRules later({.keys = {"second-key-012345678"}});
+  EXPECT_EQ(later.Check(with("Bearer second-key-012345678")).key, rules.Check(with("Bearer second-key-012345678")).key);
+  EXPECT_NE(rules.Check(with("Bearer first-key-0123456789")).key, rules.Check(with("Bearer second-key-012345678")).key);
   for (const char* value :
        {"", "Bearer ", "first-key-0123456789", "Basic first-key-0123456789", "Bearer first-key-012345678",
         "Bearer first-key-01234567890", "Bearer first-key-0123456789first-key-0123456789", "Bearer FIRST-KEY-0123456789"}) {

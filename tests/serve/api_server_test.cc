@@ -58,6 +58,33 @@ TEST(ApiServer, WholeAnswers) {
   EXPECT_EQ(api.Metric("tally_time_to_first_token_seconds_count"), 3u);
 }
 
+// Those who watch are told of the engine's steps, and no more of them than there is room for.
+TEST(ApiServer, Live) {
+  const TextServed text;
+  const ServedApi api(text.model);
+  TestClient head(api.port), watcher(api.port);
+  ASSERT_TRUE(head.Ask("HEAD", "/live"));
+  EXPECT_EQ(head.Read().status, 200);
+  ASSERT_TRUE(watcher.Ask("GET", "/live"));
+  ASSERT_TRUE(watcher.ReadUntil("\"tokens\":0"));
+  api.Ask("/v1/chat/completions", kHi);
+  EXPECT_TRUE(watcher.ReadUntil("\"tokens\":3"));
+  EXPECT_TRUE(watcher.ReadUntil("<svg"));
+  const auto watches = [&](TestClient& client) {
+    return client.Ask("GET", "/live", "", "Connection: close\r\n") && client.ReadUntil("event: step");
+  };
+  std::vector<std::unique_ptr<TestClient>> more;
+  do {
+    more.push_back(std::make_unique<TestClient>(api.port));
+  } while (more.size() < 40 && watches(*more.back()));
+  EXPECT_EQ(more.size(), 16u);
+  more.clear();
+  EXPECT_TRUE(api.Becomes([&] {
+    TestClient again(api.port);
+    return watches(again);
+  }));
+}
+
 // A stream says what the whole answer says.
 TEST(ApiServer, StreamedChats) {
   const TextServed text;
