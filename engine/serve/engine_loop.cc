@@ -276,7 +276,7 @@ void EngineLoop::Progress(Active& active) {
 }
 
 // The first choice's: the others are seldom gone on with.
-void EngineLoop::KeepPrefix(std::shared_ptr<const Completion> completion) {
+void EngineLoop::KeepPrefix(const std::shared_ptr<const Completion>& completion) {
   const Request& first = *completion->requests().front();
   if (!first.prefix_key()) return;
   const std::span<const int32_t> ran = first.tokens();

@@ -74,7 +74,7 @@ class EngineLoop {
   bool IsTimeToWrite(std::unique_lock<std::mutex>& lock);
   void Feed();
   std::shared_ptr<Request> NextChoice();
-  void KeepPrefix(std::shared_ptr<const Completion> completion);
+  void KeepPrefix(const std::shared_ptr<const Completion>& completion);
   void Turn();
   void FailAll(const ApiError& error);
   void DropDeparted();

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "engine/base/checksum.h"
@@ -68,13 +68,14 @@ Result<std::unique_ptr<PrefixFiles>> PrefixFiles::Open(Engine& engine, const std
   fs::create_directories(fs::path(folder).parent_path(), error);
   constexpr mode_t kOwnerOnly = 0700;
   if (::mkdir(folder.c_str(), kOwnerOnly) != 0 && errno != EEXIST) {
-    return BadInput(Printable(folder) + ": cannot be made: " + std::strerror(errno));
+    return BadInput(Printable(folder) + ": cannot be made: " + std::generic_category().message(errno));
   }
   std::unique_ptr<PrefixFiles> files(new PrefixFiles(engine, folder, most_bytes, options, std::move(warn)));
   constexpr unsigned kOwnerFile = 0600;
   const int locked = files->lock_.Take(folder + "/lock", kOwnerFile, FileLock::After::kKeep);
   if (locked == EWOULDBLOCK) return BadInput(Printable(folder) + ": another server uses this folder");
-  if (locked != 0 && !NoFileLocks(locked)) return BadInput(Printable(folder) + ": cannot be written: " + std::strerror(locked));
+  if (locked != 0 && !NoFileLocks(locked))
+    return BadInput(Printable(folder) + ": cannot be written: " + std::generic_category().message(locked));
   TALLY_RETURN_IF_ERROR(files->ReadFolder());
   return files;
 }
