@@ -189,7 +189,14 @@ class ModelServer final : public ApiServer {
       return Fail(*exchange, target,
                   {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"});
     }
-    if (!work_.Add([this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
+    const std::string client = ClientOf(exchange->request());
+    if (!work_.Add(client, [this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
+  }
+
+  // Whose queue its requests wait in: of a key, or of an address where there are no keys.
+  std::string ClientOf(const HttpRequest& head) const {
+    std::string client = access_.Check(head).client;
+    return client.empty() ? head.address : client;
   }
 
   void HandleMetrics(const ExchangePtr& exchange, const Target& target) {
@@ -280,13 +287,12 @@ class ModelServer final : public ApiServer {
         return ApiError{.message = "X-Tally must be 0 or 1", .param = "X-Tally", .code = "invalid_value"};
       request.tally = *asked == "1";
     }
-    const AccessRules::Decision access = access_.Check(head);
-    request.prefix_key = access.key;
+    request.prefix_key = access_.Check(head).key;
     auto served = std::make_unique<ServedRequest>();
     if (std::optional<ApiError> error = Completion::Make(model_, request, ids_, &served->completion)) return error;
     served->exchange = exchange;
     if (request.stream) served->stream = NewApiStream(request);
-    served->client = access.client.empty() ? head.address : access.client;
+    served->client = ClientOf(head);
     served->headers = access_.CorsHeaders(head);
     served->arrived = head.arrived;
     served->answered = [this, path = target.path](int status) { metrics_.CountRequest(path, status); };

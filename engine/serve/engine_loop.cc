@@ -57,21 +57,17 @@ std::optional<ApiError> EngineLoop::Add(std::unique_ptr<ServedRequest>& request)
   const size_t n = request->completion->requests().size();
   const std::lock_guard lock(mutex_);
   if (stopping_ || ended_) return Unavailable(kStopping, "shutting_down");
-  if (waiting_ > 0 && waiting_ + n > options_.most_waiting) {
+  if (!waiting_.empty() && waiting_.size() + n > options_.most_waiting) {
     return Unavailable("too many requests wait here: try again later", "overloaded");
   }
-  const auto client = clients_.find(request->client);
-  const size_t own = client != clients_.end() ? client->second.size() : 0;
+  const size_t own = waiting_.SizeOf(request->client);
   if (own > 0 && own + n > options_.most_waiting_of_client) {
     return ApiError{.status = 429,
                     .message = "too many of your requests wait here: try again later",
                     .type = "rate_limit_error",
                     .code = "rate_limit_exceeded"};
   }
-  Client& queue = clients_[request->client];
-  if (own == 0) turns_.push_back(request->client);
-  for (const std::shared_ptr<Request>& choice : request->completion->requests()) queue.push_back(choice);
-  waiting_ += n;
+  for (const std::shared_ptr<Request>& choice : request->completion->requests()) waiting_.Push(request->client, choice);
   arrivals_.push_back(std::move(request));
   wake_.notify_all();
   return std::nullopt;
@@ -98,7 +94,7 @@ void EngineLoop::Stop(double seconds) {
 }
 
 LoopState EngineLoop::State() const {
-  return {.waiting = waiting_ + scheduler_.waiting(),
+  return {.waiting = waiting_.size() + scheduler_.waiting(),
           .running = scheduler_.running(),
           .busy_seconds = busy_seconds_,
           .step_seconds = step_seconds_};
@@ -171,19 +167,7 @@ void EngineLoop::Feed() {
 // Out of the queue of the client whose turn it is; null: nothing waits.
 std::shared_ptr<Request> EngineLoop::NextChoice() {
   const std::lock_guard lock(mutex_);
-  if (turns_.empty()) return nullptr;
-  const std::string client = std::move(turns_.front());
-  turns_.pop_front();
-  const auto queue = clients_.find(client);
-  std::shared_ptr<Request> next = std::move(queue->second.front());
-  queue->second.pop_front();
-  --waiting_;
-  if (queue->second.empty()) {
-    clients_.erase(queue);
-  } else {
-    turns_.push_back(client);
-  }
-  return next;
+  return waiting_.empty() ? nullptr : waiting_.Pop();
 }
 
 // Takes what has not run of it out of the queues, and ends the rest.
@@ -194,12 +178,7 @@ void EngineLoop::Cancel(Active& active) {
     choice->End(FinishReason::kInterrupted);
   }
   const std::lock_guard lock(mutex_);
-  const auto queue = clients_.find(active.served->client);
-  if (queue == clients_.end()) return;
-  waiting_ -= std::erase_if(queue->second, [](const std::shared_ptr<Request>& choice) { return choice->ended(); });
-  if (!queue->second.empty()) return;
-  std::erase(turns_, queue->first);
-  clients_.erase(queue);
+  waiting_.Erase(active.served->client, [](const std::shared_ptr<Request>& choice) { return choice->ended(); });
 }
 
 void EngineLoop::End(Active& active, int status) {

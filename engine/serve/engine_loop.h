@@ -6,9 +6,7 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +20,7 @@
 #include "engine/serve/metrics.h"
 #include "engine/serve/prefix_files.h"
 #include "engine/serve/service_thread.h"
+#include "engine/serve/turn_queue.h"
 #include "engine/session/scheduler.h"
 
 namespace tally {
@@ -67,7 +66,6 @@ class EngineLoop {
 
  private:
   struct Active;
-  using Client = std::deque<std::shared_ptr<Request>>;
 
   void Run();
   bool TakeArrivals();
@@ -99,9 +97,7 @@ class EngineLoop {
   std::condition_variable wake_;
   std::vector<std::unique_ptr<ServedRequest>> arrivals_;
   std::vector<std::function<void(Engine&, LiveFeed&, const LoopState&)>> calls_;
-  std::map<std::string, Client, std::less<>> clients_;  // choices that wait; of no empty queue
-  std::deque<std::string> turns_;                       // clients that have some, the next one first
-  size_t waiting_ = 0;                                  // choices of all clients
+  TurnQueue<std::shared_ptr<Request>> waiting_;  // choices
   bool stopping_ = false, ended_ = false;
   double stop_at_ = 0;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/serve/work_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tally {
@@ -13,24 +14,22 @@ Status WorkQueue::Start(int threads) {
   return {};
 }
 
-bool WorkQueue::Add(std::function<void()> work) {
+bool WorkQueue::Add(const std::string& client, std::function<void()> work) {
   const std::lock_guard lock(mutex_);
-  if (stopped_ || work_.size() >= most_waiting_) return false;
-  work_.push_back(std::move(work));
+  if (stopped_ || work_.size() >= most_waiting_ || work_.SizeOf(client) >= std::max<size_t>(1, most_waiting_ / 2)) return false;
+  work_.Push(client, std::move(work));
   wake_.notify_one();
   return true;
 }
 
 void WorkQueue::Stop() {
-  std::deque<std::function<void()>> dropped;
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
-    dropped.swap(work_);
     wake_.notify_all();
   }
   for (const std::unique_ptr<ServiceThread>& thread : threads_) thread->Join();
-  for (const std::function<void()>& work : dropped) work();
+  while (!work_.empty()) work_.Pop()();
 }
 
 void WorkQueue::Run() {
@@ -40,8 +39,7 @@ void WorkQueue::Run() {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [&] { return stopped_ || !work_.empty(); });
       if (stopped_) return;
-      work = std::move(work_.front());
-      work_.pop_front();
+      work = work_.Pop();
     }
     work();
   }

@@ -4,26 +4,28 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "engine/base/status.h"
 #include "engine/serve/service_thread.h"
+#include "engine/serve/turn_queue.h"
 
 namespace tally {
 
 class WorkQueue {
  public:
+  // At most so much waits, half of it of one client.
   explicit WorkQueue(size_t most_waiting) : most_waiting_(most_waiting) {}
   ~WorkQueue() { Stop(); }
   // kBadInput: the system has no thread left.
   Status Start(int threads);
   // False: too much waits, or the queue has been stopped.
-  [[nodiscard]] bool Add(std::function<void()> work);
-  // Finishes what is in progress, and drops what waits.
+  [[nodiscard]] bool Add(const std::string& client, std::function<void()> work);
+  // Finishes what is in progress, and then, on this thread, what waits: the work looks whether the server ends.
   void Stop();
 
  private:
@@ -32,7 +34,7 @@ class WorkQueue {
   const size_t most_waiting_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::function<void()>> work_;
+  TurnQueue<std::function<void()>> work_;
   bool stopped_ = false;
   std::vector<std::unique_ptr<ServiceThread>> threads_;
 };
