@@ -12,6 +12,7 @@
 #include "tests/serve/served_api.h"
 #include "tests/serve/served_demo.h"
 #include "tests/session/fake_engine.h"
+#include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
