@@ -38,7 +38,7 @@ struct ServeFlags {
   std::vector<std::string> hosts, origins;
   uint16_t port = 8080;
   int64_t parallel = 4, tokens = -1, queue = 256, connections = 256;
-  double deadline = 0, grace = 10, step = 0.2;
+  double deadline = 0, grace = 10, step = 0.15;
   SamplingOptions sampling;
   bool special = false, metrics = false, insecure = false, json = false;
 };

@@ -30,7 +30,7 @@ struct LoopOptions {
   size_t most_waiting_of_client =
       128;                      // choices; a request that finds nothing waiting is taken whatever the number of its choices
   double deadline_seconds = 0;  // from a request's arrival to the end of its answer; 0: none
-  double step_seconds = 0.2;    // SchedulerOptions::step_seconds
+  double step_seconds = 0.15;   // SchedulerOptions::step_seconds
 };
 
 // A request that is to be answered.
