@@ -74,7 +74,7 @@ find_file(TALLY_MARKED_JS NAMES marked.umd.min.js marked.min.js marked.umd.js PA
   PATH_SUFFIXES marked/lib marked/dist marked)
 find_file(TALLY_DOMPURIFY_JS NAMES purify.min.js purify.js PATHS ${browser_libraries} PATH_SUFFIXES dompurify/dist dompurify)
 set(TALLY_WITH_MARKDOWN ${TALLY_MARKDOWN})
-if(NOT TALLY_MARKED_JS OR NOT TALLY_DOMPURIFY_JS)
+if(NOT EXISTS "${TALLY_MARKED_JS}" OR NOT EXISTS "${TALLY_DOMPURIFY_JS}")
   if(TALLY_MARKDOWN AND NOT TALLY_MARKDOWN STREQUAL AUTO)
     message(FATAL_ERROR "TALLY_MARKDOWN is on and marked or DOMPurify was not found (Debian, Ubuntu: apt-get install node-marked node-dompurify)")
   endif()

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the command and the library are built with, on Debian 12 and 13 and on Ubuntu, through apt: also marked and DOMPurify,
 # which the chat page embeds and which bring nodejs along. Does nothing where nothing is missing. With --tests also what tests and
-# benchmarks take: GoogleTest, Google Benchmark, libcurl's header, for `tally pull`, libedit's, for line editing in `tally chat`, and OpenBLAS, which `--impl blas` loads.
+# benchmarks take: GoogleTest, Google Benchmark, libcurl's header, for `tally pull`, libedit's, for line editing in `tally chat`, and
+# OpenBLAS, which `--impl blas` loads.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
 # is built and scripts/fuzz.sh works; Python's jinja2, with which tests/chat compares templates; and Chromium (25 packages, 124 MB), in which tests/browser opens reports. That test wants

@@ -18,7 +18,7 @@ struct LiveAmount {
   uint64_t amount = 0;
 };
 
-// One step of the engine, all its rows together. A token's figures are a step's, divided by its rows.
+// One step of the engine, or the mean of several, all its rows together. A token's figures are a step's, divided by its rows.
 struct LiveStep {
   uint64_t number = 0;  // steps since the server began
   uint64_t rows = 0;

@@ -82,7 +82,7 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
   std::unique_ptr<Completion> completion(new Completion);
   const bool text = request.endpoint == ApiEndpoint::kCompletions;
   completion->n_ = request.n;
-  completion->engine_ = model.engine;
+  completion->model_ = &model;
   completion->tokenizer_ = model.engine->model().tokenizer();
   completion->tally_ = request.tally.value_or(model.tally);
   completion->echo_ = request.echo;
@@ -163,7 +163,6 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   stop.insert(stop.end(), request.stop.begin(), request.stop.end());
   const std::string prompt = JoinSegments(rendered.segments);
   const std::set<std::string> call_ids = CallIdsOf(chat);
-  model_ = &model;
   chat_ = chat;
   return AddChoices(model, request, std::move(rendered.tokens), [&] {
     return NewAnswerStream(*tokenizer_, rendered.side->format->NewParser(prompt, chat.tools), stop, call_ids);
@@ -282,7 +281,7 @@ std::vector<int32_t> Completion::NextPrompt() const {
   return {ran.begin(), ran.end()};
 }
 
-OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(requests_, *engine_) : OrderedJson(); }
+OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(requests_, *model_->engine) : OrderedJson(); }
 
 OrderedJson Completion::Answer() const {
   ApiAnswer answer = answer_;

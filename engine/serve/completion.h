@@ -91,7 +91,6 @@ class Completion {
   ApiLogprob Named(const RequestEvent& event) const;
 
   ApiAnswer answer_;
-  Engine* engine_ = nullptr;
   const Tokenizer* tokenizer_ = nullptr;
   std::vector<std::shared_ptr<Request>> requests_;
   std::vector<bool> told_ended_;        // of each request

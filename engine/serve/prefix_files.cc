@@ -135,7 +135,7 @@ void PrefixFiles::Load(std::string_view key, std::span<const int32_t> tokens) {
     }
     if (best == files_.size()) return;
     File& file = files_[best];
-    if (engine_.KvBudget() - engine_.KvBytesInUse() < file.bytes) return;  // it runs in less, piece by piece
+    if (engine_.KvBudget() - engine_.KvBytesInUse() < file.bytes) return;  // no room: the prompt runs
     const auto read = [&]() -> Status {
       TALLY_ASSIGN_OR_RETURN(const SessionFile session, SessionFile::Open(PathOf(file), engine_));
       if (session.state().tokens != file.tokens) return BadInput(Printable(PathOf(file)) + ": was changed by others");
@@ -171,7 +171,6 @@ void PrefixFiles::WriteOne() {
   for (File& there : files_) {
     if (there.key == file.key && (whole_ ? there.tokens == tokens : BeginsWith(there.tokens, tokens))) return Touch(there);
   }
-  // Cleared for the new one, or not written: a folder that is too small for one holds none.
   if (!MakeRoom(engine_.KvBytesOf(sequence->id()))) return;
   file.name = file.key + "-" + model_ + "-" + SumOf(std::span<const int32_t>(tokens)) + std::string(kEnding);
   const Status status = WriteSession(PathOf(file), {.messages = {}, .settings = {}, .tokens = tokens}, engine_, sequence->id(),

@@ -32,7 +32,8 @@ class PrefixFiles {
   static Result<std::unique_ptr<PrefixFiles>> Open(Engine& engine, const std::string& folder, uint64_t most_bytes,
                                                    const std::string& options, Warn warn);
 
-  // Reads what the files know of `tokens` and the engine does not remember, so that it does.
+  // Reads what the files know of `tokens` and the engine does not remember, so that it does. Nothing where there is no room for it: the
+  // prompt then runs.
   void Load(std::string_view key, std::span<const int32_t> tokens);
   // To be written: of these tokens as many as the engine remembers then, where they are enough to be worth a file. With `next`, which is
   // called then, of what it gives. The last ones are written first.

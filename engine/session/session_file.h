@@ -64,7 +64,6 @@ class SessionFile {
   Status Check() const;
 
   const SessionState& state() const { return state_; }
-  uint64_t bytes() const { return file_.size(); }
   // A new sequence of `engine`, that of Open, which has run the state's tokens. kBadInput: as Engine::Import.
   Result<int32_t> ImportCache(Engine& engine) const;
 
