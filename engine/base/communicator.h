@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What processes that run one model together say to each other. machine/communicator.h starts it under a launcher (mpirun, srun).
+//
+// Every rank makes the same calls in the same order with the same sizes. Calls come from one thread at a time, and a call returns when
+// this rank has what it asked for. A failure ends the group: status() keeps the first one, and later calls return it at once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/base/status.h"
+
+namespace tally {
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;  // of this process, in [0, ranks())
+  virtual int ranks() const = 0;
+  virtual std::string Place(int rank) const = 0;  // "rank 2 on alpha"
+
+  // Rank r gives bytes[r] bytes. `all` receives those of all ranks in order. `own` may lie in its place in `all`.
+  virtual Status AllGather(std::span<const uint64_t> bytes, const uint8_t* own, uint8_t* all) = 0;
+  // The same to rank 0 alone; elsewhere `all` is not used.
+  virtual Status Gather(std::span<const uint64_t> bytes, const uint8_t* own, uint8_t* all) = 0;
+  // From rank 0 to all. kStep: within the time that a step may take; kIdle: it may take for ever, and waiting costs no core.
+  enum class Wait : uint8_t { kStep, kIdle };
+  virtual Status Broadcast(std::span<uint8_t> data, Wait wait) = 0;
+
+  // The first failure of a call; ok: none.
+  virtual const Status& status() const = 0;
+  // Ends every rank with this exit code. The caller has said why.
+  [[noreturn]] virtual void Abort(int exit_code) = 0;
+};
+
+}  // namespace tally
