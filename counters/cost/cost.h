@@ -44,12 +44,14 @@ enum class ByteKind : uint8_t {
   kActivationsRead,
   kActivationsWritten,
   kStateRead,  // of recurrent layers
-  kStateWritten
+  kStateWritten,
+  kSent,  // to other processes that run the model, once for each that receives; class communication
+  kReceived
 };
-inline constexpr int kByteKinds = 8;
+inline constexpr int kByteKinds = 10;
 inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
     "weights stored",   "weights packed",      "KV read",    "KV written",
-    "activations read", "activations written", "state read", "state written"};
+    "activations read", "activations written", "state read", "state written", "sent", "received"};
 
 // What a step moves between memory and the cores, without activations.
 inline constexpr std::array kMovedBytes = {ByteKind::kWeightsPacked, ByteKind::kKvRead, ByteKind::kKvWritten,

@@ -86,6 +86,8 @@ struct WeightInfo {
   // Of them: scales that rows share. And those that one row needs.
   uint64_t scale_bytes = 0, row_scale_bytes = 0;
   uint64_t packed_bytes = 0;  // all slices, as in memory
+  // Of a process that has a part of the model: elements that a process of a lower rank has too.
+  uint64_t copied = 0;
   enum class Kind : uint8_t { kEmbedding, kPosition, kHead, kTiedEmbeddingHead, kBlock, kBuffer } kind = Kind::kBlock;
   uint64_t parameters() const { return slices * rows * cols; }
   uint64_t stored_row_bytes() const { return (stored_bytes - scale_bytes) / (slices * rows) + row_scale_bytes; }

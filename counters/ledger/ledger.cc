@@ -325,6 +325,7 @@ Account Ledger::Sum(Phase p, const Wanted& wanted) const {
       for (const SiteCost::Unit& unit : op.sites[part].units) {
         sum.useful.AddTimes(unit.useful, n[unit.amount]);
         sum.executed.AddTimes(unit.executed, n[unit.amount]);
+        sum.copied.AddTimes(unit.copied, n[unit.amount]);
       }
     }
   }

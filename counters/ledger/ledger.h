@@ -36,6 +36,7 @@ namespace tally {
 struct Account {
   Cost useful = {};
   Cost executed = {};
+  Cost copied = {};  // of `useful`, where several processes run one model: what one of a lower rank does too
   uint64_t ops = 0;  // runs of ops with at least one row
 };
 
@@ -65,7 +66,7 @@ struct SiteCost {
   Site site = {};
   struct Unit {
     Amount amount = {};
-    Cost useful = {}, executed = {};  // for one of `amount`
+    Cost useful = {}, executed = {}, copied = {};  // for one of `amount`
   };
   std::vector<Unit> units = {};
 };

@@ -56,13 +56,19 @@ size_t ScratchBytes(const Op& op, ImplChoice choice, int threads) {
   return kernel != nullptr ? kernel->plan(op, threads).scratch_bytes : 0;
 }
 
+// What of an op's useful work a process of a lower rank does too (Account::copied): nothing, all, or what `part` gives.
+struct CopiedWork {
+  bool all = false;
+  std::function<Cost(const CostAmounts& amounts)> part = {};  // of the first site
+};
+
 class Executor {
  public:
   Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger), charged_(ledger) {}
 
   // Declares an op and returns the index to run it by. `sites`: one, or one for each part that is charged. `of_logits`: its rows
   // are the step's rows with logits, not all rows.
-  size_t Add(std::vector<Site> sites, bool of_logits = false);
+  size_t Add(std::vector<Site> sites, bool of_logits = false, CopiedWork copied = {});
 
   // Runs op `index`. `reshaped`: its shapes may differ from its last run. The first run of an index is always treated as reshaped.
   template <class Op>
@@ -134,6 +140,7 @@ class Executor {
   struct Slot {
     std::vector<Site> sites;
     bool of_logits = false;
+    CopiedWork copied;
     uint64_t version = 0;            // value of version_ when the members below were set
     const void* kernel = nullptr;    // Kernel<Op>
     std::string_view target{};       // Highway target of the unit costs
@@ -185,7 +192,12 @@ class Executor {
         one[a] = 1;
         const Cost useful = UsefulOf(op, one, part), executed = ExecutedOf(kernel, op, one, part);
         AddEstimate(useful, a, slot.estimate);
-        if (useful != Cost() || executed != Cost()) costs[part].units.push_back({static_cast<Amount>(a), useful, executed});
+        Cost copied;
+        if (slot.copied.all) copied = useful;
+        if (slot.copied.part && part == 0) copied = slot.copied.part(one);
+        if (useful != Cost() || executed != Cost()) {
+          costs[part].units.push_back({static_cast<Amount>(a), useful, executed, copied});
+        }
       }
     }
     WeightTouches touches;
@@ -215,7 +227,7 @@ class Executor {
     for (const WeightTouch& t : touches_) ledger_->Touch(t);
     if (!ledger_->billed()) return;
     if constexpr (HasRowTouch<Op>) {
-      for (size_t i = 0; i < ledger_->row_groups().size(); ++i) ledger_->TouchForRow(i, op.RowTouch(i));
+      for (size_t i = 0; i < op.ids.size(); ++i) ledger_->TouchForRow(op.StepRow(i), op.RowTouch(i));
     }
     if (slot.chosen) ledger_->ChooseSlices(slot.charged, touches_);
   }

@@ -30,9 +30,12 @@ float KvLimit(KvType type) {
 }  // namespace
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const PlanSource& source, const PlanOptions& options, Executor& executor) {
-  std::unique_ptr<Decoder> d(new Decoder(options, executor));
+  std::unique_ptr<Decoder> d(new Decoder(options, source.shard, executor));
   TALLY_RETURN_IF_ERROR(MakePlan(source, options, d->plan_));
-  for (const PlannedOp& op : d->plan_.ops) d->slots_.push_back(executor.Add(op.sites, op.rows == RowsOf::kLogits));
+  for (const PlannedOp& op : d->plan_.ops) d->slots_.push_back(executor.Add(op.sites, op.rows == RowsOf::kLogits, op.copied));
+  for (int32_t rank = 0; rank < source.shard.ranks; ++rank) {
+    d->vocab_.push_back(PartOf(source.recipe.vocab, kShardRows, source.shard.Of(rank)));
+  }
   d->bad_rows_.reserve(static_cast<size_t>(options.max_batch));
   d->next_of_expert_.resize(static_cast<size_t>(std::max(source.recipe.n_experts, 0)));
   return d;
@@ -67,6 +70,24 @@ void Decoder::GroupByHead(int64_t n) {
   for (int64_t h = 0; h < plan_.heads; ++h) {
     plan_.head_groups[h] = {.row_begin = h * n, .rows = n, .slice = h};
     for (int64_t t = 0; t < n; ++t) plan_.head_rows[h * n + t] = static_cast<int32_t>(t * plan_.heads + h);
+  }
+}
+
+// The rows of a batch of n by the process that has their embedding.
+void Decoder::GroupByOwner(int64_t n) {
+  int32_t* to = plan_.embedded_rows;
+  for (size_t rank = 0; rank < vocab_.size(); ++rank) {
+    const Span& rows = vocab_[rank];
+    const int32_t* const first = to;
+    for (int64_t i = 0; i < n; ++i) {
+      if (plan_.tokens[i] < rows.begin || plan_.tokens[i] >= rows.end) continue;
+      if (static_cast<int32_t>(rank) == shard_.rank) plan_.owned_ids[to - first] = static_cast<int32_t>(plan_.tokens[i] - rows.begin);
+      *to++ = static_cast<int32_t>(i);
+    }
+    plan_.embedded->parts[rank].rows = to - first;
+    if (static_cast<int32_t>(rank) != shard_.rank) continue;
+    plan_.owned = to - first;
+    std::copy(first, static_cast<const int32_t*>(to), plan_.owned_rows);
   }
 }
 
@@ -159,6 +180,7 @@ Status Decoder::Run(size_t index, int64_t rows, bool reshaped, SequenceStore& ca
         const auto run = [&] { return executor_.Run(slots_[index], op, reshaped); };
         TALLY_RETURN_IF_ERROR(around_ ? around_(planned, op.Output(), run) : run());
         if constexpr (std::is_same_v<decltype(op), RouteOp&>) GroupByExpert(op);
+        if constexpr (std::is_same_v<decltype(op), GatherOp&>) return op.group->status();
         return {};
       },
       planned.op);
@@ -175,9 +197,10 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
     plan_.positions[i] = plan_.kv_rows[i].position;
   }
   // With several rows, groups and tables can change from step to step, so shapes are checked every time.
-  const bool reshaped = n > 1 || rows_ != n, head_reshaped = logits > 1 || logit_rows_ != logits;
+  const bool reshaped = n > 1 || rows_ != n || plan_.embedded != nullptr, head_reshaped = logits > 1 || logit_rows_ != logits;
   if (reshaped) GroupByHead(n);
   if (plan_.recurrent) GroupBySequence(n);
+  if (plan_.embedded != nullptr) GroupByOwner(n);
   bad_rows_.clear();
   rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};
@@ -191,7 +214,7 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
     plan_.whole.rows = logits;
     for (size_t i = plan_.head; i < plan_.ops.size(); ++i) TALLY_RETURN_IF_ERROR(Run(i, logits, head_reshaped, cache));
     logit_rows_ = logits;
-    CheckFinite(plan_.logits.Rows(0, logits), batch.logit_rows);
+    if (shard_.rank == 0) CheckFinite(plan_.logits.Rows(0, logits), batch.logit_rows);
   }
   return Mat<const float>(plan_.logits.Rows(0, logits));
 }

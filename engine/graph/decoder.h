@@ -42,10 +42,12 @@ class Decoder {
   void SetAround(Around around) { around_ = std::move(around); }
 
  private:
-  Decoder(const PlanOptions& options, Executor& executor) : options_(options), executor_(executor) {}
+  Decoder(const PlanOptions& options, const Shard& shard, Executor& executor)
+      : options_(options), shard_(shard), executor_(executor) {}
   Status Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache);
   void GroupByExpert(const RouteOp& op);
   void GroupByHead(int64_t n);
+  void GroupByOwner(int64_t n);
   void GroupBySequence(int64_t n);
   void MoveUp(std::span<const int32_t> logit_rows);
   void CheckKvRange(const KvStoreOp& op, Site site);
@@ -53,6 +55,8 @@ class Decoder {
   void AddBad(BadRow bad);
 
   PlanOptions options_;
+  Shard shard_;
+  std::vector<Span> vocab_;  // of each process
   Executor& executor_;
   Plan plan_;
   std::vector<size_t> slots_;          // executor indices of the plan's ops

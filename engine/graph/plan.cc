@@ -19,7 +19,14 @@ class Rows {
   Rows(const Plan& plan, RowsOf rows, RowsOf input_rows, int64_t n, int64_t groups)
       : plan_(plan), rows_(rows), input_rows_(input_rows), n_(n), groups_(groups) {}
 
-  void operator()(EmbedOp& op) const { Set(op.ids, op.out); }
+  void operator()(EmbedOp& op) const {
+    Set(op.ids, op.out);
+    if (rows_ != RowsOf::kOwned) return;
+    const size_t owned = static_cast<size_t>(plan_.owned);
+    op.ids = {op.ids.data(), owned};
+    op.step_rows = {op.step_rows.data(), owned};
+    op.out.rows = plan_.owned;
+  }
   void operator()(NormOp& op) const { Set(op.x, op.out); }
   void operator()(PackActOp& op) const {
     Set(op.pack);
@@ -62,6 +69,16 @@ class Rows {
   void operator()(DeltaRuleOp& op) const { Set(op.q, op.k, op.v, op.decay, op.beta, op.runs, op.out); }
   void operator()(SsmScanOp& op) const { Set(op.x, op.b, op.c, op.step, op.decay, op.runs, op.out); }
   void operator()(GatedNormOp& op) const { Set(op.x, op.gate, op.out); }
+  void operator()(GatherOp& op) const {
+    op.all.rows = n_;
+    if (rows_ == RowsOf::kOwned) {  // the decoder has set the rows of the parts
+      op.own.rows = plan_.owned;
+      op.to_rows = {op.to_rows.data(), static_cast<size_t>(n_)};
+      return;
+    }
+    op.own.rows = op.all.rows = Count(rows_);
+    for (GatherPart& part : op.parts) part.rows = op.all.rows;
+  }
 
  private:
   template <class... Views>
@@ -88,6 +105,7 @@ class Rows {
     switch (rows) {
       case RowsOf::kBatch:
       case RowsOf::kLogits: break;
+      case RowsOf::kOwned: return plan_.owned;
       case RowsOf::kHeads: return n_ * plan_.heads;
       case RowsOf::kRouted: {
         int64_t routed = 0;
@@ -124,12 +142,25 @@ std::vector<std::string> CannotRun(const Recipe& r) {
   return why;
 }
 
-std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type) {
-  std::vector<StoreLayer> layers;
-  for (const LayerCache& c : LayerCaches(recipe, type)) {
-    layers.push_back(c.recurrent ? StateStoreLayer(c.state) : KvStoreLayer(c.window, c.layout));
+std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type, const Shard& shard) {
+  const auto layers_of = [&](int32_t rank) {
+    std::vector<StoreLayer> layers;
+    for (const LayerCache& c : LayerCaches(recipe, type, shard.Of(rank))) {
+      layers.push_back(c.recurrent ? StateStoreLayer(c.state) : KvStoreLayer(c.window, c.layout));
+      if (c.empty()) layers.back().clear = [](uint8_t*, int64_t) {};
+    }
+    return layers;
+  };
+  std::vector<StoreLayer> own = layers_of(shard.rank);
+  for (int32_t rank = 0; rank < shard.ranks; ++rank) {
+    if (rank == shard.rank) continue;
+    const std::vector<StoreLayer> others = layers_of(rank);
+    for (size_t i = 0; i < own.size(); ++i) {
+      own[i].bytes = std::max(own[i].bytes, others[i].bytes);
+      own[i].state_bytes = std::max(own[i].state_bytes, others[i].state_bytes);
+    }
   }
-  return layers;
+  return own;
 }
 
 ActKind ActKindFor(DType weight, ActivationMode mode) {

@@ -6,17 +6,20 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/base/kinds.h"
 #include "engine/base/status.h"
+#include "engine/exec/executor.h"
 #include "engine/graph/sequence_store.h"
 #include "engine/kernels/ops.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/model_spec.h"
 #include "engine/recipe/rope_freqs.h"
+#include "engine/recipe/shard.h"
 
 namespace tally {
 
@@ -26,8 +29,9 @@ std::vector<std::string> CannotRun(const Recipe& recipe);
 ActKind ActKindFor(DType weight, ActivationMode mode);
 
 // What the store holds for the recipe: a layer of it for each mixer that keeps something of earlier positions, in the order of layers and
-// mixers. A layer that reads another's has none, and one may have several.
-std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type);
+// mixers. A layer that reads another's has none, and one may have several. Of a shard: what it keeps, in blocks of the size that the
+// largest shard needs, so that the stores of all shards have room for the same.
+std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type, const Shard& shard = {});
 
 struct PlanOptions {
   ActivationMode activations = ActivationMode::kAuto;
@@ -46,6 +50,10 @@ struct PlanSource {
   std::function<WeightView(Role, int32_t layer)> weight;
   // Of Recipe::rope and Recipe::local_rope.
   const RopeFrequencies &rope, &local_rope;
+  // The part of the model that the weights are, and the processes that have the others; null where the part is the whole. A plan that
+  // is only measured needs none.
+  Shard shard = {};
+  Communicator* group = nullptr;
 };
 
 // The rows of an op.
@@ -54,6 +62,7 @@ enum class RowsOf : uint8_t {
   kRouted,  // top_k for each row of the batch, grouped by expert
   kHeads,   // a row for each head and row of the batch, grouped by head
   kLogits,  // the rows with logits
+  kOwned,   // the rows whose embedding this process has
 };
 
 struct PlannedOp {
@@ -62,6 +71,14 @@ struct PlannedOp {
   AnyOp op;
   RowsOf input_rows = rows;  // the rows of the input that it gathers its own from (PackActOp)
   int32_t cache = -1;        // the cache that it reads or writes, an index of KvLayers
+  CopiedWork copied = {};
+};
+
+// What a GatherOp points to.
+struct GatherRoom {
+  std::vector<std::vector<ColumnRun>> columns;  // [ranks]
+  std::vector<GatherPart> parts;
+  std::vector<uint64_t> bytes;
 };
 
 struct Plan {
@@ -87,6 +104,12 @@ struct Plan {
   Mat<float> logits;                // [max_logit_rows, vocab]
   RowGroup whole;                   // the group of ops that are not routed
   std::vector<float> slopes;        // ALiBi's, [n_heads], or empty
+  // Of a shard. Rows whose embedding this process has: ids in its part of the table, and rows of the step. And the row of the step of
+  // each row that the processes have, one process after another.
+  int32_t *owned_ids = nullptr, *owned_rows = nullptr, *embedded_rows = nullptr;
+  int64_t owned = 0;
+  GatherRoom* embedded = nullptr;
+  std::deque<GatherRoom> gathers;
   AnonymousMemory memory;
 
   Plan() = default;

@@ -6,9 +6,19 @@
 #include "engine/recipe/alibi.h"
 
 namespace tally {
+namespace {
+
+int64_t SizeOf(const std::vector<Span>& spans) {
+  int64_t n = 0;
+  for (const Span& s : spans) n += s.size();
+  return n;
+}
+
+}  // namespace
 
 void Planner::Make() {
   plan_.ops.clear();
+  plan_.gathers.clear();
   if (r_.alibi_bias > 0) plan_.slopes = AlibiSlopes(r_.n_heads, r_.alibi_bias);
   Buffers();
   Embed();
@@ -17,10 +27,7 @@ void Planner::Make() {
   plan_.head = plan_.ops.size();
   rows_ = RowsOf::kLogits;
   Norm(Role::kOutputNorm, plan_.x, normed_);
-  Project(Role::kHead, normed_, plan_.logits);
-  if (r_.logit_scale != 1 || r_.logit_softcap != 0) {
-    Add(Component::kLogits, ElementwiseOp{.x = plan_.logits, .scale = r_.logit_scale, .softcap = r_.logit_softcap});
-  }
+  Head();
 }
 
 Mat<float> Planner::Floats(int64_t cols, int64_t rows_each) {
@@ -48,6 +55,7 @@ void Planner::Buffers() {
   normed_ = Floats(E);
   if (r_.residual == Residual::kParallel) ffn_normed_ = Floats(E);
   if (OwnOutput()) block_out_ = Floats(E);
+  Room(E);
   AttentionBuffers();
   LatentBuffers();
   ConvBuffers();
@@ -55,6 +63,7 @@ void Planner::Buffers() {
   MambaBuffers();
   if (partial_floats_ > 0) partials_.data = arena_.Take<float>(partial_floats_);
   hidden_ = Floats(hidden);
+  Room(hidden);
   if (sparse) {
     const int64_t space = r_.expert_latent > 0 ? r_.expert_latent : E;
     if (r_.expert_latent > 0) {
@@ -74,26 +83,31 @@ void Planner::Buffers() {
   // f32 packs are the largest: one row of the widest input, or one for each slot of an expert's inputs.
   Widest(std::max({E, hidden, k * std::max<int64_t>(E, r_.expert_latent)}));
   pack_ = arena_.Take<uint8_t>(SaturatingAdd(SaturatingMul(n, 4 * RoundUp(static_cast<uint64_t>(widest_), 2)), 64));
-  const uint64_t logits = SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows), static_cast<uint64_t>(r_.vocab));
-  plan_.logits = {arena_.Take<float>(logits), options_.max_logit_rows, r_.vocab};
+  const auto logits = [&](int64_t cols) {
+    const uint64_t floats = SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows), static_cast<uint64_t>(cols));
+    return Mat<float>(arena_.Take<float>(floats), options_.max_logit_rows, cols);
+  };
+  if (shard_.rank == 0) plan_.logits = logits(r_.vocab);
+  if (!shard_.alone()) ShardBuffers(logits(PartOf(r_.vocab, kShardRows, shard_).size()));
 }
 
-std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type) {
+std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type, const Shard& shard) {
   std::vector<LayerCache> caches;
   for (int32_t i = 0; i < static_cast<int32_t>(r.layers.size()); ++i) {
     const LayerRecipe& l = r.layers[static_cast<size_t>(i)];
     const int32_t seen = std::max(l.window, l.chunk);
+    const LayerPart part = PartOfLayer(r, shard, i);
     for (const Mixer mixer : kMixers) {
       if (!l.mixers.has(mixer)) continue;
       switch (mixer) {
         case Mixer::kAttention:
-          if (l.cache_of < 0) caches.push_back({i, mixer, seen, AttentionLayout(r, l, type), {}});
+          if (l.cache_of < 0) caches.push_back({i, mixer, seen, AttentionLayout(r, l, part, type), {}});
           break;
-        case Mixer::kLatentAttention: caches.push_back({i, mixer, seen, LatentLayout(r, type), {}}); break;
+        case Mixer::kLatentAttention: caches.push_back({i, mixer, seen, LatentLayout(r, part, type), {}}); break;
         case Mixer::kShortConv:
         case Mixer::kDeltaRule:
         case Mixer::kMamba2:
-          caches.push_back({.layer = i, .mixer = mixer, .layout = {}, .state = RecurrentLayout(r, mixer), .recurrent = true});
+          caches.push_back({.layer = i, .mixer = mixer, .layout = {}, .state = RecurrentLayout(r, part, mixer), .recurrent = true});
           break;
       }
     }
@@ -101,24 +115,26 @@ std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type) {
   return caches;
 }
 
-StateLayout RecurrentLayout(const Recipe& r, Mixer mixer) {
+StateLayout RecurrentLayout(const Recipe& r, const LayerPart& part, Mixer mixer) {
   switch (mixer) {
     case Mixer::kAttention:
     case Mixer::kLatentAttention: break;
-    case Mixer::kShortConv: return {.taps = r.conv_taps, .channels = r.d_model};
+    case Mixer::kShortConv: return {.taps = r.conv_taps, .channels = part.channels.size()};
     case Mixer::kDeltaRule: {
       const DeltaRule& d = r.delta;
-      return {.recurrence = DeltaRuleOp::StateOf(d.value_heads, d.key_dim, d.value_dim),
-              .replay = DeltaRuleOp::ReplayOf(d.key_heads, d.value_heads, d.key_dim, d.value_dim),
+      const int64_t keys = part.key_heads.size(), values = SizeOf(part.values);
+      return {.recurrence = DeltaRuleOp::StateOf(values, d.key_dim, d.value_dim),
+              .replay = DeltaRuleOp::ReplayOf(keys, values, d.key_dim, d.value_dim),
               .taps = r.conv_taps,
-              .channels = 2 * int64_t{d.key_heads} * d.key_dim + int64_t{d.value_heads} * d.value_dim};
+              .channels = 2 * keys * d.key_dim + values * d.value_dim};
     }
     case Mixer::kMamba2: {
       const Mamba2& m = r.mamba;
-      return {.recurrence = SsmScanOp::StateOf(m.heads, m.state_dim, m.head_dim),
-              .replay = SsmScanOp::ReplayOf(m.heads, m.groups, m.state_dim, m.head_dim),
+      const int64_t heads = part.mamba.heads.size(), groups = part.mamba.groups.size();
+      return {.recurrence = SsmScanOp::StateOf(heads, m.state_dim, m.head_dim),
+              .replay = SsmScanOp::ReplayOf(heads, groups, m.state_dim, m.head_dim),
               .taps = r.conv_taps,
-              .channels = int64_t{m.heads} * m.head_dim + 2 * int64_t{m.groups} * m.state_dim};
+              .channels = heads * m.head_dim + 2 * groups * m.state_dim};
     }
   }
   return {};
@@ -139,14 +155,21 @@ void Planner::Norm(Role role, Mat<const float> in, Mat<float> out) {
                    .out = out});
 }
 
-// `norm`: the block's norm after it, if there are such. `last`: the matrix whose site is charged otherwise.
-void Planner::AddOutput(Role norm, Role last) {
+// `norm`: the block's norm after it, if there are such. `last`: the matrix whose site is charged otherwise. `part`: the columns of the
+// output that this process has.
+void Planner::AddOutput(Role norm, Role last, const Span& part) {
   if (!OwnOutput()) return;
   if (!r_.post_norms) {
+    if (part.size() == 0) return;
+    const As as(*this, part.size() < r_.d_model ? Work::kOwn : Work::kWhole);
     const Site site{layer_, FactsOf(last).component};
     plan_.ops.push_back({.sites = {site, site},
                          .rows = rows_,
-                         .op = GatedAddOp{.y = block_out_, .gate = {}, .scale = r_.residual_scale, .out = plan_.x}});
+                         .op = GatedAddOp{.y = block_out_.Cols(part.begin, part.size()),
+                                          .gate = {},
+                                          .scale = r_.residual_scale,
+                                          .out = plan_.x.Cols(part.begin, part.size())},
+                         .copied = {.all = IsCopy(), .part = {}}});
     return;
   }
   Add(norm, NormOp{.kind = NormKind::kRms,
@@ -174,9 +197,11 @@ ActPack Planner::Pack(Role role, Mat<const float> in, SharedPack* shared) {
   return pack;
 }
 
+// The rows of the role's matrix that this process has, and what they give.
 void Planner::Project(Role role, Mat<const float> in, Mat<float> out, const Projection& p) {
+  if (Get(role).empty()) return;
   const ActPack pack = Pack(role, in, p.shared);
-  Add(role, MatMulOp{.x = pack,
+  AddMatMul(role, MatMulOp{.x = pack,
                      .w = Get(role),
                      .bias = p.bias ? GetBias(role) : WeightView{},
                      .activation = p.activation,
@@ -186,14 +211,15 @@ void Planner::Project(Role role, Mat<const float> in, Mat<float> out, const Proj
                      .work_class = role == Role::kRouter ? WorkClass::kRouter : WorkClass::kLinear});
 }
 
-Planner::Destination Planner::Out() {
-  if (!OwnOutput()) return {plan_.x, true};
-  return {block_out_, std::exchange(block_has_output_, true)};
+// `part`: the columns of the output that this process has.
+Planner::Destination Planner::Out(const Span& part) {
+  if (!OwnOutput()) return {plan_.x.Cols(part.begin, part.size()), true};
+  return {block_out_.Cols(part.begin, part.size()), std::exchange(block_has_output_, true)};
 }
 
 // The last matrix of a mixer or a feed-forward.
-void Planner::ProjectOut(Role role, Mat<const float> in) {
-  const Destination to = Out();
+void Planner::ProjectOut(Role role, Mat<const float> in, const Span& part) {
+  const Destination to = Out(part);
   Project(role, in, to.out, {.add_to_out = to.add});
 }
 
@@ -204,8 +230,12 @@ void Planner::Scale(Role role, Mat<float> x, float factor) {
 
 void Planner::Embed() {
   const size_t n = static_cast<size_t>(n_);
-  Add(Role::kTokenEmbedding,
-      EmbedOp{.ids = {plan_.tokens, n}, .table = Get(Role::kTokenEmbedding), .out = plan_.x, .scale = r_.embedding_scale});
+  if (shard_.alone()) {
+    Add(Role::kTokenEmbedding,
+        EmbedOp{.ids = {plan_.tokens, n}, .table = Get(Role::kTokenEmbedding), .out = plan_.x, .scale = r_.embedding_scale});
+  } else {
+    EmbedOwned();
+  }
   if (r_.learned_positions) {
     Add(Role::kPositionEmbedding, EmbedOp{.ids = {plan_.positions, n},
                                           .table = Get(Role::kPositionEmbedding),
@@ -240,22 +270,36 @@ void Planner::Turns(const Rope& rope, const RopeFrequencies& frequencies, RopeTu
 
 void Planner::Layer() {
   const LayerRecipe& l = layer();
+  part_ = PartOfLayer(r_, shard_, layer_);
+  const Columns fed = [](const Shard&, const LayerPart& p) { return std::vector{p.fed}; };
   const Mat<float> ffn_in = !r_.pre_norms ? plan_.x : r_.residual == Residual::kParallel ? ffn_normed_ : normed_;
   if (!l.mixers.empty()) {
     if (r_.pre_norms) Norm(Role::kAttnNorm, plan_.x, normed_);
     if (r_.residual == Residual::kParallel) Norm(Role::kFfnNorm, plan_.x, ffn_in);
     block_has_output_ = false;
     Role last{};
+    mixing_ = true;
     for (const Mixer mixer : kMixers) {
       if (l.mixers.has(mixer)) last = Mix(mixer, r_.pre_norms ? normed_ : plan_.x);
     }
-    AddOutput(Role::kAttnPostNorm, last);
+    mixing_ = false;
+    const bool ends = r_.residual == Residual::kSequential || l.feed_forward.empty() || !IsDivided(fed, r_.d_model);
+    EndBlock(Role::kAttnPostNorm, last, part_.mixed, ends, [](const Shard&, const LayerPart& p) { return std::vector{p.mixed}; });
   }
   if (l.feed_forward.empty()) return;
   if (r_.pre_norms && r_.residual == Residual::kSequential) Norm(Role::kFfnNorm, plan_.x, ffn_in);
   block_has_output_ = false;
   l.sparse() ? SparseFeedForward(ffn_in) : DenseFeedForward(ffn_in);
-  AddOutput(Role::kFfnPostNorm, l.sparse() ? Role::kExpertDown : Role::kDown);
+  EndBlock(Role::kFfnPostNorm, l.sparse() ? Role::kExpertDown : Role::kDown, part_.fed, true, fed);
+}
+
+// The block's output joins the residual stream, of which each process then has all columns. `ends`: nothing else is added to the same
+// columns.
+void Planner::EndBlock(Role norm, Role last, const Span& part, bool ends, const Columns& columns) {
+  const Component component = FactsOf(last).component;
+  if (r_.post_norms) GatherInPlace(component, block_out_, columns);
+  AddOutput(norm, last, part);
+  if (!r_.post_norms && ends) GatherInPlace(component, plan_.x, columns);
 }
 
 // Returns its last matrix.
@@ -271,22 +315,35 @@ Role Planner::Mix(Mixer mixer, Mat<const float> in) {
 }
 
 void Planner::DenseFeedForward(Mat<const float> in) {
-  const Mat<float> hidden = First(hidden_, sizes().d_ff);
+  const Mat<float> hidden = First(hidden_, part_.hidden.size());
   FirstMatrices(Role::kGate, Role::kUp, in, hidden);
-  Scale(Role::kDown, hidden, r_.scales.down);
-  ProjectOut(Role::kDown, hidden);
+  ProjectOut(Role::kDown,
+             WholeHidden(Role::kUp, Role::kDown, hidden, sizes().d_ff,
+                         [](const Shard&, const LayerPart& p) { return std::vector{p.hidden}; }),
+             part_.fed);
+}
+
+// What the last matrix of a feed-forward reads, of all processes.
+Mat<float> Planner::WholeHidden(Role first, Role last, Mat<float> own, int64_t cols, const Columns& columns) {
+  if (own.cols > 0) {
+    const As as(*this, own.cols < cols ? Work::kOwn : Work::kWhole);
+    Scale(last, own, r_.scales.down);
+  }
+  return Whole(FactsOf(first).component, own, cols, columns);
 }
 
 // What the last matrix of a feed-forward reads. One op for two matrices of one type; else one for each, and one for act(gate) * up. Without
 // gates act(up). `index`, `of`: of experts' rows, as of PackRouted.
 void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index, RowsOf of) {
+  if (hidden.cols == 0) return;
   const auto pack = [&](Role role) { return rows_ == RowsOf::kRouted ? PackRouted(role, in, index, of) : Pack(role, in); };
   if (!r_.gated_ffn) {
     const ActPack of_up = pack(up);
-    return Add(
+    return AddMatMul(
         up, MatMulOp{.x = of_up, .w = Get(up), .bias = GetBias(up), .activation = r_.activation, .out = hidden, .out_row = {}});
   }
   ActPack x = pack(gate);
+  const As as(*this, HeldOf(r_, shard_, up, layer_).copied() > 0 ? Work::kWhole : Work::kOwn);
   if (Get(gate).dtype == Get(up).dtype && r_.scales.gate == 1) {
     return Add(gate, GatedMatMulOp{.x = x,
                                    .gate = Get(gate),
@@ -301,7 +358,10 @@ void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> 
   if (up_.cols == 0) up_ = Floats(hidden_.cols);
   const Mat<float> of_up(up_.data, hidden.rows, hidden.cols);
   Add(gate, MatMulOp{.x = x, .w = Get(gate), .bias = GetBias(gate), .out = hidden, .out_row = {}});
-  if (!(x.format == FormatFor(up))) x = pack(up);
+  if (!(x.format == FormatFor(up))) {
+    const As whole(*this, Work::kWhole);
+    x = pack(up);
+  }
   Add(up, MatMulOp{.x = x, .w = Get(up), .bias = GetBias(up), .out = of_up, .out_row = {}});
   Add(gate, ElementwiseOp{.x = hidden,
                           .scale = r_.scales.gate,
@@ -336,7 +396,7 @@ void Planner::SparseFeedForward(Mat<const float> in) {
                              .sum_eps = r_.route_sum_eps,
                              .experts = route_experts_,
                              .weights = route_weights_});
-  const Mat<float> hidden(hidden_.data, routed, r_.d_expert);
+  const Mat<float> hidden(hidden_.data, routed, part_.expert_hidden.size());
   const bool latent = r_.expert_latent > 0;
   if (latent) Project(Role::kLatentIn, in, latent_in_);
   const Mat<const float> x = latent ? latent_in_ : in;
@@ -347,35 +407,59 @@ void Planner::SparseFeedForward(Mat<const float> in) {
   const bool weighted = r_.weighted_expert_inputs;
   FirstMatrices(Role::kExpertGate, Role::kExpertUp, weighted ? expert_in_ : x, hidden,
                 weighted ? plan_.group_slots : plan_.group_tokens, weighted ? RowsOf::kRouted : RowsOf::kBatch);
-  Scale(Role::kExpertDown, hidden, r_.scales.down);
-  const ActPack pack = PackRouted(Role::kExpertDown, hidden, nullptr, RowsOf::kRouted);
-  Add(Role::kExpertDown, MatMulOp{.x = pack,
-                                  .w = Get(Role::kExpertDown),
-                                  .bias = GetBias(Role::kExpertDown),
-                                  .out = expert_out_,
-                                  .out_row = {plan_.group_slots, static_cast<size_t>(routed)}});
+  const Mat<float> whole = WholeHidden(Role::kExpertUp, Role::kExpertDown, hidden, r_.d_expert,
+                                       [](const Shard&, const LayerPart& p) { return std::vector{p.expert_hidden}; });
+  const Span& part = latent ? part_.latent : part_.fed;
+  const Mat<float> given(expert_out_.data, routed, part.size());
+  if (part.size() > 0) {
+    const ActPack pack = PackRouted(Role::kExpertDown, whole, nullptr, RowsOf::kRouted);
+    AddMatMul(Role::kExpertDown, MatMulOp{.x = pack,
+                                          .w = Get(Role::kExpertDown),
+                                          .bias = GetBias(Role::kExpertDown),
+                                          .out = given,
+                                          .out_row = {plan_.group_slots, static_cast<size_t>(routed)}});
+  }
   rows_ = RowsOf::kBatch;
-  const Destination to = latent ? Destination{latent_out_, false} : Out();
-  Add(Component::kMoeCombine, MoeCombineOp{.y = expert_out_,
-                                           .weights = route_weights_,
-                                           .weighted = !r_.weighted_expert_inputs,
-                                           .add_to_out = to.add,
-                                           .out = to.out});
-  if (latent) ProjectOut(Role::kLatentOut, latent_out_);
-  if (r_.d_shared > 0) SharedExperts(in, OwnOutput() ? block_out_ : plan_.x);
+  const Destination to = latent ? Destination{latent_out_.Cols(part.begin, part.size()), false} : Out(part);
+  if (part.size() > 0) {
+    const As as(*this, Work::kOwn);
+    Add(Component::kMoeCombine, MoeCombineOp{.y = given,
+                                             .weights = route_weights_,
+                                             .weighted = !r_.weighted_expert_inputs,
+                                             .add_to_out = to.add,
+                                             .out = to.out});
+  }
+  if (latent) {
+    GatherInPlace(Component::kMoeCombine, latent_out_, [](const Shard&, const LayerPart& p) { return std::vector{p.latent}; });
+    ProjectOut(Role::kLatentOut, latent_out_, part_.fed);
+  }
+  if (r_.d_shared > 0) SharedExperts(in, (OwnOutput() ? block_out_ : plan_.x).Cols(part_.fed.begin, part_.fed.size()));
 }
 
 // Added to `out`, through their gate where they have one.
 void Planner::SharedExperts(Mat<const float> in, Mat<float> out) {
-  const Mat<float> hidden(hidden_.data, n_, r_.d_shared);
+  const Mat<float> hidden = First(hidden_, part_.shared.size());
   FirstMatrices(Role::kSharedExpertGate, Role::kSharedExpertUp, in, hidden);
-  Scale(Role::kSharedExpertDown, hidden, r_.scales.down);
-  if (!r_.shared_gate) return Project(Role::kSharedExpertDown, hidden, out, {.add_to_out = true});
-  Project(Role::kSharedExpertDown, hidden, shared_out_);
+  const Mat<float> whole = WholeHidden(Role::kSharedExpertUp, Role::kSharedExpertDown, hidden, r_.d_shared,
+                                       [](const Shard&, const LayerPart& p) { return std::vector{p.shared}; });
+  if (out.cols == 0) return;
+  if (!r_.shared_gate) return Project(Role::kSharedExpertDown, whole, out, {.add_to_out = true});
+  const Mat<float> given = First(shared_out_, out.cols);
+  Project(Role::kSharedExpertDown, whole, given);
   Project(Role::kSharedExpertSigmoid, in, shared_gate_);
+  const GatedAddOp op{.y = given, .gate = shared_gate_, .out = out};
+  // Every process needs the gate.
+  const As as(*this, out.cols < r_.d_model ? Work::kOwn : Work::kWhole);
+  CopiedWork copied{.all = IsCopy(), .part = {}};
+  if (shard_.rank > 0 && !copied.all) {
+    GatedAddOp no_columns = op;
+    no_columns.y.cols = no_columns.out.cols = 0;
+    copied.part = [no_columns](const CostAmounts& n) { return no_columns.Useful(n, 0); };
+  }
   plan_.ops.push_back({.sites = {{layer_, Component::kSharedSigmoid}, {layer_, Component::kSharedDown}},
                        .rows = rows_,
-                       .op = GatedAddOp{.y = shared_out_, .gate = shared_gate_, .out = out}});
+                       .op = op,
+                       .copied = std::move(copied)});
 }
 
 }  // namespace tally

@@ -32,12 +32,12 @@ class Arena {
   uint64_t used_ = 0;
 };
 
-// The layout of the cache of a layer's attention.
-KvLayout AttentionLayout(const Recipe& recipe, const LayerRecipe& layer, KvType type);
-// Of latent attention: one head, whose value is a part of its key.
-KvLayout LatentLayout(const Recipe& recipe, KvType type);
-// Of a recurrent mixer; f32, whatever the type of keys and values.
-StateLayout RecurrentLayout(const Recipe& recipe, Mixer mixer);
+// The layout of the cache of a layer's attention, for the KV heads of a part.
+KvLayout AttentionLayout(const Recipe& recipe, const LayerRecipe& layer, const LayerPart& part, KvType type);
+// Of latent attention: one head, whose value is a part of its key. Every process with query heads has it.
+KvLayout LatentLayout(const Recipe& recipe, const LayerPart& part, KvType type);
+// Of a recurrent mixer's part; f32, whatever the type of keys and values.
+StateLayout RecurrentLayout(const Recipe& recipe, const LayerPart& part, Mixer mixer);
 
 // What a mixer of a layer keeps of earlier positions.
 struct LayerCache {
@@ -47,9 +47,11 @@ struct LayerCache {
   KvLayout layout;     // of attention
   StateLayout state;   // of a recurrent mixer
   bool recurrent = false;
+  // The shard keeps nothing of it.
+  bool empty() const { return recurrent ? state.channels == 0 : layout.kv_heads == 0; }
 };
 // In the order of KvLayers.
-std::vector<LayerCache> LayerCaches(const Recipe& recipe, KvType type);
+std::vector<LayerCache> LayerCaches(const Recipe& recipe, KvType type, const Shard& shard);
 
 class Planner {
  public:
@@ -59,8 +61,9 @@ class Planner {
         options_(options),
         arena_(arena),
         plan_(plan),
+        shard_(source.shard),
         n_(options.max_batch),
-        caches_(LayerCaches(r_, options.kv)) {}
+        caches_(LayerCaches(r_, options.kv, shard_)) {}
 
   void Make();
 
@@ -82,6 +85,9 @@ class Planner {
     int64_t stride, dim;
   };
 
+  // The columns of a matrix that a process has; `part`: of the layer at hand.
+  using Columns = std::function<std::vector<Span>(const Shard& shard, const LayerPart& part)>;
+
   // planner.cc
   Mat<float> Floats(int64_t cols, int64_t rows_each = 1);
   void Buffers();
@@ -90,14 +96,15 @@ class Planner {
   void Layer();
   Role Mix(Mixer mixer, Mat<const float> in);
   void Norm(Role role, Mat<const float> in, Mat<float> out);
-  void AddOutput(Role norm, Role last);
+  void AddOutput(Role norm, Role last, const Span& part);
   ActFormat FormatFor(Role role) const;
   ActPack Pack(Role role, Mat<const float> in, SharedPack* shared = nullptr);
   void Project(Role role, Mat<const float> in, Mat<float> out) { Project(role, in, out, {}); }
   void Project(Role role, Mat<const float> in, Mat<float> out, const Projection& p);
-  void ProjectOut(Role role, Mat<const float> in);
+  void ProjectOut(Role role, Mat<const float> in, const Span& part);
   void Scale(Role role, Mat<float> x, float factor);
   void DenseFeedForward(Mat<const float> in);
+  Mat<float> WholeHidden(Role first, Role last, Mat<float> own, int64_t cols, const Columns& columns);
   void SparseFeedForward(Mat<const float> in);
   void SharedExperts(Mat<const float> in, Mat<float> out);
   void FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index = nullptr,
@@ -109,29 +116,35 @@ class Planner {
   // planner_attention.cc
   void AttentionBuffers();
   void Attention(Mat<const float> in);
+  Mat<float> AttentionOfHeads(Mat<const float> in);
   void StoreKv(Mixer mixer, Mat<const float> k, Mat<const float> v, const KvLayout& layout);
-  void Attend(Mixer mixer, Mat<const float> q, Mat<float> out, int64_t heads, const KvLayout& layout);
+  void Attend(Mixer mixer, Mat<const float> q, Mat<float> out, const Span& heads, const KvLayout& layout);
   void Partials(int64_t heads, int64_t v_dim);
   void QkNorms(Mat<float> q, Mat<float> k);
+  void WholeQkNorms(Mat<float>& q, Mat<float>& k);
   void QkNorm(Role role, Mat<float> x, int64_t groups);
   void Rotate(const Heads& x, int64_t heads, const Heads* out = nullptr);
 
   // planner_latent.cc
   void LatentBuffers();
   void LatentAttention(Mat<const float> in);
+  void LatentHeads(Mat<const float> in);
   void ProjectHeads(Role role, const Heads& in, const Heads& out);
 
   // planner_conv.cc
   void ConvBuffers();
   void ShortConv(Mat<const float> in);
+  void Convolve(Mat<const float> in, Mat<float> made, Mat<float> out);
 
   // planner_delta.cc
   void DeltaBuffers();
   void DeltaNet(Mat<const float> in);
+  void DeltaHeads(Mat<const float> in, int64_t heads, Mat<float> out);
 
   // planner_mamba.cc
   void MambaBuffers();
   void Mamba(Mat<const float> in);
+  Mat<float> MambaHeads(Mat<const float> in, Mat<float> out);
 
   const LayerRecipe& layer() const { return r_.layers[static_cast<size_t>(layer_)]; }
   LayerSizes sizes() const { return SizesOf(r_, layer()); }
@@ -147,14 +160,46 @@ class Planner {
     Mat<float> out;
     bool add = false;
   };
-  Destination Out();
+  Destination Out(const Span& part);
+
+  // Where several processes run one model.
+  //
+  // A part of the planned work: kWhole: every process does it; kOwn: each does its part; kOfKvHeads, kOfGroups: as kOwn, but processes
+  // that share a KV head, or a group of Mamba-2, do it for the same one.
+  enum class Work : uint8_t { kWhole, kOwn, kOfKvHeads, kOfGroups };
+  // Sets the work of what is planned while it lives.
+  class As {
+   public:
+    As(Planner& planner, Work work) : planner_(planner), before_(std::exchange(planner.work_, work)) {}
+    As(const As&) = delete;
+    As& operator=(const As&) = delete;
+    ~As() { planner_.work_ = before_; }
+
+   private:
+    Planner& planner_;
+    Work before_;
+  };
+  bool IsCopy() const;
+  LayerPart PartOn(const Shard& shard) const;
+  bool IsDivided(const Columns& columns, int64_t cols) const;
+  GatherRoom& NewGather(const Columns& columns);
+  Mat<float> Whole(Component component, Mat<float> own, int64_t cols, const Columns& columns, float* to = nullptr);
+  void GatherInPlace(Component component, Mat<float> m, const Columns& columns);
+  void EndBlock(Role norm, Role last, const Span& part, bool ends, const Columns& columns);
+  void EmbedOwned();
+  void Head();
+  void ShardBuffers(Mat<float> logits);
+  void AddMatMul(Role role, MatMulOp op);
+  void Room(int64_t cols, int64_t rows_each = 1);
+  void CopiedWeights(const WeightView& weights);
 
   WeightView Get(Role role) const { return source_.weight(role, layer_); }
   WeightView GetBias(Role role) const { return FactsOf(role).biased ? Get(BiasOf(role)) : WeightView(); }
 
   template <class Op>
   void Add(Component component, Op op) {
-    plan_.ops.push_back({.sites = {Site{layer_, component}}, .rows = rows_, .op = std::move(op)});
+    plan_.ops.push_back(
+        {.sites = {Site{layer_, component}}, .rows = rows_, .op = std::move(op), .copied = {.all = IsCopy(), .part = {}}});
   }
   // Charged where the role's weight is.
   template <class Op>
@@ -167,7 +212,11 @@ class Planner {
   const PlanOptions& options_;
   Arena& arena_;
   Plan& plan_;
-  const int64_t n_;  // max_batch
+  const Shard shard_;
+  LayerPart part_;  // of the layer at hand
+  Work work_ = Work::kWhole;
+  bool mixing_ = false;  // a mixer is planned
+  const int64_t n_;      // max_batch
   const std::vector<LayerCache> caches_;
   int32_t layer_ = -1;
   RowsOf rows_ = RowsOf::kBatch;
@@ -181,6 +230,10 @@ class Planner {
   StateRuns Runs() const { return {{plan_.state_runs, static_cast<size_t>(n_)}, {plan_.state_order, static_cast<size_t>(n_)}}; }
 
   int64_t widest_ = 0;
+  uint64_t gathered_floats_ = 0;
+  std::span<float> sent_, received_;
+  Mat<float> own_logits_;
+  float *gathered_ = nullptr, *whole_q_ = nullptr, *whole_k_ = nullptr;
   Mat<float> normed_, ffn_normed_, block_out_, q_, k_, v_, attended_, hidden_, up_, expert_in_, expert_out_, router_,
       route_weights_, shared_out_, shared_gate_, temperature_, attn_gate_, latent_in_, latent_out_;
   struct {
@@ -203,6 +256,7 @@ class Planner {
     Mat<float> xbc;    // [n, channels], after the convolution
     Mat<float> decay;  // [n, H]
     Mat<float> out;    // [n, H D]
+    Mat<float> whole_gate;  // [n, H D], of all processes
   } mamba_;
   AttentionPartials partials_;  // of the op that runs; without data until all layers have asked for room
   uint64_t partial_floats_ = 0;

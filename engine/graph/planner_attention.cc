@@ -13,9 +13,8 @@ int64_t QueriesToSplit(int64_t heads) { return std::max(heads, kFewQueries); }
 
 }  // namespace
 
-KvLayout AttentionLayout(const Recipe& r, const LayerRecipe& l, KvType type) {
-  const LayerSizes s = SizesOf(r, l);
-  return {.type = type, .kv_heads = s.n_kv_heads, .k_dim = s.head_dim};
+KvLayout AttentionLayout(const Recipe& r, const LayerRecipe& l, const LayerPart& part, KvType type) {
+  return {.type = type, .kv_heads = part.attention.groups.size(), .k_dim = SizesOf(r, l).head_dim};
 }
 
 void Planner::AttentionBuffers() {
@@ -38,11 +37,32 @@ void Planner::AttentionBuffers() {
   attended_ = Floats(q);
   if (r_.attention_gate) attn_gate_ = Floats(q);
   Widest(q);
+  Room(q);
+  if (r_.qk_norm == QkNormKind::kWhole && !shard_.alone()) {
+    whole_q_ = Floats(q).data;
+    whole_k_ = Floats(kv).data;
+  }
 }
 
 void Planner::Attention(Mat<const float> in) {
   const LayerSizes s = sizes();
-  const int64_t D = s.head_dim, q_cols = s.n_heads * D, kv_cols = s.n_kv_heads * D;
+  Mat<float> own = First(attended_, 0);
+  if (part_.attention.heads.size() > 0) {
+    own = AttentionOfHeads(in);
+  } else if (r_.qk_norm == QkNormKind::kWhole) {
+    Mat<float> q = own, k = own;
+    WholeQkNorms(q, k);
+  }
+  const Columns heads = [D = int64_t{s.head_dim}](const Shard&, const LayerPart& p) {
+    return std::vector{Span{p.attention.heads.begin * D, p.attention.heads.end * D}};
+  };
+  ProjectOut(Role::kO, Whole(Component::kAttention, own, int64_t{s.n_heads} * s.head_dim, heads), part_.mixed);
+}
+
+// What this process's heads give.
+Mat<float> Planner::AttentionOfHeads(Mat<const float> in) {
+  const HeadPart& part = part_.attention;
+  const int64_t D = sizes().head_dim, H = part.heads.size(), K = part.groups.size(), q_cols = H * D, kv_cols = K * D;
   const bool own_kv = layer().cache_of < 0;
   Mat<float> q = First(q_, q_cols), k, v;
   SharedPack shared;
@@ -63,52 +83,73 @@ void Planner::Attention(Mat<const float> in) {
   }
   const Mat<float> gate = First(attn_gate_, q_cols);
   if (r_.attention_gate) Project(Role::kAttnGate, in, gate, {.shared = &shared});
-  if (r_.qk_norm != QkNormKind::kUnweighted) QkNorms(q, k);
+  const As as(*this, Work::kOwn);
+  if (r_.qk_norm == QkNormKind::kWhole) {
+    WholeQkNorms(q, k);
+  } else if (r_.qk_norm != QkNormKind::kUnweighted) {
+    QkNorms(q, k);
+  }
   if (r_.qkv_limit != 0) {
     Add(r_.fused_qkv ? Role::kQkv : Role::kQ, ElementwiseOp{.x = q, .limit = r_.qkv_limit});
     if (own_kv) {
+      const As of_kv_heads(*this, Work::kOfKvHeads);
       Add(r_.fused_qkv ? Role::kQkv : Role::kK, ElementwiseOp{.x = k, .limit = r_.qkv_limit});
       Add(r_.fused_qkv ? Role::kQkv : Role::kV, ElementwiseOp{.x = v, .limit = r_.qkv_limit});
     }
   }
-  Rotate({q, D, LayersRope().dim}, s.n_heads);
-  if (own_kv) Rotate({k, D, LayersRope().dim}, s.n_kv_heads);
+  Rotate({q, D, LayersRope().dim}, H);
+  if (own_kv) {
+    const As of_kv_heads(*this, Work::kOfKvHeads);
+    Rotate({k, D, LayersRope().dim}, K);
+  }
   if (r_.qk_norm == QkNormKind::kUnweighted && Rotates()) QkNorms(q, k);
   if (r_.temperature_scale != 0 && layer().rope == LayerRope::kNone) {
     Add(Component::kAttention, ScaleRowsOp{.x = q, .weights = temperature_, .out = q});
   }
-  const KvLayout layout = AttentionLayout(r_, layer(), options_.kv);
+  const KvLayout layout = AttentionLayout(r_, layer(), part_, options_.kv);
   if (own_kv) StoreKv(Mixer::kAttention, k, v, layout);
   const Mat<float> attended = First(attended_, q_cols);
-  Attend(Mixer::kAttention, q, attended, s.n_heads, layout);
+  Attend(Mixer::kAttention, q, attended, part.heads, layout);
   Scale(Role::kO, attended, r_.scales.attention);
-  if (!r_.attention_gate) return ProjectOut(Role::kO, attended);
+  if (!r_.attention_gate) return attended;
   Add(Role::kAttnGate, ElementwiseOp{.x = gate, .up = attended, .activation = ActivationKind::kSigmoid});
-  ProjectOut(Role::kO, gate);
+  return gate;
 }
 
 void Planner::StoreKv(Mixer mixer, Mat<const float> k, Mat<const float> v, const KvLayout& layout) {
+  const As as(*this, mixer == Mixer::kAttention ? Work::kOfKvHeads : Work::kWhole);
   Add(Component::kKvStore, KvStoreOp{.k = k, .v = v, .layout = layout, .rows = Rows(), .tables = {}});
   plan_.ops.back().cache = CacheOf(mixer);
 }
 
-void Planner::Attend(Mixer mixer, Mat<const float> q, Mat<float> out, int64_t heads, const KvLayout& layout) {
+void Planner::Attend(Mixer mixer, Mat<const float> q, Mat<float> out, const Span& heads, const KvLayout& layout) {
   AttentionPartials partials = partials_;
-  partials.queries = QueriesToSplit(heads);
+  partials.queries = QueriesToSplit(heads.size());
+  const std::span<const float> slopes(plan_.slopes);
   Add(Component::kAttention, AttentionOp{.q = q,
                                          .out = out,
-                                         .heads = heads,
+                                         .heads = heads.size(),
                                          .layout = layout,
                                          .scale = layer().attention_scale,
                                          .window = layer().window,
                                          .chunk = layer().chunk,
                                          .softcap = r_.attention_softcap,
                                          .sinks = r_.sinks ? Get(Role::kSinks) : WeightView{},
-                                         .slopes = plan_.slopes,
+                                         .slopes = slopes.empty() ? slopes
+                                                                  : slopes.subspan(static_cast<size_t>(heads.begin),
+                                                                                   static_cast<size_t>(heads.size())),
                                          .rows = Rows(),
                                          .tables = {},
                                          .partials = partials});
-  plan_.ops.back().cache = CacheOf(mixer);
+  PlannedOp& planned = plan_.ops.back();
+  planned.cache = CacheOf(mixer);
+  const bool shares = mixer == Mixer::kLatentAttention ? shard_.rank > 0 : part_.attention.copy;
+  if (!shares || planned.copied.all) return;
+  planned.copied.part = [bytes = layout.PositionBytes()](const CostAmounts& n) {  // others read the same keys and values
+    Cost cost;
+    cost.AddBytes(ByteKind::kKvRead, n[Amount::kVisible] * bytes);
+    return cost;
+  };
 }
 
 // Room for a row of all heads, or of few heads several rows, of a layer with such heads.
@@ -121,12 +162,31 @@ void Planner::Partials(int64_t heads, int64_t v_dim) {
   partial_floats_ = std::max(partial_floats_, floats);
 }
 
-// Of queries, and of keys where the layer has its own.
+// Of queries, and of keys where the layer has its own, each head by itself.
 void Planner::QkNorms(Mat<float> q, Mat<float> k) {
   if (r_.qk_norm == QkNormKind::kNone) return;
-  const bool whole = r_.qk_norm == QkNormKind::kWhole;
-  QkNorm(Role::kQNorm, q, whole ? 1 : sizes().n_heads);
-  if (!k.empty()) QkNorm(Role::kKNorm, k, whole ? 1 : sizes().n_kv_heads);
+  QkNorm(Role::kQNorm, q, part_.attention.heads.size());
+  if (k.empty()) return;
+  const As of_kv_heads(*this, Work::kOfKvHeads);
+  QkNorm(Role::kKNorm, k, part_.attention.groups.size());
+}
+
+// All heads as one vector: every process that has heads normalises it, and goes on with its own. An idle one has empty q and k.
+void Planner::WholeQkNorms(Mat<float>& q, Mat<float>& k) {
+  const As as(*this, Work::kWhole);
+  const int64_t D = sizes().head_dim;
+  const auto norm = [&](Role role, Mat<float>& own, int64_t heads, const Span& part, float* to, bool groups) {
+    const Mat<float> all = Whole(FactsOf(role).component, own, heads * D, [D, groups](const Shard& s, const LayerPart& p) {
+      const Span span = groups ? p.attention.groups : p.attention.heads;
+      const bool again = groups && p.attention.copy && s.rank > 0;  // another process gives it
+      return std::vector{Span{span.begin * D, again ? span.begin * D : span.end * D}};
+    }, to);
+    if (own.cols == 0) return;
+    QkNorm(role, all, 1);
+    if (all.data != own.data) own = all.Cols(part.begin * D, part.size() * D);
+  };
+  norm(Role::kQNorm, q, sizes().n_heads, part_.attention.heads, whole_q_, false);
+  if (layer().cache_of < 0) norm(Role::kKNorm, k, sizes().n_kv_heads, part_.attention.groups, whole_k_, true);
 }
 
 void Planner::QkNorm(Role role, Mat<float> x, int64_t groups) {
@@ -138,6 +198,7 @@ void Planner::QkNorm(Role role, Mat<float> x, int64_t groups) {
                    .bias = {},
                    .eps = latent ? r_.latent.norm_eps : r_.norm_eps,
                    .out = x});
+  if (r_.qk_norm == QkNormKind::kHead) CopiedWeights(Get(role));
 }
 
 // Into `out`, or in place.

@@ -12,19 +12,29 @@ void Planner::ConvBuffers() {
 }
 
 void Planner::ShortConv(Mat<const float> in) {
-  const int64_t E = r_.d_model;
-  Project(Role::kConvIn, in, conv_.in);
-  const Mat<float> b = conv_.in.Cols(0, E), c = conv_.in.Cols(E, E), x = conv_.in.Cols(2 * E, E);
+  const int64_t own = part_.channels.size();
+  const Mat<float> made = First(conv_.in, 3 * own), out = First(conv_.out, own);
+  if (own > 0) Convolve(in, made, out);
+  ProjectOut(Role::kConvOut,
+             Whole(Component::kShortConv, out, r_.d_model,
+                   [](const Shard&, const LayerPart& p) { return std::vector{p.channels}; }),
+             part_.mixed);
+}
+
+void Planner::Convolve(Mat<const float> in, Mat<float> made, Mat<float> out) {
+  const int64_t own = out.cols;
+  Project(Role::kConvIn, in, made);
+  const As as(*this, Work::kOwn);
+  const Mat<float> b = made.Cols(0, own), c = made.Cols(own, own), x = made.Cols(2 * own, own);
   Add(Component::kShortConv, ElementwiseOp{.x = b, .up = x, .activation = ActivationKind::kNone});
   Add(Component::kShortConv, CausalConvOp{.x = b,
                                           .taps = Get(Role::kConv),
                                           .gate = c,
-                                          .layout = RecurrentLayout(r_, Mixer::kShortConv),
+                                          .layout = RecurrentLayout(r_, part_, Mixer::kShortConv),
                                           .runs = Runs(),
                                           .states = {},
-                                          .out = conv_.out});
+                                          .out = out});
   plan_.ops.back().cache = CacheOf(Mixer::kShortConv);
-  ProjectOut(Role::kConvOut, conv_.out);
 }
 
 }  // namespace tally

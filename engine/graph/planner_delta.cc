@@ -13,6 +13,7 @@ void Planner::DeltaBuffers() {
   if (!AnyLayer(r_, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kDeltaRule); })) return;
   const DeltaRule& d = r_.delta;
   const int64_t out = int64_t{d.value_heads} * d.value_dim;
+  Room(out);
   const int64_t channels = 2 * int64_t{d.key_heads} * d.key_dim + out;
   delta_.in = Floats(channels);
   delta_.qkv = Floats(channels);
@@ -26,52 +27,71 @@ void Planner::DeltaBuffers() {
 
 void Planner::DeltaNet(Mat<const float> in) {
   const DeltaRule& d = r_.delta;
-  const int64_t keys = int64_t{d.key_heads} * d.key_dim, values = int64_t{d.value_heads} * d.value_dim;
-  const StateLayout layout = RecurrentLayout(r_, Mixer::kDeltaRule);
+  int64_t heads = 0;
+  for (const Span& v : part_.values) heads += v.size();
+  const Mat<float> own = First(delta_.out, heads * d.value_dim);
+  if (heads > 0) DeltaHeads(in, heads, own);
+  const Columns values = [dim = int64_t{d.value_dim}](const Shard&, const LayerPart& p) {
+    std::vector<Span> columns;
+    for (const Span& v : p.values) columns.push_back({v.begin * dim, v.end * dim});
+    return columns;
+  };
+  ProjectOut(Role::kSsmOut, Whole(Component::kRecurrentNorm, own, int64_t{d.value_heads} * d.value_dim, values), part_.mixed);
+}
+
+// Of this process's value heads.
+void Planner::DeltaHeads(Mat<const float> in, int64_t heads, Mat<float> out) {
+  const DeltaRule& d = r_.delta;
+  const int64_t key_heads = part_.key_heads.size(), keys = key_heads * d.key_dim, values = heads * d.value_dim;
+  const StateLayout layout = RecurrentLayout(r_, part_, Mixer::kDeltaRule);
+  const Mat<float> made = First(delta_.in, 2 * keys + values), qkv = First(delta_.qkv, 2 * keys + values),
+                   gate = First(delta_.gate, values), beta = First(delta_.beta, heads), step = First(delta_.step, heads),
+                   decay = First(delta_.decay, heads);
   SharedPack shared;
-  Project(Role::kDeltaQ, in, delta_.in.Cols(0, keys), {.shared = &shared});
-  Project(Role::kDeltaK, in, delta_.in.Cols(keys, keys), {.shared = &shared});
-  Project(Role::kDeltaV, in, delta_.in.Cols(2 * keys, values), {.shared = &shared});
-  Project(Role::kDeltaGate, in, delta_.gate, {.shared = &shared});
-  Project(Role::kDeltaBeta, in, delta_.beta, {.shared = &shared});
-  Project(Role::kDeltaAlpha, in, delta_.step, {.shared = &shared});
-  Add(Role::kSsmConv, CausalConvOp{.x = delta_.in,
+  Project(Role::kDeltaQ, in, made.Cols(0, keys), {.shared = &shared});
+  Project(Role::kDeltaK, in, made.Cols(keys, keys), {.shared = &shared});
+  Project(Role::kDeltaV, in, made.Cols(2 * keys, values), {.shared = &shared});
+  Project(Role::kDeltaGate, in, gate, {.shared = &shared});
+  Project(Role::kDeltaBeta, in, beta, {.shared = &shared});
+  Project(Role::kDeltaAlpha, in, step, {.shared = &shared});
+  const As as(*this, Work::kOwn);
+  Add(Role::kSsmConv, CausalConvOp{.x = made,
                                    .taps = Get(Role::kSsmConv),
                                    .activation = ActivationKind::kSilu,
                                    .layout = layout,
                                    .runs = Runs(),
                                    .states = {},
-                                   .out = delta_.qkv});
+                                   .out = qkv});
   plan_.ops.back().cache = CacheOf(Mixer::kDeltaRule);
-  const Mat<float> q = delta_.qkv.Cols(0, keys), k = delta_.qkv.Cols(keys, keys), v = delta_.qkv.Cols(2 * keys, values);
+  const Mat<float> q = qkv.Cols(0, keys), k = qkv.Cols(keys, keys), v = qkv.Cols(2 * keys, values);
   for (const Mat<float>& x : {q, k}) {
     Add(Component::kRecurrentNorm,
-        NormOp{.kind = NormKind::kL2, .x = x, .groups = d.key_heads, .weight = {}, .bias = {}, .eps = d.l2_norm_eps, .out = x});
+        NormOp{.kind = NormKind::kL2, .x = x, .groups = key_heads, .weight = {}, .bias = {}, .eps = d.l2_norm_eps, .out = x});
   }
   Add(Component::kRecurrentRates,
       RatesOp{
-          .x = delta_.step, .bias = Get(Role::kSsmDtBias), .a = Get(Role::kSsmA), .beta = delta_.beta, .decay = delta_.decay});
+          .x = step, .bias = Get(Role::kSsmDtBias), .a = Get(Role::kSsmA), .beta = beta, .decay = decay});
   Add(Component::kRecurrence, DeltaRuleOp{.q = q,
                                           .k = k,
                                           .v = v,
-                                          .decay = delta_.decay,
-                                          .beta = delta_.beta,
-                                          .key_heads = d.key_heads,
-                                          .value_heads = d.value_heads,
+                                          .decay = decay,
+                                          .beta = beta,
+                                          .key_heads = key_heads,
+                                          .value_heads = heads,
                                           .tiled = d.tiled,
                                           .q_scale = 1 / std::sqrt(static_cast<float>(d.key_dim)),
                                           .layout = layout,
                                           .runs = Runs(),
                                           .states = {},
-                                          .out = delta_.out});
+                                          .out = out});
   plan_.ops.back().cache = CacheOf(Mixer::kDeltaRule);
-  Add(Role::kSsmNorm, GatedNormOp{.x = delta_.out,
-                                  .gate = delta_.gate,
-                                  .groups = d.value_heads,
+  Add(Role::kSsmNorm, GatedNormOp{.x = out,
+                                  .gate = gate,
+                                  .groups = heads,
                                   .weight = Get(Role::kSsmNorm),
                                   .eps = r_.norm_eps,
-                                  .out = delta_.out});
-  ProjectOut(Role::kSsmOut, delta_.out);
+                                  .out = out});
+  CopiedWeights(Get(Role::kSsmNorm));
 }
 
 }  // namespace tally

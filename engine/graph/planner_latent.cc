@@ -7,15 +7,16 @@
 
 namespace tally {
 
-KvLayout LatentLayout(const Recipe& r, KvType type) {
+KvLayout LatentLayout(const Recipe& r, const LayerPart& part, KvType type) {
   const int64_t rank = r.latent.kv_rank;
-  return {.type = type, .kv_heads = 1, .k_dim = rank + r.latent.rope_dim, .v_dim = rank, .shared = true};
+  return {.type = type,
+          .kv_heads = part.attention.heads.size() > 0 ? 1 : 0, .k_dim = rank + r.latent.rope_dim, .v_dim = rank, .shared = true};
 }
 
 void Planner::LatentBuffers() {
   if (!AnyLayer(r_, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kLatentAttention); })) return;
   const struct LatentAttention& l = r_.latent;
-  const int64_t H = r_.n_heads;
+  const int64_t H = PartOfHeads(r_.n_heads, r_.n_heads, shard_.whole_mixers ? Shard() : shard_).heads.size();
   const uint64_t rows = SaturatingMul(static_cast<uint64_t>(n_), static_cast<uint64_t>(H));
   plan_.heads = H;
   plan_.head_groups = arena_.Take<RowGroup>(static_cast<uint64_t>(H));
@@ -26,12 +27,22 @@ void Planner::LatentBuffers() {
   latent_.q_of_keys = Floats(H * (l.kv_rank + l.rope_dim));
   latent_.attended = Floats(H * l.kv_rank);
   latent_.values = Floats(H * l.v_dim);
-  Partials(H, LatentLayout(r_, options_.kv).v_dim);
-  Widest(std::max({H * r_.head_dim, H * std::max(l.kv_rank, l.v_dim), int64_t{l.q_rank}}));
+  Partials(H, l.kv_rank);
+  Widest(std::max({r_.n_heads * r_.head_dim, r_.n_heads * std::max(l.kv_rank, l.v_dim), l.q_rank}));
+  Room(int64_t{r_.n_heads} * l.v_dim);
 }
 
 void Planner::LatentAttention(Mat<const float> in) {
-  const int64_t H = r_.n_heads, D = r_.head_dim, rank = r_.latent.kv_rank, Dr = r_.latent.rope_dim, Dn = r_.latent.nope_dim;
+  if (part_.attention.heads.size() > 0) LatentHeads(in);
+  const Columns heads = [Dv = int64_t{r_.latent.v_dim}](const Shard&, const LayerPart& p) {
+    return std::vector{Span{p.attention.heads.begin * Dv, p.attention.heads.end * Dv}};
+  };
+  ProjectOut(Role::kO, Whole(Component::kAttnKv, latent_.values, int64_t{r_.n_heads} * r_.latent.v_dim, heads), part_.mixed);
+}
+
+// This process's heads, of the latent key and value that all of them see.
+void Planner::LatentHeads(Mat<const float> in) {
+  const int64_t H = part_.attention.heads.size(), D = r_.head_dim, rank = r_.latent.kv_rank, Dr = r_.latent.rope_dim, Dn = r_.latent.nope_dim;
   const Mat<float>&q = latent_.q, &key = latent_.key, &q_of_keys = latent_.q_of_keys;
   SharedPack shared;
   if (r_.latent.q_rank > 0) {
@@ -44,20 +55,20 @@ void Planner::LatentAttention(Mat<const float> in) {
     Project(Role::kKvA, in, key, {.shared = &shared});
   }
   QkNorm(Role::kKvANorm, key.Cols(0, rank), 1);
+  Rotate({key.Cols(rank, Dr), Dr, Dr}, 1);
+  const KvLayout layout = LatentLayout(r_, part_, options_.kv);
+  StoreKv(Mixer::kLatentAttention, key, {}, layout);
+  const As as(*this, Work::kOwn);
   const Heads rotated = {q_of_keys.Cols(rank, q_of_keys.cols - rank), rank + Dr, Dr};
   Rotate({q.Cols(Dn, q.cols - Dn), D, Dr}, H, &rotated);
-  Rotate({key.Cols(rank, Dr), Dr, Dr}, 1);
   ProjectHeads(Role::kKB, {q, D, Dn}, {q_of_keys, rank + Dr, rank});
-  const KvLayout layout = LatentLayout(r_, options_.kv);
-  StoreKv(Mixer::kLatentAttention, key, {}, layout);
-  Attend(Mixer::kLatentAttention, q_of_keys, latent_.attended, H, layout);
+  Attend(Mixer::kLatentAttention, q_of_keys, latent_.attended, part_.attention.heads, layout);
   ProjectHeads(Role::kVB, {latent_.attended, rank, rank}, {latent_.values, r_.latent.v_dim, r_.latent.v_dim});
-  ProjectOut(Role::kO, latent_.values);
 }
 
 // Each head's part of `in` times its slice of the role's weight, into its part of `out`.
 void Planner::ProjectHeads(Role role, const Heads& in, const Heads& out) {
-  const int64_t rows = n_ * r_.n_heads;
+  const int64_t rows = n_ * plan_.heads;
   const std::span<const int32_t> index(plan_.head_rows, static_cast<size_t>(rows));
   const Mat<float> from(in.m.data, rows, in.dim, in.stride), to(out.m.data, rows, out.dim, out.stride);
   rows_ = RowsOf::kHeads;

@@ -11,7 +11,8 @@
 //   void Describe(OpDescription&) const;        operands and parameters by name (counters/cost/op_description.h)
 //   static constexpr std::string_view kName;
 // An op whose rows differ in their amounts (attention) also has AddRowAmounts(groups, amounts), which adds row i's to
-// amounts[groups[i]]. An op of which each row reads rows of a table has RowTouch(i), the touch of row i. An op that is charged in parts
+// amounts[groups[i]]. An op whose ids are rows of a table has RowTouch(i), the touch of its i-th id, and
+// StepRow(i), the row of the step that the id is of. An op that is charged in parts
 // has kParts, and Useful(amounts, part).
 //
 // A kernel computes output tasks [begin, end) of an op. It does not use clocks, the ledger, threads or allocation. Tasks write

@@ -11,6 +11,7 @@
 #include "engine/kernels/embed/embed.h"
 #include "engine/kernels/gated_add/gated_add.h"
 #include "engine/kernels/gated_norm/gated_norm.h"
+#include "engine/kernels/gather/gather.h"
 #include "engine/kernels/kv_store/kv_store.h"
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/norm/norm.h"

@@ -33,7 +33,6 @@ struct WeightView {
   uint64_t stored_row_bytes = 0;  // bytes of one row in the file, with the scales that are its own
   // Scales in the file that rows share: of a whole slice, and those that one row needs.
   uint64_t stored_scale_bytes = 0, row_scale_bytes = 0;
-  int64_t row_offset = 0;  // this view's first row within the tensor (a shard of it)
   const uint8_t* data = nullptr;
 
   bool empty() const { return data == nullptr; }

@@ -10,7 +10,7 @@ using Kind = WeightInfo::Kind;
 
 enum class Form : uint8_t { Matrix, Vector, Experts, Heads, Taps };
 
-constexpr RoleFacts Facts(std::string_view name, Component component, Kind kind, Form form, bool bias, bool biased) {
+constexpr RoleFacts Facts(std::string_view name, Component component, Kind kind, Form form, Division division, bool bias, bool biased) {
   return {name,
           component,
           kind,
@@ -18,16 +18,17 @@ constexpr RoleFacts Facts(std::string_view name, Component component, Kind kind,
           form == Form::Experts,
           form == Form::Heads,
           form == Form::Taps && !bias,
-          biased};
+          biased,
+          division};
 }
 
 // In the order of enum Role.
 constexpr RoleFacts kFacts[] = {
-#define TALLY_ROLE(role, name, component, kind, form, ...) \
-  Facts(name, Component::component, Kind::kind, Form::form, false, false),
-#define TALLY_BIASED_ROLE(role, name, component, kind, form, ...)         \
-  Facts(name, Component::component, Kind::kind, Form::form, false, true), \
-      Facts(name ".bias", Component::component, Kind::kind, Form::form, true, false),
+#define TALLY_ROLE(role, name, component, kind, form, division, ...) \
+  Facts(name, Component::component, Kind::kind, Form::form, Division::k##division, false, false),
+#define TALLY_BIASED_ROLE(role, name, component, kind, form, division, ...)         \
+  Facts(name, Component::component, Kind::kind, Form::form, Division::k##division, false, true), \
+      Facts(name ".bias", Component::component, Kind::kind, Form::form, Division::k##division, true, false),
 #include "engine/recipe/roles.inc"
 };
 static_assert(std::size(kFacts) == kRoles);
@@ -65,9 +66,9 @@ Row RowOf(const Recipe& r, Role role, int32_t layer) {
   const uint64_t Ri = 2 * Rd + Bc + Rh, Rn = delta ? u(r.delta.value_dim) : Rd;
   switch (role) {
     // clang-format off
-#define TALLY_ROLE(role, name, component, kind, form, place, present, rows, cols) \
+#define TALLY_ROLE(role, name, component, kind, form, division, place, present, rows, cols) \
   case Role::role: return {at == Place::place && (present), rows, cols};
-#define TALLY_BIASED_ROLE(role, name, component, kind, form, place, present, rows, cols, bias) \
+#define TALLY_BIASED_ROLE(role, name, component, kind, form, division, place, present, rows, cols, bias) \
   case Role::role: return {at == Place::place && (present), rows, cols}; \
   case Role::role##Bias: return {at == Place::place && (present) && (bias), 1, Form::form == Form::Vector || Form::form == Form::Taps ? (cols) : (rows)};
 #include "engine/recipe/roles.inc"

@@ -19,6 +19,31 @@ enum class Role : uint8_t {
 };
 inline constexpr int kRoles = static_cast<int>(Role::kFfnPostNormBias) + 1;
 
+// How the rows or slices of a weight are divided among several processes (shard.h).
+enum class Division : uint8_t {
+  kWhole,         // every process has all of it
+  kVocab,         // rows of the vocabulary
+  kHeads,         // query heads
+  kKvHeads,       // KV heads
+  kQkv,           // query heads, KV heads, KV heads
+  kHeadSlices,    // slices that are query heads
+  kQNorm,         // query heads where each has weights of its own; else whole
+  kKNorm,         // the same of KV heads
+  kChannels,      // channels of a short convolution; of its first matrix three times
+  kKeyHeads,      // of the gated delta rule
+  kStateHeads,    // heads of a recurrence: its value heads, or Mamba-2's heads
+  kMambaIn,       // Mamba-2's gate, input, B, C and steps
+  kConvolved,     // what a recurrent layer convolves
+  kStateNorm,     // Mamba-2: heads, where no vector is divided; else whole
+  kMixed,         // d_model, as a mixer's last matrix gives it
+  kHidden,        // of a dense feed-forward
+  kFed,           // d_model, as the feed-forward's last matrix gives it
+  kExpertHidden,  // experts, or hidden units of all experts
+  kExpertOut,     // experts, or what all of them give
+  kSharedHidden,  // of the shared experts
+  kSharedOut
+};
+
 struct RoleFacts {
   std::string_view name;  // GGUF's name of the tensor, without "blk.N." and ".weight"
   Component component;    // the component that its reads are charged to
@@ -28,6 +53,7 @@ struct RoleFacts {
   bool heads;    // the first dimension counts query heads
   bool taps;     // the first dimension counts the taps of a convolution, the oldest position's first
   bool biased;   // BiasOf(role) is the role of its bias
+  Division division;
 };
 
 const RoleFacts& FactsOf(Role role);

@@ -37,7 +37,8 @@ class LoadedModel final : public Model {
   const PackedWeights& weights() const { return weights_; }
   // The input of an engine's plan, with what MakeRope gives for its context.
   PlanSource Source(const RopePair& rope) const {
-    return {spec_.recipe, [this](Role role, int32_t layer) { return weights_.Get(role, layer); }, rope.global, rope.local};
+    return {spec_.recipe, [this](Role role, int32_t layer) { return weights_.Get(role, layer); }, rope.global, rope.local, shard_,
+            group_};
   }
   Result<RopePair> MakeRope(int64_t context) const {
     RopePair rope;
@@ -56,6 +57,8 @@ class LoadedModel final : public Model {
   }
 
   ModelSpec spec_;
+  Shard shard_;
+  Communicator* group_ = nullptr;
   std::unique_ptr<Tokenizer> tokenizer_;
   Status tokenizer_status_;
   std::vector<std::string> notes_;
@@ -108,6 +111,6 @@ Status CheckLibraries(const EngineOptions& options);
 // KV, scratch and context of an engine with these options.
 MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads);
 // kBadInput if the plan's KV and scratch plus `held` exceed plan.available.
-Status CheckPlan(const MemoryPlan& plan, uint64_t held, const Recipe& recipe, const StepperOptions& options);
+Status CheckPlan(const MemoryPlan& plan, uint64_t held, const PlanSource& source, const StepperOptions& options);
 
 }  // namespace tally

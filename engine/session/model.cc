@@ -26,11 +26,11 @@ namespace {
 
 constexpr int64_t kDefaultContext = 4096;
 
-KvBytesFn KvBytes(const Recipe& recipe, const StepperOptions& options) {
+KvBytesFn KvBytes(const PlanSource& source, const StepperOptions& options) {
   return [&](int64_t positions) {
     StoreSize size = options.kv_size();
     if (size.bytes == 0) size.context = positions;  // a size given in bytes does not depend on the context
-    return SequenceStore::PlanBytes(KvLayers(recipe, options.plan.kv), size);
+    return SequenceStore::PlanBytes(KvLayers(source.recipe, options.plan.kv, source.shard), size);
   };
 }
 
@@ -123,15 +123,15 @@ StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& opt
 
 MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads) {
   MemoryPlan plan;
-  plan.kv = KvBytes(source.recipe, options)(options.context);
+  plan.kv = KvBytes(source, options)(options.context);
   plan.scratch = PlanBytes(source, options.plan, threads);
   plan.context = options.context;
   return plan;
 }
 
-Status CheckPlan(const MemoryPlan& plan, uint64_t held, const Recipe& recipe, const StepperOptions& options) {
-  TALLY_RETURN_IF_ERROR(CheckMemoryPlan(held, KvBytes(recipe, options), plan.scratch, plan.available, plan.context));
-  return SequenceStore::Check(KvLayers(recipe, options.plan.kv), options.kv_size());
+Status CheckPlan(const MemoryPlan& plan, uint64_t held, const PlanSource& source, const StepperOptions& options) {
+  TALLY_RETURN_IF_ERROR(CheckMemoryPlan(held, KvBytes(source, options), plan.scratch, plan.available, plan.context));
+  return SequenceStore::Check(KvLayers(source.recipe, options.plan.kv, source.shard), options.kv_size());
 }
 
 Status CheckLibraries(const EngineOptions& options) { return options.impl == ImplChoice::kBlas ? LoadOpenBlas() : Status(); }
@@ -142,6 +142,10 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const En
   auto model = std::make_shared<LoadedModel>();
   TALLY_ASSIGN_OR_RETURN(model->spec_, ReadModelSpec(inventory));
   const ModelSpec& spec = model->spec_;
+  if (options.group != nullptr && options.group->ranks() > 1) {
+    model->group_ = options.group;
+    model->shard_ = {.rank = options.group->rank(), .ranks = options.group->ranks()};
+  }
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckRunnable(spec.recipe)));
   Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerFor(inventory);  // token ids need none
   if (tokenizer.ok()) {
@@ -159,13 +163,14 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const En
   TALLY_RETURN_IF_ERROR(team.status());
   const StepperOptions stepper = MakeStepperOptions(spec.recipe, engine);
   const uint64_t guard = options.guard_slices ? SystemPageBytes() : 0;
-  TALLY_ASSIGN_OR_RETURN(const WeightPlan weight_plan, PlanWeights(inventory, spec, guard));
+  TALLY_ASSIGN_OR_RETURN(const WeightPlan weight_plan, PlanWeights(inventory, spec, guard, model->shard_));
   const auto planned = [&](Role role, int32_t layer) { return weight_plan.View(role, layer); };
   const RopePair no_rope;  // not needed to measure
-  model->plan_ = PlanEngine({spec.recipe, planned, no_rope.global, no_rope.local}, stepper, team.threads());
+  const PlanSource source{spec.recipe, planned, no_rope.global, no_rope.local, model->shard_};
+  model->plan_ = PlanEngine(source, stepper, team.threads());
   model->plan_.packed_weights = weight_plan.packed_bytes();
   model->plan_.available = AvailableMemoryBytes();
-  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckPlan(model->plan_, model->plan_.packed_weights, spec.recipe, stepper)));
+  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckPlan(model->plan_, model->plan_.packed_weights, source, stepper)));
 
   TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, weight_plan, team, options.progress));
   TALLY_RETURN_IF_ERROR(Prefixed(path, model->MakeRope(stepper.context).status()));

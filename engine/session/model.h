@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "counters/books/books.h"
+#include "engine/base/communicator.h"
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
 #include "engine/base/kinds.h"
@@ -48,6 +49,9 @@ struct LoadOptions {
   // Called before the weights are read, when recipe(), tokenizer() and chat_templates() are there. An error ends the loading and is its
   // error.
   std::function<Status(const Model& model)> before_weights = {};
+  // The processes that run the model together, each of which loads its part; null: this one alone. It must outlive the model. Every
+  // process makes the same calls of the model's engines.
+  Communicator* group = nullptr;
 };
 
 // Bytes of memory of a model and an engine, checked before anything is allocated. LoadModel checks its weights together with an

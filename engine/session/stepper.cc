@@ -44,7 +44,7 @@ Status Stepper::Start() {
   TALLY_RETURN_IF_ERROR(CheckMemory());
   TALLY_ASSIGN_OR_RETURN(rope_, model_->MakeRope(options_.context));
   TALLY_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->Source(rope_), options_.plan, executor_));
-  TALLY_ASSIGN_OR_RETURN(store_, SequenceStore::Create(KvLayers(recipe_, options_.plan.kv), options_.kv_size(), &team_));
+  TALLY_ASSIGN_OR_RETURN(store_, SequenceStore::Create(KvLayers(recipe_, options_.plan.kv, model_->shard_), options_.kv_size(), &team_));
   extent_of_.assign(static_cast<size_t>(options_.sequences), -1);
   return {};
 }
@@ -56,7 +56,7 @@ Status Stepper::CheckMemory() {
   const uint64_t held = plan_.packed_weights + planned_.others(), free = AvailableMemoryBytes();
   const uint64_t all = ResidentBytes() + free;
   plan_.available = held + std::min(free, all > held ? all - held : 0);
-  Status fits = CheckPlan(plan_, held, recipe_, options_);
+  Status fits = CheckPlan(plan_, held, model_->Source(rope_), options_);
   if (fits.ok() || planned_.others() == 0) return fits;
   return {fits.code(),
           fits.message() + " (the weights' figure holds what other engines have planned, " + BytesText(planned_.others()) + ")"};

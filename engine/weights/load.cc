@@ -62,8 +62,9 @@ class ItemLoader {
     if (w.striped_outputs()) return LoadStripedOutputs(job, slice, begin, n, staging);
     if (w.transposed()) return LoadTransposed(w, slice, begin, n, staging);
     if (w.view.layout == WeightLayout::kRowMajor) {  // as stored: no staging
-      const uint64_t row_bytes = w.view.stored_row_bytes, at = static_cast<uint64_t>(begin) * row_bytes;
-      return Read(Source(w, slice), Base(w, slice) + at, static_cast<uint64_t>(n) * row_bytes, Slice(w, slice) + at);
+      const uint64_t row_bytes = w.view.stored_row_bytes, first = static_cast<uint64_t>(begin), rows = static_cast<uint64_t>(n);
+      return ReadRows(w, Source(w, slice), Base(w, slice), first, rows, row_bytes, 0, row_bytes,
+                      Slice(w, slice) + first * row_bytes);
     }
     return LoadPanels(job, slice, begin, n, staging);
   }
@@ -104,19 +105,23 @@ class ItemLoader {
 
   static bool Stacked(const PlannedWeight& w) { return !w.split && w.sources.size() > 1; }
   static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) { return *w.sources[Stacked(w) ? slice : 0]; }
+  // The slice of the tensor that a slice of the view is.
+  static uint64_t StoredSlice(const PlannedWeight& w, int64_t slice) {
+    return static_cast<uint64_t>((w.taps() ? 0 : w.held.slices.begin) + slice);
+  }
   // Byte offset of the slice in its tensor.
   static uint64_t Base(const PlannedWeight& w, int64_t slice) {
-    return Stacked(w) || w.taps() ? 0 : w.sources[0]->bytes / static_cast<uint64_t>(w.view.slices) * static_cast<uint64_t>(slice);
+    return Stacked(w) || w.taps() ? 0 : w.sources[0]->bytes / static_cast<uint64_t>(w.all_slices) * StoredSlice(w, slice);
   }
   uint8_t* Slice(const PlannedWeight& w, int64_t slice) const {
     return arena_ + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
   }
 
-  // Reads bytes [at, at + size) of each of `rows` rows of `row_bytes` into `out`, contiguously. The first row starts at `offset`.
+  // Reads bytes [at, at + size) of each of `rows` rows of `row_bytes` into `out`, `stride` bytes apart. The first row starts at `offset`.
   Status ReadPart(const StoredTensor& t, uint64_t offset, uint64_t rows, uint64_t row_bytes, uint64_t at, uint64_t size,
-                  uint8_t* out) const {
-    if (size == row_bytes) return Read(t, offset, rows * row_bytes, out);
-    for (uint64_t r = 0; r < rows; ++r) TALLY_RETURN_IF_ERROR(Read(t, offset + r * row_bytes + at, size, out + r * size));
+                  uint64_t stride, uint8_t* out) const {
+    if (size == row_bytes && stride == size) return Read(t, offset, rows * row_bytes, out);
+    for (uint64_t r = 0; r < rows; ++r) TALLY_RETURN_IF_ERROR(Read(t, offset + r * row_bytes + at, size, out + r * stride));
     return {};
   }
 
@@ -124,15 +129,19 @@ class ItemLoader {
   // `base` of its tensor. A striped weight also reads the rows between.
   Status ReadRows(const PlannedWeight& w, const StoredTensor& t, uint64_t base, uint64_t begin, uint64_t n, uint64_t row_bytes,
                   uint64_t at, uint64_t size, uint8_t* out) const {
-    if (w.striped() || w.rows.all()) {
-      const uint64_t step = RowsRead(w);
-      return ReadPart(t, base + begin * step * row_bytes, n * step, row_bytes, at, size, out);
-    }
-    for (uint64_t r = begin, run = 0; r < begin + n; r += run, out += run * size) {
-      run = std::min(w.rows.block - r % w.rows.block, begin + n - r);
-      TALLY_RETURN_IF_ERROR(ReadPart(t, base + w.rows.Stored(r) * row_bytes, run, row_bytes, at, size, out));
-    }
-    return {};
+    return w.ForRuns(begin, n, [&](uint64_t first, uint64_t rows) -> Status {
+      if (w.striped() || w.rows.all()) {
+        const uint64_t step = RowsRead(w);
+        TALLY_RETURN_IF_ERROR(ReadPart(t, base + first * step * row_bytes, rows * step, row_bytes, at, size, size, out));
+        out += rows * step * size;
+        return {};
+      }
+      for (uint64_t r = first, run = 0; r < first + rows; r += run, out += run * size) {
+        run = std::min(w.rows.block - r % w.rows.block, first + rows - r);
+        TALLY_RETURN_IF_ERROR(ReadPart(t, base + w.rows.Stored(r) * row_bytes, run, row_bytes, at, size, size, out));
+      }
+      return {};
+    });
   }
 
   // Reads columns [k, k + columns) of stored rows [row, row + n) of FP8 codes, counted through the tensor, and makes blocks of them and
@@ -143,7 +152,7 @@ class ItemLoader {
     const StoredTensor &codes = *w.sources[source], &scales = *w.scales[source];
     const uint64_t cols = codes.shape.back(), blocks = columns / kType.block_size;
     uint8_t* const staged = out + n * blocks * kType.block_bytes;
-    TALLY_RETURN_IF_ERROR(ReadPart(codes, row * cols, n, cols, k, columns, staged));
+    TALLY_RETURN_IF_ERROR(ReadPart(codes, row * cols, n, cols, k, columns, columns, staged));
     const uint64_t across = (cols + w.grid.cols - 1) / w.grid.cols, first = row / w.grid.rows,
                    down = (row + n - 1) / w.grid.rows - first + 1, element = GetDTypeInfo(scales.dtype).block_bytes;
     std::vector<uint8_t> bytes(down * across * element);
@@ -166,15 +175,19 @@ class ItemLoader {
     const size_t source = Stacked(w) ? static_cast<size_t>(slice) : 0;
     const StoredTensor& codes = *w.sources[source];
     const uint64_t base = Base(w, slice) / codes.shape.back();
-    if (w.striped() || w.rows.all()) {
-      return ReadScaled(w, source, base + begin * RowsRead(w), n * RowsRead(w), k, columns, out);
-    }
     const uint64_t row_bytes = *StoredBytes(DType::kFP8, columns);
-    for (uint64_t r = begin, run = 0; r < begin + n; r += run, out += run * row_bytes) {
-      run = std::min(w.rows.block - r % w.rows.block, begin + n - r);
-      TALLY_RETURN_IF_ERROR(ReadScaled(w, source, base + w.rows.Stored(r), run, k, columns, out));
-    }
-    return {};
+    return w.ForRuns(begin, n, [&](uint64_t first, uint64_t rows) -> Status {
+      if (w.striped() || w.rows.all()) {
+        TALLY_RETURN_IF_ERROR(ReadScaled(w, source, base + first * RowsRead(w), rows * RowsRead(w), k, columns, out));
+        out += rows * RowsRead(w) * row_bytes;
+        return {};
+      }
+      for (uint64_t r = first, run = 0; r < first + rows; r += run, out += run * row_bytes) {
+        run = std::min(w.rows.block - r % w.rows.block, first + rows - r);
+        TALLY_RETURN_IF_ERROR(ReadScaled(w, source, base + w.rows.Stored(r), run, k, columns, out));
+      }
+      return {};
+    });
   }
 
   // Reads whole rows, or, if 16 of them do not fit the staging buffer, as many groups of columns at a time as fit.
@@ -193,7 +206,7 @@ class ItemLoader {
       StagedRows staged{.data = staging};
       if (w.split) {  // blocks without scales, and scales of one byte, in separate tensors
         const uint64_t row_groups = cols / group, groups = columns / group, at = k / group, codes_bytes = group_bytes - 1;
-        const uint64_t base = static_cast<uint64_t>(slice) * w.stored_rows * row_groups;
+        const uint64_t base = StoredSlice(w, slice) * w.stored_rows * row_groups;
         uint8_t* scales = staging + rows * groups * codes_bytes;
         TALLY_RETURN_IF_ERROR(ReadRows(w, *w.sources[0], base * codes_bytes, first, count, row_groups * codes_bytes,
                                        at * codes_bytes, groups * codes_bytes, staging));
@@ -251,8 +264,12 @@ class ItemLoader {
     const uint64_t piece = whole ? outputs : kStagingBytes / (inputs * element) / kPanelRows * kPanelRows;
     for (uint64_t r = 0; r < outputs; r += piece) {
       const uint64_t rows = std::min(piece, outputs - r);
-      TALLY_RETURN_IF_ERROR(
-          ReadPart(Source(w, slice), offset, inputs, row_bytes, (first_output + r) * element, rows * element, staging));
+      uint8_t* part = staging;
+      TALLY_RETURN_IF_ERROR(w.ForRuns(r, rows, [&](uint64_t first, uint64_t run) {
+        uint8_t* const to = std::exchange(part, part + run * element);
+        return ReadPart(Source(w, slice), offset, inputs, row_bytes, (first_output + first) * element, run * element,
+                        rows * element, to);
+      }));
       PackTransposed(w.view.dtype, static_cast<int64_t>(rows), w.view.cols, begin, n, staging,
                      Slice(w, slice) + r / kPanelRows * w.view.panel_stride);
     }
@@ -265,13 +282,15 @@ class ItemLoader {
     const PlannedWeight& w = *job.weights[0];
     const uint64_t outputs = static_cast<uint64_t>(w.view.rows), inputs = static_cast<uint64_t>(n), step = w.rows.step;
     const uint64_t element = GetDTypeInfo(w.view.dtype).block_bytes, row_bytes = StoredRowBytes(w);
+    const uint64_t first_row = static_cast<uint64_t>(w.held.rows[0].rows.begin);
     const uint64_t offset = Base(w, slice) + static_cast<uint64_t>(begin) * row_bytes;
     const bool whole = inputs * outputs * element * (step + 1) <= kStagingBytes;
     const uint64_t piece = whole ? outputs : kStagingBytes / (inputs * element * (step + 1)) / kPanelRows * kPanelRows;
     for (uint64_t r = 0; r < outputs; r += piece) {
       const uint64_t rows = std::min(piece, outputs - r), count = inputs * rows;
       TALLY_RETURN_IF_ERROR(
-          ReadPart(Source(w, slice), offset, inputs, row_bytes, r * step * element, rows * step * element, staging));
+          ReadPart(Source(w, slice), offset, inputs, row_bytes, (first_row + r) * step * element, rows * step * element,
+                   rows * step * element, staging));
       uint8_t* const own = staging + count * step * element;
       for (const PlannedWeight* to : job.weights) {
         for (uint64_t i = 0; i < count; ++i) {
@@ -348,7 +367,8 @@ std::vector<Job> MakeJobs(const WeightPlan& plan) {
       const auto [found, first] = striped.try_emplace(w.sources[0], jobs.size());
       Job* const job = first ? nullptr : &jobs[found->second];
       if (job != nullptr && job->weights[0]->sources == w.sources && job->weights[0]->rows.step == w.rows.step &&
-          job->weights[0]->view.rows == w.view.rows && job->weights[0]->view.cols == w.view.cols) {
+          job->weights[0]->view.rows == w.view.rows && job->weights[0]->view.cols == w.view.cols &&
+          job->weights[0]->held == w.held) {
         job->weights.push_back(&w);
         continue;
       }

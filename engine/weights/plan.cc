@@ -17,8 +17,8 @@ namespace {
 
 class Planner {
  public:
-  Planner(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page)
-      : inventory_(inventory), spec_(spec), guard_(guard_page) {}
+  Planner(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard)
+      : inventory_(inventory), spec_(spec), guard_(guard_page), shard_(shard) {}
 
   Result<WeightPlan> Plan() {
     plan_.guarded = guard_ > 0;
@@ -111,6 +111,10 @@ class Planner {
     for (const PlannedWeight& w : plan_.weights) {
       if (w.role == Role::kTokenEmbedding) plan_.embedding = w.sources[0];
     }
+    if (plan_.embedding == nullptr && !shard_.alone()) {  // no row of it is held
+      plan_.stored_head = nullptr;
+      return {};
+    }
     if (plan_.stored_head == nullptr || plan_.embedding == nullptr) return InternalError("no head is stored beside an embedding");
     const StoredTensor &head = *plan_.stored_head, &embedding = *plan_.embedding;
     if (head.dtype == embedding.dtype && head.shape == embedding.shape) return Check(head, embedding.shape);
@@ -141,14 +145,44 @@ class Planner {
     if (view.slices > UINT32_MAX) return InternalError(name + " has too many slices");
 
     TALLY_RETURN_IF_ERROR(FindSources(binding, name, w));
+    w.held = HeldOf(spec_.recipe, shard_, binding.role, binding.layer);
+    w.all_slices = view.slices;
+    if (w.held.empty()) return {};
+    if (w.held.rows.size() > 1 && w.striped_outputs()) return InternalError(name + " cannot be divided as it is stored");
     if (!w.scales.empty()) {
       const uint64_t element = GetDTypeInfo(w.scales[0]->dtype).block_bytes;
-      view.stored_scale_bytes = ScalesOfSlice(binding, w.grid) * element;
+      view.stored_scale_bytes = HeldScales(binding, w) * element;
       view.row_scale_bytes = ScalesOfRow(binding, w.grid) * element;
     }
+    TakeHeld(w);
     TALLY_RETURN_IF_ERROR(Place(name, w));
     plan_.weights.push_back(std::move(w));
     return {};
+  }
+
+  // Scales of a slice's rows that are held; one that rows of several processes share is that of the first row.
+  static uint64_t HeldScales(const TensorBinding& binding, const PlannedWeight& w) {
+    if (binding.storage == Storage::kTransposedHeads) return ScalesOfSlice(binding, w.grid);
+    const auto blocks = [&](int64_t rows) { return (static_cast<uint64_t>(rows) + w.grid.rows - 1) / w.grid.rows; };
+    uint64_t n = 0;
+    for (const HeldRows& h : w.held.rows) n += blocks(h.rows.end) - blocks(h.rows.begin);
+    return n * ScalesOfRow(binding, w.grid);
+  }
+
+  // The view, its info and its sources become those of what is held.
+  static void TakeHeld(PlannedWeight& w) {
+    WeightView& view = w.view;
+    const Span slices = w.taps() ? Span{0, view.slices} : w.held.slices;
+    for (auto* tensors : {&w.sources, &w.scales}) {
+      if (w.split || tensors->size() < 2) continue;  // one for each slice
+      *tensors = std::vector(tensors->begin() + slices.begin, tensors->begin() + slices.end);
+    }
+    view.slices = slices.size();
+    w.info.slices = static_cast<uint32_t>(view.slices);
+    (w.vector() ? view.cols : view.rows) = w.held.size();
+    w.info.rows = static_cast<uint64_t>(view.rows);
+    w.info.cols = static_cast<uint64_t>(view.cols);
+    w.info.copied = w.info.slices * static_cast<uint64_t>(w.held.copied()) * (w.vector() ? 1 : w.info.cols);
   }
 
   // Rows of a stored slice: the binding's, or as stored if the binding takes only some.
@@ -296,6 +330,7 @@ class Planner {
   const Inventory& inventory_;
   const ModelSpec& spec_;
   const uint64_t guard_;
+  const Shard shard_;
   WeightPlan plan_;
 };
 
@@ -320,8 +355,8 @@ Status HeadDiffers(const std::string& file, const StoredTensor& head, const Stor
                   ", yet tie_word_embeddings is true: set it to false to use the stored head, or remove the tensor");
 }
 
-Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page) {
-  return Planner(inventory, spec, guard_page).Plan();
+Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard) {
+  return Planner(inventory, spec, guard_page, shard).Plan();
 }
 
 }  // namespace tally

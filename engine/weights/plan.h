@@ -2,6 +2,7 @@
 // The source and the destination of every weight of a model, planned and checked before anything is read or allocated.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "engine/base/status.h"
 #include "engine/kernels/weight_view.h"
 #include "engine/recipe/model_spec.h"
+#include "engine/recipe/shard.h"
 #include "loaders/inventory/inventory.h"
 
 namespace tally {
@@ -32,6 +34,20 @@ struct PlannedWeight {
 
   RowMap rows;               // TensorBinding::rows
   uint64_t stored_rows = 0;  // TensorBinding::StoredRows
+  int64_t all_slices = 1;    // that the stored tensor has
+  Held held;                 // the slices and rows of the binding that the view has
+
+  // Calls fn(row of the binding, n) for each run of rows that rows [begin, begin + n) of the view are; of vectors, elements.
+  template <class Fn>
+  Status ForRuns(uint64_t begin, uint64_t n, const Fn& fn) const {
+    uint64_t at = 0;  // of the view
+    for (const HeldRows& h : held.rows) {
+      const uint64_t size = static_cast<uint64_t>(h.rows.size()), from = std::max(begin, at), to = std::min(begin + n, at + size);
+      if (from < to) TALLY_RETURN_IF_ERROR(fn(static_cast<uint64_t>(h.rows.begin) + from - at, to - from));
+      at += size;
+    }
+    return {};
+  }
 
   // The weight takes every rows.step-th row. All rows are read once, and each weight bound to the tensor packs its own.
   bool striped() const { return rows.block == 1 && rows.first < rows.step; }
@@ -71,11 +87,11 @@ struct WeightPlan {
 // roles and expert biases, else kPanel16.
 WeightLayout LayoutFor(Role role, const Recipe& recipe);
 
-// The plan points into `inventory`, which must outlive it.
+// The plan points into `inventory`, which must outlive it. It has what the shard holds of each weight.
 // guard_page: 0, slices start on a page; else the bytes of a page: slices end at a page boundary and are followed by an unused page
 // (for engine/machine/page_watch.h). kBadInput: a missing tensor, a type that cannot be run, an unexpected shape, rows that are
 // not a whole number of blocks, a tied head that is stored with another type or shape than the embedding.
-Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page);
+Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard = {});
 
 // kBadInput: the tied head that is stored in `file` is not a copy of the embedding.
 Status HeadDiffers(const std::string& file, const StoredTensor& head, const StoredTensor& embedding);

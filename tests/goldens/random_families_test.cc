@@ -28,27 +28,6 @@
 namespace tally {
 namespace {
 
-const Family* FamilyOfModel(const std::string& name) {
-  const std::string_view text = name == "cs336" ? std::string_view(kCs336) : PublishedConfig(name);
-  return FamilyOf(ReadConfigText(text, name).value()).value();
-}
-
-// Models that are different when they are small; instrumented, which takes ten times as long, one of each family.
-std::vector<std::string> Names() {
-  std::vector<std::string> names = {"cs336"};
-  std::set<std::string> seen;
-  std::set<const Family*> families;
-  for (const std::string_view view : CatalogNames()) {
-    const std::string name(view);
-    if (!seen.insert(SmallConfig(name).dump()).second) continue;
-#ifdef TALLY_SHADOW_MEMORY
-    if (!families.insert(FamilyOfModel(name)).second) continue;
-#endif
-    names.push_back(name);
-  }
-  return names;
-}
-
 class RandomFamily : public testing::TestWithParam<std::string> {
  protected:
   // The checkpoint, or "" if GGUF cannot say all of it.
@@ -265,23 +244,17 @@ TEST_P(RecurrentFamily, KeepsItsBits) {
   EXPECT_EQ(two.Run(reused, text, n, 3), wanted);
 }
 
-std::string ModelName(const testing::TestParamInfo<std::string>& model) {
-  std::string name = model.param;
-  std::ranges::replace_if(
-      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(All, RandomFamily, testing::ValuesIn(Names()), ModelName);
+INSTANTIATE_TEST_SUITE_P(All, RandomFamily, testing::ValuesIn(SmallModels()), SmallModelName);
 
 std::vector<std::string> RecurrentNames() {
-  std::vector<std::string> names = Names();
+  std::vector<std::string> names = SmallModels();
   std::erase_if(names, [](const std::string& name) {
     const Result<CatalogModel> model = FindCatalogModel(name);
     return !model.ok() || !AnyLayer(model->recipe, &LayerRecipe::recurrent);
   });
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(All, RecurrentFamily, testing::ValuesIn(RecurrentNames()), ModelName);
+INSTANTIATE_TEST_SUITE_P(All, RecurrentFamily, testing::ValuesIn(RecurrentNames()), SmallModelName);
 
 // Old GGUF files have the matrix of keys and values whole. The keys' part, which latent attention needs transposed by head, is F32 in
 // memory where it is quantised, and the audit says so.
@@ -325,7 +298,7 @@ TEST(RandomFamilies, AWidenedMatrixIsNamed) {
 
 TEST(RandomFamilies, AreAllOfTheRegistry) {
   std::set<const Family*> seen;
-  for (const std::string& name : Names()) seen.insert(FamilyOfModel(name));
+  for (const std::string& name : SmallModels()) seen.insert(FamilyOfModel(name));
   for (const Family* family : Families()) EXPECT_TRUE(seen.contains(family)) << family->name;
 }
 

@@ -2,13 +2,21 @@
 // The published configurations of the catalogue with small sizes.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
+#include "models/family.h"
+#include "tests/support/sanitizers.h"
 
 namespace tally {
 
@@ -123,6 +131,35 @@ inline OrderedJson SmallConfig(const std::string& name, bool every_expert = fals
     if (text.contains(key)) text[key] = 1;
   }
   return config;
+}
+
+inline const Family* FamilyOfModel(const std::string& name) {
+  const std::string_view text = name == "cs336" ? std::string_view(kCs336) : PublishedConfig(name);
+  return FamilyOf(ReadConfigText(text, name).value()).value();
+}
+
+// Models that are different when they are small; instrumented, which takes ten times as long, one of each family.
+inline std::vector<std::string> SmallModels() {
+  std::vector<std::string> names = {"cs336"};
+  std::set<std::string> seen;
+  std::set<const Family*> families;
+  for (const std::string_view view : CatalogNames()) {
+    const std::string name(view);
+    if (!seen.insert(SmallConfig(name).dump()).second) continue;
+#ifdef TALLY_SHADOW_MEMORY
+    if (!families.insert(FamilyOfModel(name)).second) continue;
+#endif
+    names.push_back(name);
+  }
+  return names;
+}
+
+// For gtest.
+inline std::string SmallModelName(const testing::TestParamInfo<std::string>& model) {
+  std::string name = model.param;
+  std::ranges::replace_if(
+      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
 }
 
 }  // namespace tally

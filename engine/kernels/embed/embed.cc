@@ -111,10 +111,14 @@ Cost EmbedOp::Useful(const CostAmounts& n) const {
   return cost;
 }
 
+void EmbedOp::AddRowAmounts(std::span<const uint32_t> groups, std::span<CostAmounts> amounts) const {
+  for (size_t i = 0; i < ids.size(); ++i) ++amounts[groups[StepRow(i)]][Amount::kRows];
+}
+
 void EmbedOp::Touches(WeightTouches& touches) const {
   if (ids.size() == 1) return touches.push_back(RowTouch(0));
   for (int32_t id : Distinct(ids)) {
-    const uint32_t row = static_cast<uint32_t>(id + first_row + table.row_offset);
+    const uint32_t row = static_cast<uint32_t>(id + first_row);
     touches.push_back({table.id, 0, row, row + 1});
   }
 }

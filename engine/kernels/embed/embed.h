@@ -14,14 +14,17 @@ struct EmbedOp {
   Mat<float> out;                // [n, d]
   float scale = 1;               // multiplies the rows
   int32_t first_row = 0;         // id i is row first_row + i of the table (OPT's positions begin at 2)
+  std::span<const int32_t> step_rows = {};  // the row of the step that each id is of; empty: row i
   Status Validate() const;
   // Class residual/bias: n * d adds with add_to_out, n * d multiplies if scale is not 1. Weight bytes: stored, one row for each
   // distinct id; packed, one row (kPanel16: one panel) for each distinct one.
   CostAmounts Amounts() const;
   Cost Useful(const CostAmounts& n) const;
+  void AddRowAmounts(std::span<const uint32_t> groups, std::span<CostAmounts> amounts) const;
   void Touches(WeightTouches&) const;  // one row for each distinct id
+  size_t StepRow(size_t i) const { return step_rows.empty() ? i : static_cast<size_t>(step_rows[i]); }
   WeightTouch RowTouch(size_t i) const {
-    const uint32_t row = static_cast<uint32_t>(ids[i] + first_row + table.row_offset);
+    const uint32_t row = static_cast<uint32_t>(ids[i] + first_row);
     return {.id = table.id, .slice = 0, .row_begin = row, .row_end = row + 1};
   }
   Mat<const float> Output() const { return out; }

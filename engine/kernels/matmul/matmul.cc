@@ -78,11 +78,10 @@ void AddWeightBytes(const WeightView& w, uint64_t n, Cost& c) {
 
 void Touch(const WeightView& w, const ActPack& x, WeightTouches& touches) {
   if (w.empty()) return;
-  const uint32_t first = static_cast<uint32_t>(w.row_offset);
   const uint32_t rows = w.layout == WeightLayout::kVector ? 1 : static_cast<uint32_t>(w.rows);
   for (const RowGroup& g : x.groups) {
     if (g.rows == 0) continue;
-    touches.push_back({w.id, static_cast<uint32_t>(g.slice), first, first + rows, static_cast<uint32_t>(g.rows), g.step_rows});
+    touches.push_back({w.id, static_cast<uint32_t>(g.slice), 0, rows, static_cast<uint32_t>(g.rows), g.step_rows});
   }
 }
 

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan has where several processes run one model (engine/recipe/shard.h): gathers, and which work is done more than once.
+#include <algorithm>
+#include <utility>
+
+#include "engine/graph/planner.h"
+
+namespace tally {
+
+// Each process has some columns of the logits; the first one gets them all.
+void Planner::Head() {
+  const Span own = PartOf(r_.vocab, kShardRows, shard_);
+  const Mat<float> logits = shard_.alone() ? plan_.logits : Mat<float>(own_logits_.data, own_logits_.rows, own.size());
+  Project(Role::kHead, normed_, logits);
+  const As as(*this, Work::kOwn);
+  if ((r_.logit_scale != 1 || r_.logit_softcap != 0) && own.size() > 0) {
+    Add(Component::kLogits, ElementwiseOp{.x = logits, .scale = r_.logit_scale, .softcap = r_.logit_softcap});
+  }
+  if (shard_.alone()) return;
+  GatherRoom& room = NewGather([&](const Shard& s, const LayerPart&) { return std::vector{PartOf(r_.vocab, kShardRows, s)}; });
+  Add(Component::kHead, GatherOp{.group = source_.group,
+                                 .parts = room.parts,
+                                 .own = logits,
+                                 .to_rows = {},
+                                 .all = plan_.logits,
+                                 .to_first = true,
+                                 .sent = sent_,
+                                 .received = received_,
+                                 .part_bytes = room.bytes});
+}
+
+bool Planner::IsCopy() const {
+  if (shard_.rank == 0) return false;
+  if (work_ == Work::kWhole || (mixing_ && shard_.whole_mixers)) return true;
+  return (work_ == Work::kOfKvHeads && part_.attention.copy) || (work_ == Work::kOfGroups && part_.mamba.copy);
+}
+
+LayerPart Planner::PartOn(const Shard& shard) const { return layer_ < 0 ? LayerPart() : PartOfLayer(r_, shard, layer_); }
+
+// Some process has other columns than all.
+bool Planner::IsDivided(const Columns& columns, int64_t cols) const {
+  const auto has_all = [&](const Shard& s) { return columns(s, PartOn(s)) == std::vector{Span{0, cols}}; };
+  return !shard_.alone() && !(has_all(shard_.Of(0)) && has_all(shard_.Of(1)));
+}
+
+// The columns that each process has.
+GatherRoom& Planner::NewGather(const Columns& columns) {
+  GatherRoom& room = plan_.gathers.emplace_back();
+  room.columns.resize(static_cast<size_t>(shard_.ranks));
+  room.bytes.resize(room.columns.size());
+  for (int32_t rank = 0; rank < shard_.ranks; ++rank) {
+    const Shard other = shard_.Of(rank);
+    std::vector<ColumnRun>& runs = room.columns[static_cast<size_t>(rank)];
+    int64_t width = 0;
+    for (const Span& s : columns(other, PartOn(other))) {
+      if (s.size() == 0) continue;
+      runs.push_back({s.begin, s.size()});
+      width += s.size();
+    }
+    room.parts.push_back({.rows = 0, .columns = runs, .width = width});
+  }
+  return room;
+}
+
+// The whole of a matrix of which this process has `own`, without gaps; `to`: a place for it, or null: where the next one is put too.
+Mat<float> Planner::Whole(Component component, Mat<float> own, int64_t cols, const Columns& columns, float* to) {
+  if (!IsDivided(columns, cols)) return own;
+  const As as(*this, Work::kOwn);
+  const Mat<float> all(to != nullptr ? to : gathered_, own.rows, cols);
+  GatherRoom& room = NewGather(columns);
+  Add(component, GatherOp{.group = source_.group,
+                          .parts = room.parts,
+                          .own = own,
+                          .to_rows = {},
+                          .all = all,
+                          .sent = sent_,
+                          .received = received_,
+                          .part_bytes = room.bytes});
+  return all;
+}
+
+// Each process has its columns of `m`; then all.
+void Planner::GatherInPlace(Component component, Mat<float> m, const Columns& columns) {
+  if (!IsDivided(columns, m.cols)) return;
+  const As as(*this, Work::kOwn);
+  GatherRoom& room = NewGather(columns);
+  const std::vector<ColumnRun>& own = room.columns[static_cast<size_t>(shard_.rank)];
+  const int64_t begin = own.empty() ? 0 : own[0].begin, count = own.empty() ? 0 : own[0].count;
+  Add(component, GatherOp{.group = source_.group,
+                          .parts = room.parts,
+                          .own = m.Cols(begin, count),
+                          .to_rows = {},
+                          .all = m,
+                          .sent = sent_,
+                          .received = received_,
+                          .part_bytes = room.bytes});
+}
+
+// There is a gather of so many columns.
+void Planner::Room(int64_t cols, int64_t rows_each) {
+  if (shard_.alone()) return;
+  const uint64_t rows = SaturatingMul(static_cast<uint64_t>(n_), static_cast<uint64_t>(rows_each));
+  gathered_floats_ = std::max(gathered_floats_, SaturatingMul(rows, static_cast<uint64_t>(cols)));
+}
+
+// The op planned last is divided, and every process reads all of these weights.
+void Planner::CopiedWeights(const WeightView& w) {
+  CopiedWork& copied = plan_.ops.back().copied;
+  if (shard_.rank == 0 || copied.all || w.empty()) return;
+  copied.part = [w](const CostAmounts& n) {
+    Cost cost;
+    cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kCalls] * w.stored_row_bytes);
+    cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kCalls] * static_cast<uint64_t>(w.cols) * sizeof(float));
+    return cost;
+  };
+}
+
+void Planner::ShardBuffers(Mat<float> logits) {
+  const uint64_t n = static_cast<uint64_t>(n_);
+  const uint64_t sent = SaturatingMul(n, static_cast<uint64_t>(std::max(int64_t{r_.d_model}, mamba_.out.cols)));
+  own_logits_ = logits;
+  if (shard_.rank > 0) plan_.logits = {nullptr, options_.max_logit_rows, r_.vocab};
+  plan_.owned_ids = arena_.Take<int32_t>(n);
+  plan_.owned_rows = arena_.Take<int32_t>(n);
+  plan_.embedded_rows = arena_.Take<int32_t>(n);
+  gathered_ = arena_.Take<float>(gathered_floats_);
+  const uint64_t received = std::max(gathered_floats_, SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows),
+                                                                      static_cast<uint64_t>(shard_.rank == 0 ? r_.vocab : 0)));
+  received_ = {arena_.Take<float>(received), received};
+  sent_ = {arena_.Take<float>(sent), sent};
+}
+
+// Rows of the embedding come from the process that has them.
+void Planner::EmbedOwned() {
+  const size_t n = static_cast<size_t>(n_);
+  const Mat<float> own(gathered_, n_, r_.d_model);
+  const As as(*this, Work::kOwn);
+  rows_ = RowsOf::kOwned;
+  if (const WeightView table = Get(Role::kTokenEmbedding); !table.empty()) {
+    Add(Role::kTokenEmbedding, EmbedOp{.ids = {plan_.owned_ids, n},
+                                       .table = table,
+                                       .out = own,
+                                       .scale = r_.embedding_scale,
+                                       .step_rows = {plan_.owned_rows, n}});
+  }
+  plan_.embedded = &NewGather([&](const Shard&, const LayerPart&) { return std::vector{Span{0, r_.d_model}}; });
+  Add(Role::kTokenEmbedding, GatherOp{.group = source_.group,
+                                      .parts = plan_.embedded->parts,
+                                      .own = own,
+                                      .to_rows = {plan_.embedded_rows, n},
+                                      .all = plan_.x,
+                                      .sent = sent_,
+                                      .received = received_,
+                                      .part_bytes = plan_.embedded->bytes});
+  rows_ = RowsOf::kBatch;
+}
+
+// Other processes may have some of the rows of its matrix too.
+void Planner::AddMatMul(Role role, MatMulOp op) {
+  const Held held = HeldOf(r_, shard_, role, layer_);
+  const int64_t copied = held.copied();
+  const As as(*this, Work::kOwn);
+  Add(role, op);
+  if (copied == 0) return;
+  if (copied == held.size()) {
+    plan_.ops.back().copied.all = true;
+    return;
+  }
+  op.w.rows = op.out.cols = copied;
+  if (!op.bias.empty()) {
+    op.bias.stored_row_bytes = op.bias.stored_row_bytes / static_cast<uint64_t>(op.bias.cols) * static_cast<uint64_t>(copied);
+    op.bias.cols = copied;
+  }
+  plan_.ops.back().copied.part = [op](const CostAmounts& n) { return op.Useful(n); };
+}
+
+}  // namespace tally

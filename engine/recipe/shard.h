@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of a model that one of several processes holds and computes.
+//
+// What is divided are outputs: heads, hidden units, channels, experts, rows of the vocabulary. A sum is never divided, so that the bits are
+// those of one process. What is not divided every process has; of equal parts the one of the lowest rank is the original, the others are
+// copies.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/recipe/recipe.h"
+#include "engine/recipe/roles.h"
+
+namespace tally {
+
+struct Span {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const Span&) const = default;
+};
+
+struct Shard {
+  int32_t rank = 0, ranks = 1;
+  bool whole_mixers = false;  // attention and the other mixers run whole in every process
+  bool own_experts = false;   // an expert is in one process; else every process has a part of each
+  bool alone() const { return ranks == 1; }
+  Shard Of(int32_t other) const { return {other, ranks, whole_mixers, own_experts}; }
+  bool operator==(const Shard&) const = default;
+};
+
+// The shard's part of n units, cut at multiples of `piece`. Parts are as equal as that allows; the first ones are the larger, the last
+// ones may be empty.
+Span PartOf(int64_t n, int64_t piece, const Shard& shard);
+
+// Heads of which equal groups share something: query heads a KV head, heads of Mamba-2 their B and C.
+struct HeadPart {
+  Span heads, groups;  // empty: the process is idle here
+  bool copy = false;   // a lower rank has the group too
+};
+// By group; of fewer groups than ranks by head within the groups.
+HeadPart PartOfHeads(int64_t heads, int64_t groups, const Shard& shard);
+
+// The parts of one layer's mixers and feed-forward, and of what is outside the layers.
+struct LayerPart {
+  HeadPart attention;        // query heads, KV heads
+  Span key_heads;            // of the gated delta rule
+  std::vector<Span> values;  // its value heads
+  HeadPart mamba;            // heads, groups
+  bool whole_norm = false;   // Mamba-2's norm is of vectors that more than one process has a part of
+  Span channels;             // of a short convolution
+  Span mixed;                // of d_model: what the mixer's last matrix gives
+  Span hidden, shared, expert_hidden;
+  Span experts;
+  Span latent;  // of expert_latent: what the experts give
+  Span fed;     // of d_model: what the feed-forward's last matrix gives
+};
+LayerPart PartOfLayer(const Recipe& recipe, const Shard& shard, int32_t layer);
+
+// The size of the pieces that matrices are cut in.
+inline constexpr int64_t kShardRows = 16;
+
+// Rows of a weight that a process holds.
+struct HeldRows {
+  Span rows;
+  bool copy = false;  // a lower rank holds them too
+  bool operator==(const HeldRows&) const = default;
+};
+// What a process holds of a role's weight.
+struct Held {
+  Span slices;                 // experts, heads
+  std::vector<HeldRows> rows;  // of each slice; of vectors elements. In the order in which they are held, none of them empty
+  bool empty() const { return slices.size() == 0 || rows.empty(); }
+  int64_t size() const;    // rows
+  int64_t copied() const;  // rows that a lower rank holds too
+  bool operator==(const Held&) const = default;
+};
+Held HeldOf(const Recipe& recipe, const Shard& shard, Role role, int32_t layer);
+
+}  // namespace tally
