@@ -20,7 +20,7 @@ set(public_headers
   counters/books/books.h counters/books/closed_form.h counters/books/form.h counters/books/model_count.h counters/books/published.h
   counters/books/step_audit.h counters/books/training.h
   counters/cost/cost.h counters/cost/op_description.h counters/cost/site.h
-  counters/ledger/bill.h counters/ledger/ledger.h counters/ledger/record.h counters/ledger/touch_set.h counters/ledger/weight_slices.h
+  counters/ledger/bill.h counters/ledger/ledger.h counters/ledger/process_books.h counters/ledger/record.h counters/ledger/touch_set.h counters/ledger/weight_slices.h
   loaders/inventory/inventory.h loaders/npy.h)
 set(public_root ${PROJECT_BINARY_DIR}/include)
 set(public_sources)

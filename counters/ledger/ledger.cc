@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "counters/ledger/ledger.h"
 
+#include <map>
 #include <algorithm>
 #include <bit>
 
@@ -25,6 +26,7 @@ void Ledger::SetWeights(std::vector<WeightInfo> weights) {
 }
 
 void Ledger::Reset() {
+  ++resets_;
   alone_ != nullptr ? BillAlone() : SumPending();  // of a step in progress
   for (Op& op : ops_) op.amounts = {};
   counts_ = {};
@@ -312,24 +314,47 @@ Cost Ledger::unbilled() const {
   return sum;
 }
 
+CostAmounts Ledger::AmountsOf(const Op& op, Phase p) const {
+  CostAmounts n = op.amounts[static_cast<size_t>(p)];
+  n += op.amounts[kBilled + static_cast<size_t>(p)];
+  if (p == phase_ && p != Phase::kMixed) n += op.amounts[kPending];
+  return n;
+}
+
+void Ledger::AddPart(const Op& op, size_t part, const CostAmounts& n, Account& sum) {
+  if (part == 0) sum.ops += n[Amount::kCalls];
+  for (const SiteCost::Unit& unit : op.sites[part].units) {
+    sum.useful.AddTimes(unit.useful, n[unit.amount]);
+    sum.executed.AddTimes(unit.executed, n[unit.amount]);
+    sum.copied.AddTimes(unit.copied, n[unit.amount]);
+  }
+}
+
 template <class Wanted>
 Account Ledger::Sum(Phase p, const Wanted& wanted) const {
   Account sum;
   for (const Op& op : ops_) {
-    CostAmounts n = op.amounts[static_cast<size_t>(p)];
-    n += op.amounts[kBilled + static_cast<size_t>(p)];
-    if (p == phase_ && p != Phase::kMixed) n += op.amounts[kPending];
+    const CostAmounts n = AmountsOf(op, p);
     for (size_t part = 0; part < op.sites.size(); ++part) {
-      if (!wanted(op.sites[part].site)) continue;
-      if (part == 0) sum.ops += n[Amount::kCalls];
-      for (const SiteCost::Unit& unit : op.sites[part].units) {
-        sum.useful.AddTimes(unit.useful, n[unit.amount]);
-        sum.executed.AddTimes(unit.executed, n[unit.amount]);
-        sum.copied.AddTimes(unit.copied, n[unit.amount]);
-      }
+      if (wanted(op.sites[part].site)) AddPart(op, part, n, sum);
     }
   }
   return sum;
+}
+
+std::vector<std::pair<Site, Account>> Ledger::sites(Phase p) const {
+  std::map<std::pair<int32_t, Component>, Account> sums;
+  for (const Op& op : ops_) {
+    const CostAmounts n = AmountsOf(op, p);
+    if (n == CostAmounts()) continue;
+    for (size_t part = 0; part < op.sites.size(); ++part) {
+      const Site site = op.sites[part].site;
+      AddPart(op, part, n, sums[{site.layer, site.component}]);
+    }
+  }
+  std::vector<std::pair<Site, Account>> all;
+  for (const auto& [site, account] : sums) all.push_back({{site.first, site.second}, account});
+  return all;
 }
 
 Account Ledger::total(Phase p) const {

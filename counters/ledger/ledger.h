@@ -128,6 +128,7 @@ class Ledger {
 
   TALLY_API Account total(Phase p) const;
   TALLY_API Account at(Phase p, Site site) const;
+  TALLY_API std::vector<std::pair<Site, Account>> sites(Phase p) const;  // those with ops that ran, by layer and component
   // Steps begun; kMixed: steps with rows of both phases. rows and logit_rows of kMixed are 0.
   uint64_t steps(Phase p) const { return counts_[static_cast<size_t>(p)].steps; }
   uint64_t rows(Phase p) const { return counts_[static_cast<size_t>(p)].rows; }
@@ -139,6 +140,7 @@ class Ledger {
   const TouchSet& touched() const { return touched_; }
   // Clears the charges. Ops, the table of weights and bills stay: a bill holds all that was done for its request.
   TALLY_API void Reset();
+  uint64_t resets() const { return resets_; }  // calls of Reset
 
  private:
   // Of Op::amounts: by phase, of steps without a bill; kBilled + phase: of the others; kPending: what is not on bills yet.
@@ -186,6 +188,8 @@ class Ledger {
   std::span<const Entry> EntriesOf(const Op& op) const {
     return std::span(entries_).subspan(op.first_entry, op.end_entry - op.first_entry);
   }
+  CostAmounts AmountsOf(const Op& op, Phase p) const;
+  static void AddPart(const Op& op, size_t part, const CostAmounts& n, Account& sum);
   template <class Wanted>
   Account Sum(Phase p, const Wanted& wanted) const;
 
@@ -195,6 +199,7 @@ class Ledger {
   std::vector<Entry> entries_;
   std::vector<uint32_t> units_;  // the op of each set of weight rows that a run touches together
   std::array<Counts, kPhases> counts_;
+  uint64_t resets_ = 0;
   TouchSet touched_;
   BillSlot nobody_;              // of rows without a bill
   std::deque<BillSlot> bills_;   // groups_ and alone_ point into it

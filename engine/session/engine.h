@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "counters/ledger/ledger.h"
+#include "counters/ledger/process_books.h"
 #include "counters/ledger/record.h"
 #include "engine/base/export.h"
 #include "engine/base/mat.h"
@@ -83,6 +84,8 @@ class TALLY_API Engine {
   // [rows with want_logits, vocab] in row order, valid until the next step.
   Result<Mat<const float>> StepAll(std::span<const BatchRow> rows);
   virtual Ledger& ledger() = 0;  // sums over every Step since creation or Reset; lives as long as the engine
+  // Of each process that runs the model, this one's ledger first; the others' count from the same Reset. Errors of the group.
+  virtual Result<std::vector<ProcessBooks>> Books() = 0;
   virtual const Model& model() const = 0;
   virtual std::string_view target() const = 0;  // the instruction set of the kernels, "AVX3_ZEN4"
   virtual bool used_blas() const = 0;           // true if OpenBLAS was chosen for some op

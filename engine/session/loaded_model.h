@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/graph/decoder.h"
+#include "engine/session/group.h"
 #include "engine/session/model.h"
 #include "engine/session/stepper_options.h"
 #include "engine/weights/fingerprint.h"
@@ -24,6 +25,7 @@ struct RopePair {
 
 class LoadedModel final : public Model {
  public:
+  ~LoadedModel() override;
   const Recipe& recipe() const override { return spec_.recipe; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const Status& tokenizer_status() const override { return tokenizer_status_; }
@@ -59,6 +61,7 @@ class LoadedModel final : public Model {
   ModelSpec spec_;
   Shard shard_;
   Communicator* group_ = nullptr;
+  mutable std::unique_ptr<GroupLog> log_;  // of the first process of a group
   std::unique_ptr<Tokenizer> tokenizer_;
   Status tokenizer_status_;
   std::vector<std::string> notes_;

@@ -136,6 +136,12 @@ Status CheckPlan(const MemoryPlan& plan, uint64_t held, const PlanSource& source
 
 Status CheckLibraries(const EngineOptions& options) { return options.impl == ImplChoice::kBlas ? LoadOpenBlas() : Status(); }
 
+LoadedModel::~LoadedModel() {
+  if (log_ == nullptr) return;
+  log_->Add(Command::kEnd);
+  (void)log_->Flush();
+}
+
 Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const EngineOptions& engine, const LoadOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckLibraries(engine));
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
@@ -144,6 +150,7 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const En
   const ModelSpec& spec = model->spec_;
   if (options.group != nullptr && options.group->ranks() > 1) {
     model->group_ = options.group;
+    if (options.group->rank() == 0) model->log_ = std::make_unique<GroupLog>(*options.group);
     model->shard_ = {.rank = options.group->rank(), .ranks = options.group->ranks()};
   }
   TALLY_RETURN_IF_ERROR(Prefixed(path, CheckRunnable(spec.recipe)));

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "counters/books/books.h"
-#include "engine/base/communicator.h"
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
 #include "engine/base/kinds.h"
@@ -22,6 +21,7 @@
 
 namespace tally {
 
+class Communicator;
 class Model;
 
 struct EngineOptions {

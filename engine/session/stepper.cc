@@ -2,7 +2,10 @@
 #include "engine/session/stepper.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/base/checked.h"
 #include "engine/base/checksum.h"
@@ -22,6 +25,8 @@ std::string_view BytesOf(std::span<const T> values) {
 
 Stepper::Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& options)
     : model_(std::move(model)),
+      group_(model_->group_),
+      log_(model_->log_),
       team_(options.threads),
       recipe_(model_->recipe()),
       options_(MakeStepperOptions(recipe_, options)),
@@ -35,9 +40,16 @@ Stepper::Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& 
 
 Result<std::unique_ptr<Stepper>> Stepper::Create(std::shared_ptr<const LoadedModel> model, const EngineOptions& options) {
   std::unique_ptr<Stepper> stepper(new Stepper(std::move(model), options));
-  TALLY_RETURN_IF_ERROR(stepper->Start());
+  if (GroupLog* const log = stepper->log_.get(); log != nullptr) {
+    stepper->id_ = log->NextEngine();
+    log->Add(Command::kNewEngine).Put(stepper->id_).Put(options);
+    TALLY_RETURN_IF_ERROR(log->Flush());
+  }
+  TALLY_RETURN_IF_ERROR(AgreeOnStatus(stepper->group_, stepper->Start()));
   return stepper;
 }
+
+Stepper::~Stepper() { Tell(Command::kFreeEngine); }
 
 Status Stepper::Start() {
   TALLY_RETURN_IF_ERROR(team_.status());
@@ -152,6 +164,119 @@ Status Stepper::MakeRoom(const Extent& e) {
   return store_->Extend(e.sequence, e.rows);
 }
 
+// What the others need for the step: they make the same one.
+Status Stepper::TellStep(std::span<const BatchRow> rows) {
+  if (log_ == nullptr) return {};
+  TALLY_RETURN_IF_ERROR(CheckRows(rows));
+  TellReset();
+  log_->Add(Command::kStep).Put(id_).Put(store_->BytesInUse()).PutAll(rows);
+  return log_->Flush();
+}
+
+void Stepper::TellReset() {
+  if (const uint64_t resets = ledger_.resets(); resets != std::exchange(resets_, resets)) Tell(Command::kResetLedger);
+}
+
+Result<std::vector<ProcessBooks>> Stepper::Books() {
+  if (log_ != nullptr) {
+    TellReset();
+    Tell(Command::kBooks);
+    TALLY_RETURN_IF_ERROR(log_->Flush());
+  }
+  return GatherBooks();
+}
+
+// To the first process.
+Result<std::vector<ProcessBooks>> Stepper::GatherBooks() {
+  std::vector<ProcessBooks> books = {BooksOf(ledger_, group_ != nullptr ? group_->Place(group_->rank()) : "")};
+  if (group_ == nullptr) return books;
+  CommandWriter own;
+  WriteBooks(books[0], own);
+  TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group_, own.bytes(), true));
+  for (size_t r = 1; r < all.size(); ++r) {
+    CommandReader in(all[r]);
+    books.push_back(ReadBooks(in));
+  }
+  return books;
+}
+
+// Its own results are those of the first process, errors included.
+Status Stepper::Follow(Command command, CommandReader& in) {
+  switch (command) {
+    case Command::kNewSequence: (void)NewSequence(); break;
+    case Command::kCopy: (void)Copy(in.Get<int32_t>()); break;
+    case Command::kFree: Free(in.Get<int32_t>()); break;
+    case Command::kResetLedger: ledger_.Reset(); break;
+    case Command::kBadRows: return SendBadRows();
+    case Command::kBooks: return GatherBooks().status();
+    case Command::kFork: {
+      const int32_t sequence = in.Get<int32_t>();
+      (void)Fork(sequence, in.Get<int64_t>());
+      break;
+    }
+    case Command::kTruncate: {
+      const int32_t sequence = in.Get<int32_t>();
+      (void)Truncate(sequence, in.Get<int64_t>());
+      break;
+    }
+    case Command::kNewSequenceFor: {
+      const std::string key = in.GetText();
+      (void)NewSequenceFor(key, in.GetAll<int32_t>());
+      break;
+    }
+    case Command::kRemember: {
+      const int32_t sequence = in.Get<int32_t>(), states = in.Get<int32_t>();
+      const std::string key = in.GetText();
+      Remember(sequence, key, in.GetAll<int32_t>(), states);
+      break;
+    }
+    case Command::kStep: {
+      const uint64_t in_use = in.Get<uint64_t>();
+      std::vector<BatchRow> rows = in.GetAll<BatchRow>();
+      if (store_->BytesInUse() != in_use) return InternalError("the processes of a group have come to hold different sequences");
+      for (BatchRow& row : rows) row.bill = kNoBill;
+      return Step(rows).status();
+    }
+    case Command::kRepeat: {
+      const int64_t before = in.Get<int64_t>();
+      return Repeat(in.GetAll<BatchRow>(), before);
+    }
+    case Command::kNewEngine:
+    case Command::kFreeEngine:
+    case Command::kEnd: return InternalError("a command that is not an engine's");
+  }
+  return {};
+}
+
+// After a step: whether some process found rows that failed, and if so, all of them, for the first process.
+Status Stepper::FindBadRows() {
+  bad_.assign(decoder_->bad_rows().begin(), decoder_->bad_rows().end());
+  if (group_ == nullptr) return {};
+  const uint64_t own = bad_.size();
+  const std::vector<uint64_t> each(static_cast<size_t>(group_->ranks()), sizeof(own));
+  std::vector<uint64_t> found(log_ != nullptr ? each.size() : 0);
+  TALLY_RETURN_IF_ERROR(
+      group_->Gather(each, reinterpret_cast<const uint8_t*>(&own), reinterpret_cast<uint8_t*>(found.data())));
+  if (std::ranges::all_of(found, [](uint64_t n) { return n == 0; })) return {};
+  Tell(Command::kBadRows);
+  TALLY_RETURN_IF_ERROR(log_->Flush());
+  return SendBadRows();
+}
+
+Status Stepper::SendBadRows() {
+  CommandWriter own;
+  for (const Decoder::BadRow& b : decoder_->bad_rows()) own.Put(b.row).Put(b.of_logits).PutText(b.why);
+  TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group_, own.bytes(), true));
+  for (size_t r = 1; r < all.size(); ++r) {
+    for (CommandReader in(all[r]); !in.empty();) {
+      const int32_t row = in.Get<int32_t>();
+      const bool of_logits = in.Get<bool>();
+      bad_.push_back({.row = row, .of_logits = of_logits, .why = in.GetText()});
+    }
+  }
+  return {};
+}
+
 // Checks the rows, makes room for them in the cache and fills the batch.
 Status Stepper::Prepare(std::span<const BatchRow> rows) {
   rows_.Clear();
@@ -186,7 +311,7 @@ void Stepper::Fail(Extent& extent, Status status) {
 
 // Truncates the sequence to its length before the step. Returns the cause; if that fails, its error is appended.
 Status Stepper::TakeBack(Status cause, const Extent& e) {
-  const Status truncated = store_->Truncate(e.sequence, e.before);
+  const Status truncated = Truncate(e.sequence, e.before);
   if (truncated.ok()) return cause;
   return {cause.code(), cause.message() + "; sequence " + std::to_string(e.sequence) +
                             " is not as it was before the step: " + truncated.message()};
@@ -207,26 +332,36 @@ void Stepper::MarkInVain() {
   }
 }
 
-// Runs the sequence's rows again, alone, with a tap that checks every output. They are neither charged nor recorded.
-std::string Stepper::FirstNonFinite(std::span<const BatchRow> rows, const Extent& e) {
-  std::string first;
-  if (!store_->Extend(e.sequence, e.rows).ok()) return first;
+// Runs rows of one sequence, which begin at its length. They are neither charged nor recorded.
+Status Stepper::Repeat(std::span<const BatchRow> rows, int64_t before) {
+  TALLY_RETURN_IF_ERROR(store_->Extend(rows[0].sequence, static_cast<int64_t>(rows.size())));
   Rows again;
-  for (const BatchRow& row : rows) {
-    if (row.sequence == e.sequence) again.Add(row, e.before + static_cast<int64_t>(again.tokens.size()));
-  }
+  for (const BatchRow& row : rows) again.Add(row, before + static_cast<int64_t>(again.tokens.size()));
   Ledger* const ledger = executor_.ledger();
   executor_.SetLedger(nullptr);
   repeating_ = true;
+  const Status ran = decoder_->Forward(again.Batch(), *store_).status();
+  repeating_ = false;
+  executor_.SetLedger(ledger);
+  return ran;
+}
+
+// Runs the sequence's rows again, alone, with a tap that checks every output.
+std::string Stepper::FirstNonFinite(std::span<const BatchRow> rows, const Extent& e) {
+  std::string first;
+  std::vector<BatchRow> own;
+  std::ranges::copy_if(rows, std::back_inserter(own), [&](const BatchRow& row) { return row.sequence == e.sequence; });
+  if (log_ != nullptr) {
+    log_->Add(Command::kRepeat).Put(id_).Put(e.before).PutAll(std::span<const BatchRow>(own));
+    if (!log_->Flush().ok()) return first;
+  }
   executor_.SetTap([&](Site site, std::string_view op, Mat<const float> out) {
     if (!first.empty() || out.empty() || AllFinite(out)) return;
     first = (site.layer >= 0 ? "layer " + std::to_string(site.layer) + " " : "") + std::string(ComponentName(site.component)) +
             " (" + std::string(op) + ")";
   });
-  const Status ran = decoder_->Forward(again.Batch(), *store_).status();
+  const Status ran = Repeat(own, e.before);
   executor_.SetTap(tap_);
-  repeating_ = false;
-  executor_.SetLedger(ledger);
   if (!ran.ok()) first.clear();
   return first;
 }
@@ -247,7 +382,7 @@ Status Stepper::WhyBad(std::span<const BatchRow> rows, const Extent& e, std::spa
 
 // Fails the sequences that have bad rows. `logits` may move.
 void Stepper::FailBadRows(std::span<const BatchRow> rows, Mat<const float>& logits) {
-  const std::vector<Decoder::BadRow> bad(decoder_->bad_rows().begin(), decoder_->bad_rows().end());
+  const std::vector<Decoder::BadRow> bad = bad_;  // rows are run again
   if (bad.empty()) return;
   kept_logits_.clear();
   for (int64_t r = 0; r < logits.rows; ++r) kept_logits_.insert(kept_logits_.end(), logits.Row(r), logits.Row(r) + logits.cols);
@@ -272,6 +407,7 @@ StepOutput Stepper::Output(std::span<const BatchRow> rows, Mat<const float> logi
 
 Result<StepOutput> Stepper::Step(std::span<const BatchRow> rows) {
   const Team::Turn turn(team_);  // engines that are stepped at the same time take turns by step
+  TALLY_RETURN_IF_ERROR(TellStep(rows));
   TALLY_RETURN_IF_ERROR(Prepare(rows));
   if (rows_.tokens.empty()) return Output(rows, {});
   executor_.BeginStep(booked_);
@@ -290,6 +426,8 @@ Result<StepOutput> Stepper::Step(std::span<const BatchRow> rows) {
     MarkInVain();
     return status;
   }
+  TALLY_RETURN_IF_ERROR(FindBadRows());
+  if (group_ != nullptr && group_->rank() > 0) return StepOutput();  // the first process judges
   FailBadRows(rows, *logits);
   if (!failed_.empty()) MarkInVain();
   return Output(rows, *logits);

@@ -15,6 +15,7 @@
 #include "engine/graph/sequence_store.h"
 #include "engine/machine/parallel.h"
 #include "engine/session/engine.h"
+#include "engine/session/group.h"
 #include "engine/session/loaded_model.h"
 #include "engine/session/stepper_options.h"
 
@@ -32,21 +33,44 @@ class Stepper final : public Engine {
   const MemoryPlan& memory_plan() const override { return plan_; }
   int64_t max_batch() const override { return options_.plan.max_batch; }
   int64_t max_logit_rows() const override { return options_.plan.max_logit_rows; }
-  Result<int32_t> NewSequence() override { return store_->NewSequence(); }
-  Result<int32_t> Fork(int32_t sequence, int64_t length) override { return store_->Fork(sequence, length); }
-  Result<int32_t> Copy(int32_t sequence) override { return store_->Copy(sequence); }
+  Result<int32_t> NewSequence() override {
+    Tell(Command::kNewSequence);
+    return store_->NewSequence();
+  }
+  Result<int32_t> Fork(int32_t sequence, int64_t length) override {
+    Tell(Command::kFork, sequence, length);
+    return store_->Fork(sequence, length);
+  }
+  Result<int32_t> Copy(int32_t sequence) override {
+    Tell(Command::kCopy, sequence);
+    return store_->Copy(sequence);
+  }
   Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) override {
+    if (log_ != nullptr) log_->Add(Command::kNewSequenceFor).Put(id_).PutText(key).PutAll(tokens);
     return store_->NewSequenceFor(key, tokens);
   }
   int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const override { return store_->Reusable(key, tokens); }
   void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states) override {
+    if (log_ != nullptr) log_->Add(Command::kRemember).Put(id_).Put(sequence).Put(states).PutText(key).PutAll(tokens);
     store_->Remember(sequence, key, tokens, states);
   }
   int64_t Length(int32_t sequence) const override { return store_->Length(sequence); }
-  Status Truncate(int32_t sequence, int64_t length) override { return store_->Truncate(sequence, length); }
-  void Free(int32_t sequence) override { store_->Free(sequence); }
-  Status Export(int32_t sequence, const SequenceStore::Sink& write) const override { return store_->Export(sequence, write); }
-  Result<int32_t> Import(const SequenceStore::Source& read) override { return store_->Import(read); }
+  Status Truncate(int32_t sequence, int64_t length) override {
+    Tell(Command::kTruncate, sequence, length);
+    return store_->Truncate(sequence, length);
+  }
+  void Free(int32_t sequence) override {
+    Tell(Command::kFree, sequence);
+    store_->Free(sequence);
+  }
+  Status Export(int32_t sequence, const SequenceStore::Sink& write) const override {
+    if (group_ != nullptr) return BadInput("a sequence whose memory is in several processes cannot be saved");
+    return store_->Export(sequence, write);
+  }
+  Result<int32_t> Import(const SequenceStore::Source& read) override {
+    if (group_ != nullptr) return BadInput("a saved sequence cannot be taken up by several processes");
+    return store_->Import(read);
+  }
   uint64_t KvBudget() const override { return store_->Budget(); }
   uint64_t KvBytesInUse() const override { return store_->BytesInUse(); }
   uint64_t KvBytesOf(int32_t sequence) const override { return store_->BytesHeld(sequence); }
@@ -54,6 +78,7 @@ class Stepper final : public Engine {
   uint64_t Fingerprint() const override;
   Result<StepOutput> Step(std::span<const BatchRow> rows) override;
   Ledger& ledger() override { return ledger_; }
+  Result<std::vector<ProcessBooks>> Books() override;
   const Model& model() const override { return *model_; }
   std::string_view target() const override { return HwyTargetName(); }
   bool used_blas() const override { return executor_.used_blas(); }
@@ -63,6 +88,10 @@ class Stepper final : public Engine {
   void SetRecorder(Recorder recorder) override;
   void EnableExplain() override { executor_.EnableExplain(); }
   std::vector<std::string> Explanations() const override;
+
+  // Of any process of a group but the first: makes a call of the first one's engine, whose arguments follow.
+  Status Follow(Command command, CommandReader& arguments);
+  ~Stepper() override;
 
  private:
   Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& options);
@@ -83,6 +112,19 @@ class Stepper final : public Engine {
     StepBatch Batch() const { return {tokens, kv_rows, logit_rows}; }
   };
 
+  // Tells the other processes of the group, if this is the first.
+  template <class... Arguments>
+  void Tell(Command command, Arguments... arguments) {
+    if (log_ == nullptr) return;
+    CommandWriter& writer = log_->Add(command).Put(id_);
+    (writer.Put(arguments), ...);
+  }
+  Status TellStep(std::span<const BatchRow> rows);
+  Status FindBadRows();
+  Status SendBadRows();
+  Result<std::vector<ProcessBooks>> GatherBooks();
+  void TellReset();
+  Status Repeat(std::span<const BatchRow> rows, int64_t before);
   Status Prepare(std::span<const BatchRow> rows);
   Status CheckRows(std::span<const BatchRow> rows);
   Status MakeRoom(const Extent& extent);
@@ -101,6 +143,11 @@ class Stepper final : public Engine {
   Status Start();
 
   std::shared_ptr<const LoadedModel> model_;
+  Communicator* const group_;          // null: this process alone
+  std::unique_ptr<GroupLog>& log_;     // the model's; of the first process of a group
+  int32_t id_ = 0;                     // of the engine, for the others
+  uint64_t resets_ = 0;                // of the ledger, that the others know of
+  std::vector<Decoder::BadRow> bad_;  // of the last step, of all processes
   mutable Team team_;  // changes nothing of the engine
   const Recipe& recipe_;
   StepperOptions options_;

@@ -4,10 +4,14 @@
 
 #include <array>
 #include <fstream>
+#include <map>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
+#include "counters/ledger/process_books.h"
+#include "engine/session/group.h"
 #include "engine/studies/synth.h"
 #include "tests/support/open_engine.h"
 #include "tests/support/small_config.h"
@@ -53,28 +57,18 @@ std::vector<float> RunAll(Engine& engine) {
 }
 
 // What is to be equal over all ranks: useful work but for activations, which every process reads for itself.
-std::vector<uint64_t> Figures(const Cost& cost, const Cost& copied) {
+std::vector<uint64_t> Figures(const Cost& cost) {
   std::vector<uint64_t> figures;
   for (int c = 0; c < kWorkClasses; ++c) {
     const WorkClass work = static_cast<WorkClass>(c);
-    for (int a = 0; a < kAriths; ++a) {
-      figures.push_back(cost.Flops(work, static_cast<Arith>(a)) - copied.Flops(work, static_cast<Arith>(a)));
-    }
-    figures.push_back(cost.Special(work) - copied.Special(work));
+    for (int a = 0; a < kAriths; ++a) figures.push_back(cost.Flops(work, static_cast<Arith>(a)));
+    figures.push_back(cost.Special(work));
   }
   for (const ByteKind kind : {ByteKind::kWeightsStored, ByteKind::kKvRead, ByteKind::kKvWritten, ByteKind::kStateRead,
                               ByteKind::kStateWritten}) {
-    figures.push_back(cost.Bytes(kind) - copied.Bytes(kind));
+    figures.push_back(cost.Bytes(kind));
   }
   return figures;
-}
-
-std::vector<Site> SitesOf(const Recipe& r) {
-  std::vector<Site> sites;
-  for (int32_t layer = -1; layer < r.n_layers; ++layer) {
-    for (int c = 0; c < kComponents; ++c) sites.push_back({layer, static_cast<Component>(c)});
-  }
-  return sites;
 }
 
 class Shards : public testing::TestWithParam<std::string> {
@@ -93,43 +87,53 @@ class Shards : public testing::TestWithParam<std::string> {
     ASSERT_NE(one.engine, nullptr);
     const std::vector<float> wanted = RunAll(*one.engine);
     ThreadGroup group(ranks);
-    std::vector<Opened> parts(static_cast<size_t>(ranks));
-    std::vector<std::vector<float>> given(parts.size());
-    for (size_t r = 0; r < parts.size(); ++r) {
-      parts[r] = Open(path, OneThread(), {.group = group.member(static_cast<int>(r))});
-      ASSERT_NE(parts[r].engine, nullptr);
+    std::vector<std::thread> followers;
+    for (int r = 1; r < ranks; ++r) {
+      followers.emplace_back([&, r] {
+        const auto model = LoadModel(path, OneThread(), {.group = group.member(r)});
+        ASSERT_TRUE(model.ok()) << model.status().message();
+        const Status followed = FollowGroup(*model, OneThread());
+        EXPECT_TRUE(followed.ok()) << followed.message();
+      });
     }
-    std::vector<std::thread> threads;
-    for (size_t r = 0; r < parts.size(); ++r) {
-      threads.emplace_back([&, r] { given[r] = RunAll(*parts[r].engine); });
+    {
+      const Opened first = Open(path, OneThread(), {.group = group.member(0)});
+      ASSERT_NE(first.engine, nullptr);
+      EXPECT_EQ(RunAll(*first.engine), wanted);
+      const auto books = first.engine->Books();
+      ASSERT_TRUE(books.ok()) << books.status().message();
+      ExpectSums(*books, one.engine->ledger());
     }
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(given[0], wanted);
-    for (const Phase phase : {Phase::kPrefill, Phase::kDecode, Phase::kMixed}) {
-      for (const Site site : SitesOf(one.model->recipe())) {
-        std::vector<uint64_t> sum;
-        for (const Opened& part : parts) {
-          const Account account = part.engine->ledger().at(phase, site);
-          const std::vector<uint64_t> figures = Figures(account.useful, account.copied);
-          sum.resize(figures.size());
-          for (size_t i = 0; i < figures.size(); ++i) sum[i] += figures[i];
-        }
-        EXPECT_EQ(sum, Figures(one.engine->ledger().at(phase, site).useful, {}))
-            << kPhaseNames[static_cast<size_t>(phase)] << " " << site.layer << " " << ComponentName(site.component);
+    for (std::thread& follower : followers) follower.join();
+  }
+
+  static void ExpectSums(const std::vector<ProcessBooks>& books, const Ledger& one) {
+    using Key = std::tuple<Phase, int32_t, Component>;
+    std::map<Key, std::vector<uint64_t>> sums, wanted;
+    const auto add = [](std::map<Key, std::vector<uint64_t>>& to, const SiteAccount& a) {
+      const std::vector<uint64_t> figures = Figures(WithoutCopies(a.account));
+      std::vector<uint64_t>& sum = to[{a.phase, a.site.layer, a.site.component}];
+      sum.resize(figures.size());
+      for (size_t i = 0; i < figures.size(); ++i) sum[i] += figures[i];
+    };
+    uint64_t elements = 0, sent = 0, received = 0;
+    for (const ProcessBooks& b : books) {
+      for (const SiteAccount& a : b.accounts) {
+        add(sums, a);
+        sent += a.account.useful.Bytes(ByteKind::kSent);
+        received += a.account.useful.Bytes(ByteKind::kReceived);
       }
+      elements += b.parameters - b.copied_parameters;
     }
-    uint64_t elements = 0, all = 0;
-    for (const WeightInfo& w : one.engine->ledger().weights()) all += w.parameters();
-    for (size_t r = 0; r < parts.size(); ++r) {
-      Cost total;
-      for (const Phase phase : {Phase::kPrefill, Phase::kDecode, Phase::kMixed}) {
-        total += parts[r].engine->ledger().total(phase).useful;
-      }
-      EXPECT_EQ(total.Bytes(ByteKind::kSent), group.sent(static_cast<int>(r)));
-      EXPECT_EQ(total.Bytes(ByteKind::kReceived), group.received(static_cast<int>(r)));
-      for (const WeightInfo& w : parts[r].engine->ledger().weights()) elements += w.parameters() - w.copied;
+    const ProcessBooks alone = BooksOf(one, "");
+    for (const SiteAccount& a : alone.accounts) add(wanted, a);
+    for (const auto& [key, figures] : wanted) {
+      EXPECT_EQ(sums[key], figures) << kPhaseNames[static_cast<size_t>(std::get<0>(key))] << " " << std::get<1>(key) << " "
+                                    << ComponentName(std::get<2>(key));
     }
-    EXPECT_EQ(elements, all);
+    EXPECT_EQ(sums.size(), wanted.size());
+    EXPECT_EQ(elements, alone.parameters);
+    EXPECT_EQ(sent, received);
   }
 
   const TempFolder folder_;

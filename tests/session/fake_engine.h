@@ -204,6 +204,7 @@ class FakeEngine : public Engine {
     return StepOutput{.logits = logits, .logit_rows = logit_rows_, .failed = failed_};
   }
   Ledger& ledger() override { return ledger_; }
+  Result<std::vector<ProcessBooks>> Books() override { return std::vector<ProcessBooks>{BooksOf(ledger_, "")}; }
   const Model& model() const override { return *model_; }
   FakeModel& fake_model() { return *model_; }
   std::string_view target() const override { return "FAKE"; }

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/session/group.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/session/loaded_model.h"
+#include "engine/session/stepper.h"
+
+namespace tally {
+namespace {
+
+// A first message of fixed size: the commands of most steps are shorter. It holds their length and as many of them as fit.
+constexpr size_t kFirst = 1024;
+using First = std::array<uint8_t, kFirst>;
+constexpr size_t kInFirst = kFirst - sizeof(uint64_t);
+
+void WriteCost(const Cost& cost, CommandWriter& out) {
+  uint64_t entries = 0;
+  cost.ForEachEntry([&](size_t, uint64_t) { ++entries; });
+  out.Put(entries);
+  cost.ForEachEntry([&](size_t entry, uint64_t n) { out.Put(static_cast<uint64_t>(entry)).Put(n); });
+}
+
+Cost ReadCost(CommandReader& in) {
+  Cost cost;
+  for (uint64_t left = in.Get<uint64_t>(); left > 0; --left) {
+    const size_t entry = in.Get<uint64_t>();
+    cost.AddEntry(entry, in.Get<uint64_t>());
+  }
+  return cost;
+}
+
+}  // namespace
+
+void WriteBooks(const ProcessBooks& books, CommandWriter& out) {
+  out.PutText(books.process).Put(static_cast<uint64_t>(books.accounts.size()));
+  for (const SiteAccount& a : books.accounts) {
+    out.Put(a.phase).Put(a.site).Put(a.account.ops);
+    for (const Cost* cost : {&a.account.useful, &a.account.executed, &a.account.copied}) WriteCost(*cost, out);
+  }
+  out.Put(books.parameters).Put(books.copied_parameters).Put(books.stored_bytes).Put(books.packed_bytes);
+  out.Put(static_cast<uint64_t>(books.weights.size()));
+  for (const WeightInfo& w : books.weights) {
+    out.PutText(w.name).Put(w.layer).Put(w.component).Put(w.slices).Put(w.experts).Put(w.rows).Put(w.cols);
+    out.Put(w.stored_bytes).Put(w.scale_bytes).Put(w.row_scale_bytes).Put(w.packed_bytes).Put(w.copied).Put(w.kind);
+  }
+  out.PutAll(std::span<const uint64_t>(books.touched));
+}
+
+ProcessBooks ReadBooks(CommandReader& in) {
+  ProcessBooks books;
+  books.process = in.GetText();
+  books.accounts.resize(in.Get<uint64_t>());
+  for (SiteAccount& a : books.accounts) {
+    a.phase = in.Get<Phase>();
+    a.site = in.Get<Site>();
+    a.account.ops = in.Get<uint64_t>();
+    for (Cost* cost : {&a.account.useful, &a.account.executed, &a.account.copied}) *cost = ReadCost(in);
+  }
+  for (uint64_t* n : {&books.parameters, &books.copied_parameters, &books.stored_bytes, &books.packed_bytes}) {
+    *n = in.Get<uint64_t>();
+  }
+  books.weights.resize(in.Get<uint64_t>());
+  for (WeightInfo& w : books.weights) {
+    w.name = in.GetText();
+    w.layer = in.Get<int32_t>();
+    w.component = in.Get<Component>();
+    w.slices = in.Get<uint32_t>();
+    w.experts = in.Get<bool>();
+    for (uint64_t* n : {&w.rows, &w.cols, &w.stored_bytes, &w.scale_bytes, &w.row_scale_bytes, &w.packed_bytes, &w.copied}) {
+      *n = in.Get<uint64_t>();
+    }
+    w.kind = in.Get<WeightInfo::Kind>();
+  }
+  books.touched = in.GetAll<uint64_t>();
+  return books;
+}
+
+Status GroupLog::Flush() {
+  std::vector<uint8_t>& bytes = pending_.bytes();
+  if (bytes.empty()) return {};
+  First first{};
+  const uint64_t size = bytes.size(), now = std::min<uint64_t>(size, kInFirst);
+  std::memcpy(first.data(), &size, sizeof(size));
+  std::memcpy(first.data() + sizeof(size), bytes.data(), now);
+  TALLY_RETURN_IF_ERROR(group_.Broadcast(first, Communicator::Wait::kIdle));
+  if (size > now) TALLY_RETURN_IF_ERROR(group_.Broadcast(std::span(bytes).subspan(now), Communicator::Wait::kStep));
+  bytes.clear();
+  return {};
+}
+
+Result<std::vector<uint8_t>> ReceiveCommands(Communicator& group) {
+  First first{};
+  TALLY_RETURN_IF_ERROR(group.Broadcast(first, Communicator::Wait::kIdle));
+  uint64_t size = 0;
+  std::memcpy(&size, first.data(), sizeof(size));
+  const uint64_t now = std::min<uint64_t>(size, kInFirst);
+  std::vector<uint8_t> bytes(size);
+  std::memcpy(bytes.data(), first.data() + sizeof(size), now);
+  if (size > now) TALLY_RETURN_IF_ERROR(group.Broadcast(std::span(bytes).subspan(now), Communicator::Wait::kStep));
+  return bytes;
+}
+
+Result<std::vector<std::vector<uint8_t>>> GatherBytes(Communicator& group, std::span<const uint8_t> own, bool to_first) {
+  const size_t ranks = static_cast<size_t>(group.ranks());
+  std::vector<uint64_t> sizes(ranks);
+  const std::vector<uint64_t> each(ranks, sizeof(uint64_t));
+  const uint64_t size = own.size();
+  TALLY_RETURN_IF_ERROR(
+      group.AllGather(each, reinterpret_cast<const uint8_t*>(&size), reinterpret_cast<uint8_t*>(sizes.data())));
+  uint64_t total = 0;
+  for (const uint64_t s : sizes) total += s;
+  std::vector<uint8_t> all(to_first && group.rank() > 0 ? 0 : total);
+  if (total > 0) {
+    TALLY_RETURN_IF_ERROR(to_first ? group.Gather(sizes, own.data(), all.data()) : group.AllGather(sizes, own.data(), all.data()));
+  }
+  if (to_first && group.rank() > 0) return std::vector<std::vector<uint8_t>>();
+  std::vector<std::vector<uint8_t>> parts(ranks);
+  for (size_t r = 0, at = 0; r < ranks; at += sizes[r], ++r) {
+    parts[r].assign(all.begin() + static_cast<ptrdiff_t>(at), all.begin() + static_cast<ptrdiff_t>(at + sizes[r]));
+  }
+  return parts;
+}
+
+Status AgreeOnStatus(Communicator* group, const Status& own) {
+  if (group == nullptr || group->ranks() < 2) return own;
+  CommandWriter writer;
+  if (!own.ok()) writer.Put(own.code()).PutText(own.message());
+  TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group, writer.bytes(), false));
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r].empty()) continue;
+    CommandReader reader(all[r]);
+    const StatusCode code = reader.Get<StatusCode>();
+    const std::string message = reader.GetText();
+    return {code, r == 0 ? message : group->Place(static_cast<int>(r)) + ": " + message};
+  }
+  return {};
+}
+
+Status FollowGroup(const std::shared_ptr<const Model>& model, const EngineOptions& engine) {
+  const auto loaded = std::dynamic_pointer_cast<const LoadedModel>(model);
+  if (loaded == nullptr || loaded->group_ == nullptr) return InternalError("a model without a group has nobody to follow");
+  Communicator& group = *loaded->group_;
+  std::map<int32_t, std::unique_ptr<Stepper>> engines;
+  while (true) {
+    TALLY_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReceiveCommands(group));
+    CommandReader reader(bytes);
+    while (!reader.empty()) {
+      const Command command = reader.Get<Command>();
+      if (command == Command::kEnd) return {};
+      const int32_t id = reader.Get<int32_t>();
+      if (command == Command::kFreeEngine) {
+        engines.erase(id);
+      } else if (command == Command::kNewEngine) {
+        EngineOptions options = reader.Get<EngineOptions>();
+        options.threads = engine.threads;
+        Result<std::unique_ptr<Stepper>> made = Stepper::Create(loaded, options);
+        if (made.ok()) engines[id] = std::move(made).value();  // else all processes have the error
+      } else {
+        TALLY_RETURN_IF_ERROR(engines.at(id)->Follow(command, reader));
+      }
+    }
+  }
+}
+
+}  // namespace tally

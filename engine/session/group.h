@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processes of a group run one model in step: the first one decides, and tells the others what it does, a step at a time; they do
+// the same. What a store of sequences decides depends on its calls alone, so the stores stay alike.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "counters/ledger/process_books.h"
+#include "engine/base/communicator.h"
+#include "engine/base/status.h"
+#include "engine/session/model.h"
+
+namespace tally {
+
+// Calls of an engine, in the order of their arguments.
+enum class Command : uint8_t {
+  kNewEngine,       // engine, options
+  kFreeEngine,      // engine
+  kNewSequence,     // engine
+  kFork,            // engine, sequence, length
+  kCopy,            // engine, sequence
+  kNewSequenceFor,  // engine, key, tokens
+  kRemember,        // engine, sequence, states, key, tokens
+  kTruncate,        // engine, sequence, length
+  kFree,            // engine, sequence
+  kResetLedger,     // engine
+  kStep,            // engine, rows
+  kRepeat,          // engine, rows: run again, uncharged
+  kBadRows,         // engine: the rows of the last step that failed
+  kBooks,           // engine
+  kEnd
+};
+
+// Values of plain types, strings and arrays of plain types as bytes.
+class CommandWriter {
+ public:
+  template <class T>
+  requires std::is_trivially_copyable_v<T> && (!std::is_pointer_v<T>)
+  CommandWriter& Put(const T& value) {
+    return Append(&value, sizeof(T));
+  }
+  template <class T>
+  CommandWriter& PutAll(std::span<const T> values) {
+    Put(static_cast<uint64_t>(values.size()));
+    return Append(values.data(), values.size_bytes());
+  }
+  CommandWriter& PutText(std::string_view text) { return PutAll(std::span(text.data(), text.size())); }
+  std::vector<uint8_t>& bytes() { return bytes_; }
+
+ private:
+  CommandWriter& Append(const void* from, size_t size) {
+    const uint8_t* const begin = static_cast<const uint8_t*>(from);
+    bytes_.insert(bytes_.end(), begin, begin + size);
+    return *this;
+  }
+  std::vector<uint8_t> bytes_;
+};
+
+// Reads what a CommandWriter of the same program wrote.
+class CommandReader {
+ public:
+  explicit CommandReader(std::span<const uint8_t> bytes) : left_(bytes) {}
+  bool empty() const { return left_.empty(); }
+  template <class T>
+  T Get() {
+    T value{};
+    Take(&value, sizeof(T));
+    return value;
+  }
+  template <class T>
+  std::vector<T> GetAll() {
+    std::vector<T> values(Get<uint64_t>());
+    Take(values.data(), values.size() * sizeof(T));
+    return values;
+  }
+  std::string GetText() {
+    const std::vector<char> text = GetAll<char>();
+    return {text.begin(), text.end()};
+  }
+
+ private:
+  void Take(void* to, size_t size) {
+    if (size > 0) std::memcpy(to, left_.data(), size);
+    left_ = left_.subspan(size);
+  }
+  std::span<const uint8_t> left_;
+};
+
+// What the first process tells the others.
+class GroupLog {
+ public:
+  explicit GroupLog(Communicator& group) : group_(group) {}
+  // Its arguments are put after it.
+  CommandWriter& Add(Command command) { return pending_.Put(command); }
+  // Sends what was added.
+  Status Flush();
+  Communicator& group() { return group_; }
+  int32_t NextEngine() { return engines_++; }
+
+ private:
+  Communicator& group_;
+  CommandWriter pending_;
+  int32_t engines_ = 0;
+};
+
+// The bytes of the first process's next Flush; waits as long as it takes.
+Result<std::vector<uint8_t>> ReceiveCommands(Communicator& group);
+
+// Each process's bytes, to all, or to the first one alone.
+Result<std::vector<std::vector<uint8_t>>> GatherBytes(Communicator& group, std::span<const uint8_t> own, bool to_first);
+
+void WriteBooks(const ProcessBooks& books, CommandWriter& out);
+ProcessBooks ReadBooks(CommandReader& in);
+
+// The same status for all processes: success if all have it, else that of the lowest one without, which its message names. Null: `own`.
+Status AgreeOnStatus(Communicator* group, const Status& own);
+
+// Of any process but the first: makes the calls that the first one makes, until its model ends. `engine`: the options that LoadModel
+// had; the first process's engines are made with its threads.
+TALLY_API Status FollowGroup(const std::shared_ptr<const Model>& model, const EngineOptions& engine);
+
+}  // namespace tally
