@@ -28,6 +28,16 @@ class Communicator {
   enum class Wait : uint8_t { kStep, kIdle };
   virtual Status Broadcast(std::span<uint8_t> data, Wait wait) = 0;
 
+  // Returns when every rank has come here, however long that takes; waiting costs no core. No payload.
+  virtual Status AwaitAll() { return {}; }
+
+  // Bytes of payload that all calls so far have sent to other ranks and received from them, those at start included. An all-gather
+  // sends own bytes x (ranks - 1); a broadcast from rank 0 sends bytes x (ranks - 1).
+  struct Traffic {
+    uint64_t sent = 0, received = 0;
+  };
+  virtual Traffic traffic() const { return {}; }
+
   // The first failure of a call; ok: none.
   virtual const Status& status() const = 0;
   // Ends every rank with this exit code. The caller has said why.
