@@ -32,7 +32,7 @@ struct CommunicatorOptions {
 // failure). Null: this is the only process; a launcher's one rank gets its cores nevertheless.
 //   TALLY_MPI_PLUGIN       the plug-in's file
 //   TALLY_MPI_TIMEOUT      seconds that a rank waits for another in a step, and at start; 30
-//   TALLY_MPI_DELAY_US, TALLY_MPI_BANDWIDTH   a slower network, for studies (communicator.cc says which)
+//   TALLY_MPI_DELAY_US, TALLY_MPI_BANDWIDTH   a slower network, for studies (plugin_communicator.h says which)
 // All but the first are rank 0's. kBadInput: several ranks and no plug-in; ranks that do not come; a variable's value.
 Result<std::unique_ptr<Communicator>> StartCommunicator(const CommunicatorOptions& options = {});
 
@@ -43,8 +43,8 @@ Status AgreeOn(Communicator& ranks, std::span<const std::pair<std::string_view, 
 // Ends a rank that has the same failure as all: rank 0, which says it, calls Abort; the others wait here for that.
 [[noreturn]] void AwaitAbort(Communicator& ranks, int exit_code);
 
-// An all-gather takes about latency_s + bytes received / bytes_per_s. Measured by all-gathers of 4 KB, 64 KB and 1 MB a rank; rank 0's
-// figures, the same on all ranks.
+// An all-gather takes about latency_s + bytes received / bytes_per_s. Measured by all-gathers of 4 KB a rank, and of 1 MB or more in
+// all; the first quartile's line through both. Rank 0's figures, the same on all ranks.
 struct LinkSpeed {
   double latency_s = 0, bytes_per_s = 0;
 };

@@ -7,18 +7,25 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "engine/machine/communicator_plugin.h"
 
 #ifndef TALLY_MPI_PIECE  // tests make it small
-#define TALLY_MPI_PIECE (uint64_t{1} << 30)
+#define TALLY_MPI_PIECE 258048
 #endif
 
 namespace {
 
-constexpr uint64_t kPiece = TALLY_MPI_PIECE;  // bytes of one message: counts of MPI are ints
+// Bytes of one message. Over TCP, Open MPI asks the receiver before it sends more than btl_tcp_eager_limit, and the answer waits behind
+// what the receiver sends itself: where both sides send, as in an all-gather, that halves the bandwidth (docs/mpi.md). So messages are
+// no longer than the limit, which is raised; a variable or option of the user's stays.
+constexpr uint64_t kPiece = TALLY_MPI_PIECE;
+constexpr const char* kEagerBytes = "262144";  // a piece and Open MPI's header
+constexpr const char* kEagerVariables[] = {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit",
+                                           "OMPI_MCA_btl_tcp_max_send_size"};
 constexpr int kTag = 1;
 
 // MPI is one to a process, and so is this.
@@ -62,6 +69,7 @@ int FindNode(int* node) {
 }
 
 int Start(int* rank, int* ranks, int* node) {
+  for (const char* name : kEagerVariables) ::setenv(name, kEagerBytes, 0);  // NOLINT(concurrency-mt-unsafe): the caller waits
   int provided = 0;
   if (Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread")) return 1;
   if (provided < MPI_THREAD_SERIALIZED) return Fail("this MPI library takes calls from its first thread only");

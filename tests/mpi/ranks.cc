@@ -45,8 +45,16 @@ bool Gathers(Communicator& ranks, const std::vector<uint64_t>& bytes) {
       std::vector<uint8_t> own(mine + 1), all(sum + 1, 0);
       for (uint64_t i = 0; i < mine; ++i) (in_place ? all[begin + i] : own[i]) = Byte(ranks.rank(), i);
       const uint8_t* const from = in_place ? all.data() + begin : own.data();
+      const bool root = ranks.rank() == 0;
+      const Communicator::Traffic before = ranks.traffic();
+      const uint64_t others = bytes.size() - 1;
       Check(ranks, to_all ? ranks.AllGather(bytes, from, all.data()) : ranks.Gather(bytes, from, all.data()));
-      if (!to_all && ranks.rank() != 0) continue;
+      good = good &&
+             ranks.traffic().sent - before.sent == mine * (to_all ? others
+                                                           : root ? 0
+                                                                  : 1) &&
+             ranks.traffic().received - before.received == (to_all || root ? sum - mine : 0);
+      if (!to_all && !root) continue;
       uint64_t at = 0;
       for (size_t r = 0; r < bytes.size(); ++r) {
         for (uint64_t i = 0; i < bytes[r]; ++i) good = good && all[at++] == Byte(static_cast<int>(r), i);
@@ -70,7 +78,10 @@ int Collectives(Communicator& ranks) {
     for (const Wait wait : {Wait::kStep, Wait::kIdle}) {
       std::vector<uint8_t> data(size);
       for (uint64_t i = 0; i < size && ranks.rank() == 0; ++i) data[i] = Byte(3, i);
+      const Communicator::Traffic before = ranks.traffic();
       Check(ranks, ranks.Broadcast(data, wait));
+      good = good && ranks.traffic().sent - before.sent == (ranks.rank() == 0 ? size * (n - 1) : 0) &&
+             ranks.traffic().received - before.received == (ranks.rank() == 0 ? 0 : size);
       for (uint64_t i = 0; i < size; ++i) good = good && data[i] == Byte(3, i);
     }
   }
@@ -92,6 +103,7 @@ int Fault(Communicator& ranks, std::string_view what, int victim) {
       if (what == "stop") ::raise(SIGSTOP);
       if (what == "exit") Say(ranks, BadInput(ranks.Place(ranks.rank()) + ": no room"));
       if (what == "abort") ranks.Abort(7);
+      if (what == "cut" && std::system("ip link set eth0 down") != 0) Say(ranks, InternalError("no link to cut"));
     }
     Check(ranks, ranks.AllGather(bytes, own.data(), all.data()));
     std::vector<uint8_t> plan(64);
@@ -122,34 +134,44 @@ double CpuSeconds() {
          1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
-// Rank 0 is idle for a second: what do the others' waits take of a core?
+// Rank 0 is idle for half a second: what do the others' waits take of a core?
 int Idle(Communicator& ranks) {
   Check(ranks, ranks.AwaitAll());
   const double cpu = CpuSeconds();
-  if (ranks.rank() == 0) ::usleep(1'000'000);
+  if (ranks.rank() == 0) ::usleep(500'000);
   std::vector<uint8_t> data(16);
   Check(ranks, ranks.Broadcast(data, Wait::kIdle));
   if (ranks.rank() == 1) std::printf("idle %.4f\n", CpuSeconds() - cpu);
   return 0;
 }
 
-int Link(Communicator& ranks) {
-  Result<LinkSpeed> link = MeasureLink(ranks);
-  if (!link.ok()) Say(ranks, link.status());
-  // An all-gather of 16 KB a rank, in the median.
-  constexpr uint64_t kBytes = 16384;
-  std::vector<uint64_t> bytes(static_cast<size_t>(ranks.ranks()), kBytes);
-  std::vector<uint8_t> all(kBytes * bytes.size());
+// The median time of an all-gather of so many bytes a rank.
+double Median(Communicator& ranks, uint64_t size, int turns) {
+  const std::vector<uint64_t> bytes(static_cast<size_t>(ranks.ranks()), size);
+  std::vector<uint8_t> all(size * bytes.size());
   std::vector<double> times;
-  for (int i = 0; i < 1001; ++i) {
+  for (int i = 0; i < turns; ++i) {
     const double begun = MonotonicSeconds();
-    Check(ranks, ranks.AllGather(bytes, all.data() + kBytes * static_cast<size_t>(ranks.rank()), all.data()));
+    Check(ranks, ranks.AllGather(bytes, all.data() + size * static_cast<size_t>(ranks.rank()), all.data()));
     times.push_back(MonotonicSeconds() - begun);
   }
   std::sort(times.begin(), times.end());
-  if (ranks.rank() == 0) {
-    std::printf("link %.2f us %.3f GB/s; 16 KB %.2f us\n", link->latency_s * 1e6, link->bytes_per_s / 1e9,
-                times[times.size() / 2] * 1e6);
+  return times[times.size() / 2];
+}
+
+int Link(Communicator& ranks) {
+  Result<LinkSpeed> link = MeasureLink(ranks);
+  if (!link.ok()) Say(ranks, link.status());
+  const double small = Median(ranks, 16384, 301);
+  if (ranks.rank() == 0)
+    std::printf("link %.2f us %.4f GB/s; 16 KB %.2f us\n", link->latency_s * 1e6, link->bytes_per_s / 1e9, small * 1e6);
+  return 0;
+}
+
+int Sizes(Communicator& ranks) {
+  for (const uint64_t size : {8ull, 1024ull, 4096ull, 16384ull, 65536ull, 262144ull, 1048576ull, 8388608ull}) {
+    const double time = Median(ranks, size, size > 100'000 ? 21 : 301);
+    if (ranks.rank() == 0) std::printf("%8llu bytes a rank: %.2f us\n", static_cast<unsigned long long>(size), time * 1e6);
   }
   return 0;
 }
@@ -178,6 +200,7 @@ int Main(std::string_view scenario, int n) {
   if (scenario == "agree") return Agree(ranks, n);
   if (scenario == "idle") return Idle(ranks);
   if (scenario == "link") return Link(ranks);
+  if (scenario == "sizes") return Sizes(ranks);
   return Fault(ranks, scenario, n);
 }
 
