@@ -8,22 +8,24 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "engine/machine/communicator_plugin.h"
 
-#ifndef TALLY_MPI_PIECE  // tests make it small
-#define TALLY_MPI_PIECE 258048
-#endif
-
 namespace {
 
-// Bytes of one message. Over TCP, Open MPI asks the receiver before it sends more than btl_tcp_eager_limit, and the answer waits behind
-// what the receiver sends itself: where both sides send, as in an all-gather, that halves the bandwidth (docs/mpi.md). So messages are
-// no longer than the limit, which is raised; a variable or option of the user's stays.
-constexpr uint64_t kPiece = TALLY_MPI_PIECE;
-constexpr const char* kEagerBytes = "262144";  // a piece and Open MPI's header
+// Bytes of one message. Counts of MPI are ints. And over TCP, Open MPI asks the receiver before it sends more than
+// btl_tcp_eager_limit, and the answer waits behind what the receiver sends itself: where both sides send, as in an all-gather, that
+// halves the bandwidth (docs/mpi.md). So messages to other hosts are no longer than the limit, which is raised; a variable or option of
+// the user's stays.
+#ifdef TALLY_MPI_PIECE  // of tests
+constexpr uint64_t kNear = TALLY_MPI_PIECE, kFar = TALLY_MPI_PIECE;
+#else
+constexpr uint64_t kNear = uint64_t{1} << 30, kFar = 258048;
+#endif
+constexpr const char* kEagerBytes = "262144";  // kFar and Open MPI's header
 constexpr const char* kEagerVariables[] = {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit",
                                            "OMPI_MCA_btl_tcp_max_send_size"};
 constexpr int kTag = 1;
@@ -32,6 +34,7 @@ constexpr int kTag = 1;
 struct State {
   MPI_Comm comm = MPI_COMM_NULL;
   std::vector<MPI_Request> requests;  // of transfers that were begun and not seen to end
+  std::vector<bool> near;             // whether a rank shares this one's host
   std::vector<int> peers;             // of each request: the rank, or -1 - rank for a sending
   std::vector<int> ended;             // scratch of test()
   std::string error, library;
@@ -52,16 +55,19 @@ int Fail(const char* text) {
   return 1;
 }
 
-// The lowest rank of those that share this rank's memory. No messages of ours.
-int FindNode(int* node) {
+// Which ranks share this rank's memory, and the lowest of them. No messages of ours.
+int FindNode(int ranks, int* node) {
   MPI_Comm local = MPI_COMM_NULL;
   if (Check(MPI_Comm_split_type(state.comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local), "MPI_Comm_split_type")) return 1;
   MPI_Group here = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
-  const int first = 0;
-  *node = 0;
-  const bool failed = Check(MPI_Comm_group(local, &here), "MPI_Comm_group") != 0 ||
-                      Check(MPI_Comm_group(state.comm, &all), "MPI_Comm_group") != 0 ||
-                      Check(MPI_Group_translate_ranks(here, 1, &first, all, node), "MPI_Group_translate_ranks") != 0;
+  std::vector<int> every(static_cast<size_t>(ranks)), place(every.size(), MPI_UNDEFINED);
+  std::iota(every.begin(), every.end(), 0);
+  const bool failed =
+      Check(MPI_Comm_group(local, &here), "MPI_Comm_group") != 0 ||
+      Check(MPI_Comm_group(state.comm, &all), "MPI_Comm_group") != 0 ||
+      Check(MPI_Group_translate_ranks(all, ranks, every.data(), here, place.data()), "MPI_Group_translate_ranks") != 0;
+  for (const int p : place) state.near.push_back(p != MPI_UNDEFINED);
+  *node = static_cast<int>(std::find(state.near.begin(), state.near.end(), true) - state.near.begin());
   if (here != MPI_GROUP_NULL) MPI_Group_free(&here);
   if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
   MPI_Comm_free(&local);
@@ -77,14 +83,15 @@ int Start(int* rank, int* ranks, int* node) {
   MPI_Comm_set_errhandler(state.comm, MPI_ERRORS_RETURN);
   if (Check(MPI_Comm_rank(state.comm, rank), "MPI_Comm_rank") || Check(MPI_Comm_size(state.comm, ranks), "MPI_Comm_size"))
     return 1;
-  return FindNode(node);
+  return FindNode(*ranks, node);
 }
 
 template <class Begin>
-int InPieces(int peer, uint64_t bytes, Begin begin) {
+int InPieces(int rank, int peer, uint64_t bytes, Begin begin) {
+  const uint64_t longest = state.near[static_cast<size_t>(rank)] ? kNear : kFar;
   uint64_t at = 0;
   do {  // an empty transfer is a message, too
-    const uint64_t piece = std::min(bytes - at, kPiece);
+    const uint64_t piece = std::min(bytes - at, longest);
     state.requests.push_back(MPI_REQUEST_NULL);
     state.peers.push_back(peer);
     if (begin(at, static_cast<int>(piece), &state.requests.back())) return 1;
@@ -94,13 +101,13 @@ int InPieces(int peer, uint64_t bytes, Begin begin) {
 }
 
 int Send(int rank, const void* data, uint64_t bytes) {
-  return InPieces(-1 - rank, bytes, [&](uint64_t at, int count, MPI_Request* request) {
+  return InPieces(rank, -1 - rank, bytes, [&](uint64_t at, int count, MPI_Request* request) {
     return Check(MPI_Isend(static_cast<const char*>(data) + at, count, MPI_BYTE, rank, kTag, state.comm, request), "MPI_Isend");
   });
 }
 
 int Receive(int rank, void* data, uint64_t bytes) {
-  return InPieces(rank, bytes, [&](uint64_t at, int count, MPI_Request* request) {
+  return InPieces(rank, rank, bytes, [&](uint64_t at, int count, MPI_Request* request) {
     return Check(MPI_Irecv(static_cast<char*>(data) + at, count, MPI_BYTE, rank, kTag, state.comm, request), "MPI_Irecv");
   });
 }
