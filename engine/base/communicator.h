@@ -19,6 +19,7 @@ class Communicator {
   virtual int rank() const = 0;  // of this process, in [0, ranks())
   virtual int ranks() const = 0;
   virtual std::string Place(int rank) const = 0;  // "rank 2 on alpha"
+  virtual int Host(int rank) const { return 0; }  // the lowest rank on the same host, whose memory and cores they share
 
   // Rank r gives bytes[r] bytes. `all` receives those of all ranks in order. `own` may lie in its place in `all`.
   virtual Status AllGather(std::span<const uint64_t> bytes, const uint8_t* own, uint8_t* all) = 0;

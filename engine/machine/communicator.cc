@@ -14,6 +14,7 @@
 #include "engine/base/shared_library.h"
 #include "engine/machine/communicator_plugin.h"
 #include "engine/machine/cores.h"
+#include "engine/machine/kept_file.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/plugin_communicator.h"
 

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <map>
 #include <sstream>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <tuple>
@@ -170,10 +171,5 @@ Status UseCores(const CoreSet& set) {
 
 void LimitAvailableCores(int cores) { core_limit = cores; }
 int CoreLimit() { return core_limit; }
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
 
 }  // namespace tally

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -43,7 +42,5 @@ Status UseCores(const CoreSet& set);
 // AvailableCores() is at most this from now on: a share of a control group's quota, which no mask shows. 0: no limit.
 void LimitAvailableCores(int cores);
 int CoreLimit();
-
-std::string HostName();
 
 }  // namespace tally

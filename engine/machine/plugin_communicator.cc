@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/machine/kept_file.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
 
@@ -272,6 +273,7 @@ Status PluginCommunicator::Start(const Launch& launch, const CommunicatorOptions
   }
   for (const Greeting& g : all) {
     if (g.bytes != sizeof(Greeting)) return BadInput(Place(static_cast<int>(&g - all.data())) + " runs another version of tally");
+    nodes_.push_back(static_cast<int>(g.node));
     hosts_.push_back(Printable(std::string(g.host.data(), ::strnlen(g.host.data(), g.host.size()))));
   }
   settings_ = all[0].settings;

@@ -42,6 +42,7 @@ class PluginCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
   std::string Place(int rank) const override;
+  int Host(int rank) const override { return nodes_[static_cast<size_t>(rank)]; }
 
   Status AllGather(std::span<const uint64_t> bytes, const uint8_t* own, uint8_t* all) override;
   Status Gather(std::span<const uint64_t> bytes, const uint8_t* own, uint8_t* all) override;
@@ -85,6 +86,7 @@ class PluginCommunicator : public Communicator {
   bool crowded_ = false;  // more ranks on this host than cores
   int rank_ = 0, ranks_ = 1, node_ = 0;
   std::vector<std::string> hosts_;
+  std::vector<int> nodes_;
   Status failure_;
   bool broken_ = false;  // a transfer could not begin
   Traffic traffic_;

@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "engine/machine/cores.h"
+#include "engine/machine/kept_file.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
 
 namespace tally {
 namespace {
 
+// NOLINTBEGIN(concurrency-mt-unsafe): one thread
 // The environment of a launcher, while this lives, and nothing of another's.
 class Environment {
  public:
@@ -41,6 +43,8 @@ class Environment {
   std::map<std::string, std::string> before_;
   std::vector<std::string> names_;
 };
+
+// NOLINTEND(concurrency-mt-unsafe)
 
 TEST(Launch, IsSeenInTheEnvironment) {
   struct Case {

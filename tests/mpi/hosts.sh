@@ -15,18 +15,19 @@ set -euo pipefail
 if [ -n "${TALLY_HOSTS_AGENT:-}" ]; then
   host=$1
   shift
-  cores=()
-  if [ -n "${TALLY_HOSTS_CORES:-}" ]; then cores=(taskset -c "$(((${host##*-} - 1) % $(nproc)))"); fi
-  exec ip netns exec "$host" unshare --uts sh -c 'hostname "$1" && shift && exec "$@"' sh "$host" ${cores[@]+"${cores[@]}"} sh -c "$*"
+  pin=()
+  if [ -n "${TALLY_HOSTS_CORES:-}" ]; then pin=(taskset -c "$(((${host##*-} - 1) % $(nproc)))"); fi
+  # shellcheck disable=SC2016  # the inner shell's
+  exec ip netns exec "$host" unshare --uts sh -c 'hostname "$1" && shift && exec "$@"' sh "$host" ${pin[@]+"${pin[@]}"} sh -c "$*"
 fi
 
-hosts=2 rate="" packet=9000 limit=() export=() cores=""
+hosts=2 rate="" packet=9000 within=() export=() cores=""
 while getopts n:r:p:t:cx: option; do
   case $option in
     n) hosts=$OPTARG ;;
     r) rate=$OPTARG ;;
     p) packet=$OPTARG ;;
-    t) limit=(timeout --foreground -s KILL "$OPTARG") ;;
+    t) within=(timeout --foreground -s KILL "$OPTARG") ;;
     c) cores=1 ;;
     x) export+=(-x "$OPTARG") ;;
     *) exit 2 ;;
@@ -45,6 +46,7 @@ for tool in ip tc mpirun unshare hostname; do command -v $tool >/dev/null || mis
 id=t$$
 switch=$id-0
 made=()
+# shellcheck disable=SC2317  # by the trap
 clean() {
   local name
   for name in ${made[@]+"${made[@]}"}; do
@@ -88,7 +90,7 @@ done
 options=(--allow-run-as-root --mca plm_rsh_agent "$(realpath "$0")" --mca plm_rsh_no_tree_spawn 1)
 for option in time=1 intvl=1 probes=2; do options+=(--mca "oob_tcp_keepalive_${option%=*}" "${option#*=}"); done
 code=0
-TALLY_HOSTS_AGENT=1 TALLY_HOSTS_CORES=$cores ip netns exec "$switch" ${limit[@]+"${limit[@]}"} \
+TALLY_HOSTS_AGENT=1 TALLY_HOSTS_CORES=$cores ip netns exec "$switch" ${within[@]+"${within[@]}"} \
   mpirun ${TALLY_MPIRUN_OPTIONS:--q} "${options[@]}" -H "$list" -n "$hosts" ${export[@]+"${export[@]}"} "$@" || code=$?
 # What is still there.
 for ((k = 1; k <= hosts; ++k)); do

@@ -103,6 +103,7 @@ int Fault(Communicator& ranks, std::string_view what, int victim) {
       if (what == "stop") ::raise(SIGSTOP);
       if (what == "exit") Say(ranks, BadInput(ranks.Place(ranks.rank()) + ": no room"));
       if (what == "abort") ranks.Abort(7);
+      // NOLINTNEXTLINE(concurrency-mt-unsafe)
       if (what == "cut" && std::system("ip link set eth0 down") != 0) Say(ranks, InternalError("no link to cut"));
     }
     Check(ranks, ranks.AllGather(bytes, own.data(), all.data()));
@@ -189,6 +190,7 @@ int Main(std::string_view scenario, int n) {
     std::string line = "cores " + std::to_string(DetectLaunch().rank) + " of " + std::to_string(AvailableCores()) + ":";
     for (const int core : OwnCores().cores()) line += " " + std::to_string(core);
     std::printf("%s\n", line.c_str());
+    if (*started != nullptr) std::printf("host of rank 1 is that of %d\n", (*started)->Host(1));
     return 0;
   }
   if (*started == nullptr) {

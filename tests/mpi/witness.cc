@@ -83,7 +83,7 @@ int MPI_Ibcast(void* data, int count, MPI_Datatype type, int root, MPI_Comm comm
 }
 
 int MPI_Finalize() {
-  if (const char* const file = std::getenv("TALLY_WITNESS")) {
+  if (const char* const file = std::getenv("TALLY_WITNESS")) {  // NOLINT(concurrency-mt-unsafe)
     const Group group(MPI_COMM_WORLD);
     if (FILE* const out = std::fopen((std::string(file) + "." + std::to_string(group.rank)).c_str(), "w")) {
       std::fprintf(out, "%d %llu %llu\n", group.rank, static_cast<unsigned long long>(sent),
