@@ -97,6 +97,15 @@ TEST(Launch, SeveralRanksNeedThePlugIn) {
   }
 }
 
+TEST(Launch, VariablesAreChecked) {
+  for (const auto& [name, value] : std::map<std::string, std::string>{
+           {"TALLY_MPI_TIMEOUT", "soon"}, {"TALLY_MPI_DELAY_US", "-1"}, {"TALLY_MPI_BANDWIDTH", "fast"}}) {
+    const Environment environment({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {name, value}});
+    const std::string message = StartCommunicator().status().message();
+    EXPECT_NE(message.find(name + "=" + value + ": a"), std::string::npos) << message;
+  }
+}
+
 CoreSet SetOf(const std::vector<int>& cores) {
   CoreSet set;
   for (const int core : cores) set.Add(core);

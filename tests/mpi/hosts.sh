@@ -41,7 +41,8 @@ missing() {
   exit 77
 }
 [ "$(id -u)" -eq 0 ] || missing "only root makes them"
-for tool in ip tc mpirun unshare hostname; do command -v $tool >/dev/null || missing "no $tool here"; done
+mpirun=${TALLY_MPIRUN:-mpirun}
+for tool in ip tc "$mpirun" unshare hostname; do command -v "$tool" >/dev/null || missing "no $tool here"; done
 
 id=t$$
 switch=$id-0
@@ -91,7 +92,7 @@ options=(--allow-run-as-root --mca plm_rsh_agent "$(realpath "$0")" --mca plm_rs
 for option in time=1 intvl=1 probes=2; do options+=(--mca "oob_tcp_keepalive_${option%=*}" "${option#*=}"); done
 code=0
 TALLY_HOSTS_AGENT=1 TALLY_HOSTS_CORES=$cores ip netns exec "$switch" ${within[@]+"${within[@]}"} \
-  mpirun ${TALLY_MPIRUN_OPTIONS:--q} "${options[@]}" -H "$list" -n "$hosts" ${export[@]+"${export[@]}"} "$@" || code=$?
+  "$mpirun" ${TALLY_MPIRUN_OPTIONS:--q} "${options[@]}" -H "$list" -n "$hosts" ${export[@]+"${export[@]}"} "$@" || code=$?
 # What is still there.
 for ((k = 1; k <= hosts; ++k)); do
   for process in $(ip netns pids "$id-$k"); do
