@@ -66,6 +66,32 @@ tally_loaded(TALLY_LINE_EDITING "Line editing in `tally chat`" libedit histedit.
 
 # scripts/demo.sh builds without either.
 
+# One model over several processes: a plug-in beside the command, the only thing that links MPI (engine/mpi). Open MPI, or else MPICH.
+set(TALLY_MPI AUTO CACHE STRING "Run over several processes (Open MPI): ON, OFF, or AUTO, where MPI is found")
+set(TALLY_WITH_MPI OFF)
+if(TALLY_MPI)
+  foreach(module ompi-c mpich)
+    if(NOT TALLY_WITH_MPI)
+      string(MAKE_C_IDENTIFIER "TALLY_${module}" found)
+      pkg_check_modules(${found} QUIET IMPORTED_TARGET ${module})
+      if(${found}_FOUND)
+        set(TALLY_WITH_MPI ON)
+        add_library(tally_mpi_library INTERFACE)
+        target_link_libraries(tally_mpi_library INTERFACE PkgConfig::${found})
+        target_compile_definitions(tally_mpi_library INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)  # C's interface alone
+        message(STATUS "MPI: ${module} ${${found}_VERSION}, for libtally_mpi.so")
+      endif()
+    endif()
+  endforeach()
+  if(NOT TALLY_WITH_MPI)
+    set(missing "libtally_mpi.so wants MPI, which was not found (Debian, Ubuntu: scripts/install_deps.sh --mpi)")
+    if(NOT TALLY_MPI STREQUAL AUTO)
+      message(FATAL_ERROR "TALLY_MPI is on: ${missing}")
+    endif()
+    message(STATUS "${missing}; one model runs in one process")
+  endif()
+endif()
+
 # What the chat page shows markdown with: two libraries that browsers run, embedded in the page. Without them answers are shown as they
 # come, as plain text.
 set(TALLY_MARKDOWN AUTO CACHE STRING "Markdown in the chat page (marked and DOMPurify): ON, OFF, or AUTO, where both are found")

@@ -89,6 +89,10 @@ install(FILES ${public_copies} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tally)
 install(TARGETS tally_shared EXPORT tallyTargets)
 install(TARGETS tally_static EXPORT tallyStaticTargets)
 install(TARGETS tally)
+if(TALLY_WITH_MPI)
+  add_dependencies(install_tree tally_mpi)
+  install(TARGETS tally_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(FILES LICENSE NOTICE THIRD_PARTY.md docs/accounting.md docs/claims.md docs/ledger.schema.json
         DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/tally)
 install(FILES models/demo/demo.gguf DESTINATION share/tally)  # where DemoModelPath looks, whatever the data folder's name

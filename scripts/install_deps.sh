@@ -8,6 +8,8 @@
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
 # is built and scripts/fuzz.sh works; Python's jinja2, with which tests/chat compares templates; and Chromium (25 packages, 124 MB), in which tests/browser opens reports. That test wants
 # node and npm besides, which are not installed: Debian's npm alone is some hundreds of packages.
+# With --mpi, beside any of these, or where TALLY_MPI=ON is set: Open MPI, with which libtally_mpi.so is built, one model over several
+# processes (docs/mpi.md).
 #
 # Highway must be 1.2 or newer. Debian 12 has 1.0: there the trixie suite of the machine's own package source is added,
 # pinned so that nothing but libhwy is ever taken from it. Where the distribution has no newer one (Ubuntu 24.04 and older),
@@ -16,6 +18,7 @@
 
 packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev libmicrohttpd-dev nlohmann-json3-dev libcli11-dev)
 page_packages=(node-marked node-dompurify)  # markdown in the chat page; Tally builds without
+mpi_packages=(libopenmpi-dev openmpi-bin)
 test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread libedit-dev)
 hwy_minimum=1.2
 hwy_packages="libhwy-dev libhwy1t64"
@@ -146,17 +149,25 @@ PINS
 
 main() {
   local p id codename need_hwy=1 llvm=0 browser=0 page=0 tools=()
+  local what="" mpi=${TALLY_MPI:-}
   missing=()
-  case ${1:-} in
+  for p in "$@"; do
+    case $p in
+      --mpi) mpi=ON ;;
+      *) what=$p ;;
+    esac
+  done
+  if [ "$mpi" = ON ]; then packages+=("${mpi_packages[@]}"); fi
+  case $what in
     '') ;;
     --tests | --ci)
       packages+=("${test_packages[@]}")
       # `tally pull`'s. Either flavour's header will do, and they exclude each other.
       if ! compgen -G '/usr/include/*/curl/curl.h' >/dev/null && [ ! -f /usr/include/curl/curl.h ]; then packages+=(libcurl4-openssl-dev); fi
       ;;
-    *) die "install_deps.sh: '$1': --tests, --ci or nothing" ;;
+    *) die "install_deps.sh: '$what': --tests, --ci or nothing, and --mpi" ;;
   esac
-  if [ "${1:-}" = --ci ]; then
+  if [ "$what" = --ci ]; then
     for p in clang-format clang-tidy; do
       if [ -z "$(find_clang_tool $p)" ]; then tools+=("$p-$clang_tools_version"); fi
     done

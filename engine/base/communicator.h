@@ -19,6 +19,7 @@ class Communicator {
   virtual int rank() const = 0;  // of this process, in [0, ranks())
   virtual int ranks() const = 0;
   virtual std::string Place(int rank) const = 0;  // "rank 2 on alpha"
+  virtual int Host(int rank) const { return 0; }  // the lowest rank on the same host, whose memory and cores they share
 
   // Rank r gives bytes[r] bytes. `all` receives those of all ranks in order. `own` may lie in its place in `all`.
   virtual Status AllGather(std::span<const uint64_t> bytes, const uint8_t* own, uint8_t* all) = 0;
@@ -27,6 +28,16 @@ class Communicator {
   // From rank 0 to all. kStep: within the time that a step may take; kIdle: it may take for ever, and waiting costs no core.
   enum class Wait : uint8_t { kStep, kIdle };
   virtual Status Broadcast(std::span<uint8_t> data, Wait wait) = 0;
+
+  // Returns when every rank has come here, however long that takes; waiting costs no core. No payload.
+  virtual Status AwaitAll() { return {}; }
+
+  // Bytes of payload that all calls so far have sent to other ranks and received from them, those at start included. An all-gather
+  // sends own bytes x (ranks - 1); a broadcast from rank 0 sends bytes x (ranks - 1).
+  struct Traffic {
+    uint64_t sent = 0, received = 0;
+  };
+  virtual Traffic traffic() const { return {}; }
 
   // The first failure of a call; ok: none.
   virtual const Status& status() const = 0;

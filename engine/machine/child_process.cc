@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -39,6 +40,12 @@ void KillAndReap(pid_t pid, bool group) {
   ::kill(group ? -pid : pid, SIGKILL);
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
+}
+
+// "NAME=value" by which a launcher (machine/communicator.h) tells this process which rank it is: what it starts is none.
+bool IsRank(std::string_view variable) {
+  constexpr std::array<std::string_view, 5> kNames = {"OMPI_COMM_WORLD_", "PMIX_", "PMI_", "SLURM_PROCID=", "SLURM_STEP_"};
+  return std::any_of(kNames.begin(), kNames.end(), [&](std::string_view name) { return variable.starts_with(name); });
 }
 
 }  // namespace
@@ -95,11 +102,16 @@ Result<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argumen
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a group of its own
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!IsRank(*variable)) environment.push_back(*variable);
+  }
+  environment.push_back(nullptr);
   std::vector<char*> argv;
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
   pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  const int error = ::posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environment.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   ::close(in[0]);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +23,8 @@
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "engine/machine/cores.h"
 
 // Linux. What is asked of /proc and /sys is documented in proc(5), cgroups(7) and the kernel's cgroup-v2.rst.
 
@@ -153,6 +156,8 @@ CgroupMemory ReadCgroupMemory() {
 
 }  // namespace
 
+int CoresOfControlGroup() { return CgroupCores(INT_MAX); }
+
 int AvailableCores() {
   int cores = 0;
   for (size_t cpus = 1024; cores == 0 && cpus <= 65536; cpus *= 2) {  // the kernel's mask may be wider than the default
@@ -165,7 +170,8 @@ int AvailableCores() {
     if (!too_small) break;
   }
   if (cores == 0) cores = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-  return CgroupCores(cores);
+  cores = CgroupCores(cores);
+  return CoreLimit() > 0 ? std::min(cores, CoreLimit()) : cores;
 }
 
 uint64_t TotalMemoryBytes() {

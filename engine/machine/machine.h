@@ -10,7 +10,8 @@
 
 namespace tally {
 
-int AvailableCores();             // by affinity mask and cgroup quota; at least 1
+int AvailableCores();             // by affinity mask, cgroup quota and LimitAvailableCores (cores.h); at least 1
+int CoresOfControlGroup();        // by cgroup quota alone; INT_MAX: no quota
 std::string ProcessorName();      // "AMD EPYC 9R14", as the system has it; "" where unknown
 uint64_t TotalMemoryBytes();      // of the machine, or the cgroup's limit if lower
 uint64_t AvailableMemoryBytes();  // that can be had now without swapping (MemAvailable and cgroup limits)

@@ -13,6 +13,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/machine/machine.h"
@@ -360,6 +361,28 @@ void Team::RunEach(TaskFn fn) {
   if (threads_ == 1) return fn(0, 0, 1);
   const Turn turn(*this);
   Pool::Get().RunEach(threads_, fn);
+}
+
+bool RunWithin(double seconds, std::function<void()> work) {
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable ended;
+    bool done = false;
+  };
+  const auto shared = std::make_shared<Shared>();
+  const auto run = [shared, work = std::move(work)] {
+    work();
+    std::lock_guard lock(shared->mutex);
+    shared->done = true;
+    shared->ended.notify_one();
+  };
+  try {
+    std::thread(run).detach();
+  } catch (const std::system_error&) {  // no thread: no limit
+    run();
+  }
+  std::unique_lock lock(shared->mutex);
+  return shared->ended.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return shared->done; });
 }
 
 }  // namespace tally

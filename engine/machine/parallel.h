@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <type_traits>
 
 #include "engine/base/status.h"
@@ -62,5 +63,8 @@ class Team {
   int threads_ = 1;
   Status status_;
 };
+
+// Runs `work` on a thread of its own. False: it has not ended after so many seconds; it goes on, and nobody will hear of it.
+bool RunWithin(double seconds, std::function<void()> work);
 
 }  // namespace tally

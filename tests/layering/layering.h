@@ -26,6 +26,7 @@ inline const Arrows& DirectArrows() {
       {"base", {}},
       {"cost", {"base"}},
       {"machine", {"base"}},
+      {"mpi", {"machine"}},
       {"kernels", {"base", "cost"}},
       {"ledger", {"cost"}},
       {"recipe", {"base", "cost"}},
@@ -132,6 +133,8 @@ inline const std::vector<Rule>& CodeRules() {
     r.push_back(
         {std::regex(R"(#\s*pragma\s+omp\b|\b_Pragma\s*\(|\bomp_\w+\s*\()"), "OpenMP outside machine/parallel.cc", false, team});
     r.push_back({std::regex(R"(#\s*include\s*<omp\.h>)"), "omp.h outside machine/parallel.cc", false, team});
+    r.push_back({std::regex(R"(#\s*include\s*<mpi\.h>|\bMPI_\w+\s*\()"), "MPI outside mpi/transport.cc", false,
+                 "engine/mpi/transport.cc"});
     r.push_back({std::regex(R"(#\s*include\s*<(thread|future|pthread\.h)>)"), "threads outside machine/parallel.cc", true, team,
                  "engine/serve/service_thread.cc"});  // those of a server, which wait
     r.push_back(

@@ -30,6 +30,7 @@ done
 [ "$(bash -c 'source "$1"; COMP_WORDS=(tally ru) COMP_CWORD=1; _tally; echo "${COMPREPLY[@]}"' - "$prefix/share/bash-completion/completions/tally")" = run ] ||
   fail "bash does not complete with what was installed"
 for file in libtally.so libtally.a cmake/tally/tallyConfig.cmake; do [ -e "$lib/$file" ] || fail "no $file was installed"; done
+[ ! -e "$build/engine/libtally_mpi.so" ] || [ -e "$lib/libtally_mpi.so" ] || fail "no libtally_mpi.so was installed"
 if grep -rlF -e "$work/first" -e "$build" "$prefix/include" "$lib/cmake" "$pc"; then fail "these know where they were made"; fi
 
 # What the installed command says is what every consumer must say.
