@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "engine/app/interrupt.h"
+#include "engine/app/ranks.h"
 #include "engine/app/numbers.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
@@ -126,10 +127,11 @@ Status CheckNotStandardStream(const std::string& path) {
   return {};
 }
 
-int Report(const Status& status) {
+int Report(const Status& given) {
+  const Status status = BeforeReport(given);
   if (status.ok()) return 0;
   if (status.code() == StatusCode::kInterrupted && status.message() == kReaderLeft) return kReaderLeftCode;
-  Note("tally: " + Printable(status.message()) + "\n");
+  if (!status.message().empty()) Note("tally: " + Printable(status.message()) + "\n");
   switch (status.code()) {
     case StatusCode::kOk: return 0;
     case StatusCode::kInternal: return 1;

@@ -12,6 +12,7 @@
 
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/ranks.h"
 #include "engine/app/syntax.h"
 #include "engine/app/usage.h"
 #include "engine/machine/machine.h"
@@ -93,10 +94,11 @@ int Main(int argc, char** argv) {
   }
   for (const auto& [name, action] : commands) {
     if (!app.got_subcommand(name)) continue;
+    if (const Status started = StartRanks(name); !started.ok()) return EndRanks(Report(started));
     const int code = action();
     const Status written = FlushOutput();
-    if (code != 0 || !written.ok()) return code != 0 ? code : Report(written);
-    return NotedAll() ? 0 : 2;
+    if (code != 0 || !written.ok()) return EndRanks(code != 0 ? code : Report(written));
+    return EndRanks(NotedAll() ? 0 : 2);
   }
   return Report(InternalError("no command ran"));
 }

@@ -112,6 +112,7 @@ void AddSharedModelFlags(CLI::App& command, ModelFlags& flags) {
   Choices(command.add_option("--activations", flags.activations, "type of the activations"), NamesOf(kActivations))
       ->capture_default_str();
   AddYes(command, flags.yes);
+  command.add_flag("--keep-binding", KeepBinding(), "under mpirun or srun: stay on the cores that it has bound the process to");
   Choices(command.add_option("--impl", flags.impl, "kernels, of which ref are scalar references and blas is OpenBLAS"),
           NamesOf(kImpls))
       ->capture_default_str();
@@ -211,7 +212,13 @@ Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, con
     return !Interrupted();
   };
   const double begin = MonotonicSeconds();
+  options.group = Ranks();
+  RanksAgree();
   TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModel(path, engine, options));
+  if (Ranks() != nullptr && Ranks()->rank() > 0) {
+    TALLY_RETURN_IF_ERROR(FollowGroup(model, engine));
+    return Followed();
+  }
   if (time != nullptr) *time = {MonotonicSeconds() - begin, stored};
   bar.Wipe();
   if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");

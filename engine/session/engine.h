@@ -107,4 +107,8 @@ class TALLY_API Engine {
 // Not null on success.
 TALLY_API Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const EngineOptions& options);
 
+// Of a model of several processes (LoadOptions::group), in any but the first: makes engines and steps as the first one does, until the
+// first one's model ends. `engine`: the options that LoadModel had; their threads are this process's. Errors of the group.
+TALLY_API Status FollowGroup(const std::shared_ptr<const Model>& model, const EngineOptions& engine);
+
 }  // namespace tally

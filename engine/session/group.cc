@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/machine/communicator.h"
 #include "engine/session/loaded_model.h"
 #include "engine/session/stepper.h"
 
@@ -123,20 +124,7 @@ Result<std::vector<std::vector<uint8_t>>> GatherBytes(Communicator& group, std::
   return parts;
 }
 
-Status AgreeOnStatus(Communicator* group, const Status& own) {
-  if (group == nullptr || group->ranks() < 2) return own;
-  CommandWriter writer;
-  if (!own.ok()) writer.Put(own.code()).PutText(own.message());
-  TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group, writer.bytes(), false));
-  for (size_t r = 0; r < all.size(); ++r) {
-    if (all[r].empty()) continue;
-    CommandReader reader(all[r]);
-    const StatusCode code = reader.Get<StatusCode>();
-    const std::string message = reader.GetText();
-    return {code, r == 0 ? message : group->Place(static_cast<int>(r)) + ": " + message};
-  }
-  return {};
-}
+Status AgreeOnStatus(Communicator* group, const Status& own) { return group == nullptr ? own : Together(*group, own); }
 
 Status FollowGroup(const std::shared_ptr<const Model>& model, const EngineOptions& engine) {
   const auto loaded = std::dynamic_pointer_cast<const LoadedModel>(model);

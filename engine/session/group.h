@@ -121,11 +121,7 @@ Result<std::vector<std::vector<uint8_t>>> GatherBytes(Communicator& group, std::
 void WriteBooks(const ProcessBooks& books, CommandWriter& out);
 ProcessBooks ReadBooks(CommandReader& in);
 
-// The same status for all processes: success if all have it, else that of the lowest one without, which its message names. Null: `own`.
+// Together (machine/communicator.h); `own` where there is no group.
 Status AgreeOnStatus(Communicator* group, const Status& own);
-
-// Of any process but the first: makes the calls that the first one makes, until its model ends. `engine`: the options that LoadModel
-// had; the first process's engines are made with its threads.
-TALLY_API Status FollowGroup(const std::shared_ptr<const Model>& model, const EngineOptions& engine);
 
 }  // namespace tally

@@ -2,17 +2,22 @@
 // LoadModel: files -> inventory -> recipe -> memory plan -> packed weights.
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "counters/books/weight_table.h"
+#include "engine/base/checksum.h"
+#include "engine/base/communicator.h"
 #include "engine/base/format.h"
 #include "engine/chat/template_source.h"
 #include "engine/graph/plan.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/matmul/openblas.h"
+#include "engine/machine/communicator.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/rope_freqs.h"
 #include "engine/session/loaded_model.h"
@@ -142,53 +147,113 @@ LoadedModel::~LoadedModel() {
   (void)log_->Flush();
 }
 
+namespace {
+
+// What LoadModel does, in two parts: a group agrees after each.
+class Loader {
+ public:
+  Loader(const std::string& path, const EngineOptions& engine, const LoadOptions& options)
+      : path_(path), engine_(engine), options_(options) {}
+
+  // Reads the headers, plans, and checks that there is memory.
+  Status Plan() {
+    TALLY_RETURN_IF_ERROR(CheckLibraries(engine_));
+    TALLY_ASSIGN_OR_RETURN(inventory_, ReadCheckpoint(path_));
+    TALLY_ASSIGN_OR_RETURN(model_->spec_, ReadModelSpec(inventory_));
+    const ModelSpec& spec = model_->spec_;
+    if (Communicator* const group = Group(); group != nullptr) {
+      model_->group_ = group;
+      model_->shard_ = {.rank = group->rank(), .ranks = group->ranks()};
+      if (group->rank() == 0) model_->log_ = std::make_unique<GroupLog>(*group);
+    }
+    TALLY_RETURN_IF_ERROR(Prefixed(path_, CheckRunnable(spec.recipe)));
+    Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerFor(inventory_);  // token ids need none
+    if (tokenizer.ok()) {
+      model_->tokenizer_ = std::move(tokenizer).value();
+    } else {
+      model_->tokenizer_status_ = tokenizer.status();
+    }
+    model_->notes_ = NotesOf(spec, model_->tokenizer_.get());
+    model_->chat_templates_ = ReadChatTemplates(inventory_, model_->tokenizer_.get());
+    if (options_.before_weights) TALLY_RETURN_IF_ERROR(options_.before_weights(*model_));
+    model_->matrix_types_ = MatrixTypes(inventory_, spec);
+    TALLY_RETURN_IF_ERROR(Prefixed(path_, CheckOptions(spec.recipe, model_->matrix_types_, engine_)));
+
+    team_.emplace(engine_.threads);
+    TALLY_RETURN_IF_ERROR(team_->status());
+    stepper_ = MakeStepperOptions(spec.recipe, engine_);
+    const uint64_t guard = options_.guard_slices ? SystemPageBytes() : 0;
+    TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, spec, guard, model_->shard_));
+    const auto planned = [&](Role role, int32_t layer) { return weight_plan_.View(role, layer); };
+    const RopePair no_rope;  // not needed to measure
+    const PlanSource source{spec.recipe, planned, no_rope.global, no_rope.local, model_->shard_};
+    MemoryPlan& plan = model_->plan_;
+    plan = PlanEngine(source, stepper_, team_->threads());
+    plan.packed_weights = weight_plan_.packed_bytes();
+    plan.available = AvailableMemoryBytes();
+    return Prefixed(path_, CheckPlan(plan, plan.packed_weights, source, stepper_));
+  }
+
+  // What all processes of a group must have alike: the bits depend on it.
+  Status Agree() const {
+    const std::pair<std::string_view, std::string> facts[] = {{"instructions", std::string(HwyTargetName())},
+                                                              {"a model with the checksum", std::to_string(HeaderChecksum())}};
+    return Group() == nullptr ? Status() : AgreeOn(*Group(), facts);
+  }
+
+  Status Read() {
+    TALLY_ASSIGN_OR_RETURN(model_->weights_, LoadWeights(inventory_, weight_plan_, *team_, options_.progress));
+    TALLY_RETURN_IF_ERROR(Prefixed(path_, model_->MakeRope(stepper_.context).status()));
+    const ModelSpec& spec = model_->spec_;
+    model_->table_ = books::WeightTable(inventory_, spec);
+    model_->types_ = books::WeightTypes(inventory_, spec);
+    model_->parameters_ = books::CountParameters(model_->table_, spec.recipe.top_k);
+    model_->not_run_ = books::CountNotRun(inventory_, spec);
+    model_->description_ = spec.recipe.family + ", " + std::to_string(spec.recipe.n_layers) + " layers, " +
+                           JoinTypes(model_->matrix_types_) + ", " + BytesText(model_->plan_.packed_weights);
+    return {};
+  }
+
+  // Null: this process alone.
+  Communicator* Group() const { return options_.group != nullptr && options_.group->ranks() > 1 ? options_.group : nullptr; }
+  std::shared_ptr<LoadedModel> model() { return model_; }
+
+ private:
+  // Of the tensors' names, types, shapes and places.
+  uint64_t HeaderChecksum() const {
+    Checksum sum;
+    const auto number = [&](uint64_t n) { sum.Add({reinterpret_cast<const char*>(&n), sizeof n}); };
+    for (const InventoryFile& file : inventory_.files) number(file.size);
+    for (const StoredTensor& t : inventory_.tensors) {
+      sum.Add(t.name);
+      for (const uint64_t n : {static_cast<uint64_t>(t.dtype), t.offset, t.bytes}) number(n);
+      for (const uint64_t n : t.shape) number(n);
+    }
+    return sum.value();
+  }
+
+  const std::string& path_;
+  const EngineOptions& engine_;
+  const LoadOptions& options_;
+  std::shared_ptr<LoadedModel> model_ = std::make_shared<LoadedModel>();
+  Inventory inventory_;
+  std::optional<Team> team_;
+  StepperOptions stepper_;
+  WeightPlan weight_plan_;
+};
+
+}  // namespace
+
 Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const EngineOptions& engine, const LoadOptions& options) {
-  TALLY_RETURN_IF_ERROR(CheckLibraries(engine));
-  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
-  auto model = std::make_shared<LoadedModel>();
-  TALLY_ASSIGN_OR_RETURN(model->spec_, ReadModelSpec(inventory));
-  const ModelSpec& spec = model->spec_;
-  if (options.group != nullptr && options.group->ranks() > 1) {
-    model->group_ = options.group;
-    if (options.group->rank() == 0) model->log_ = std::make_unique<GroupLog>(*options.group);
-    model->shard_ = {.rank = options.group->rank(), .ranks = options.group->ranks()};
+  Loader loader(path, engine, options);
+  Status loaded = AgreeOnStatus(loader.Group(), loader.Plan());
+  if (loaded.ok()) loaded = loader.Agree();
+  if (loaded.ok()) loaded = AgreeOnStatus(loader.Group(), loader.Read());
+  if (!loaded.ok()) {
+    loader.model()->log_ = nullptr;  // nobody follows
+    return loaded;
   }
-  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckRunnable(spec.recipe)));
-  Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerFor(inventory);  // token ids need none
-  if (tokenizer.ok()) {
-    model->tokenizer_ = std::move(tokenizer).value();
-  } else {
-    model->tokenizer_status_ = tokenizer.status();
-  }
-  model->notes_ = NotesOf(spec, model->tokenizer_.get());
-  model->chat_templates_ = ReadChatTemplates(inventory, model->tokenizer_.get());
-  if (options.before_weights) TALLY_RETURN_IF_ERROR(options.before_weights(*model));
-  std::vector<DType> types = MatrixTypes(inventory, spec);
-  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckOptions(spec.recipe, types, engine)));
-
-  Team team(engine.threads);
-  TALLY_RETURN_IF_ERROR(team.status());
-  const StepperOptions stepper = MakeStepperOptions(spec.recipe, engine);
-  const uint64_t guard = options.guard_slices ? SystemPageBytes() : 0;
-  TALLY_ASSIGN_OR_RETURN(const WeightPlan weight_plan, PlanWeights(inventory, spec, guard, model->shard_));
-  const auto planned = [&](Role role, int32_t layer) { return weight_plan.View(role, layer); };
-  const RopePair no_rope;  // not needed to measure
-  const PlanSource source{spec.recipe, planned, no_rope.global, no_rope.local, model->shard_};
-  model->plan_ = PlanEngine(source, stepper, team.threads());
-  model->plan_.packed_weights = weight_plan.packed_bytes();
-  model->plan_.available = AvailableMemoryBytes();
-  TALLY_RETURN_IF_ERROR(Prefixed(path, CheckPlan(model->plan_, model->plan_.packed_weights, source, stepper)));
-
-  TALLY_ASSIGN_OR_RETURN(model->weights_, LoadWeights(inventory, weight_plan, team, options.progress));
-  TALLY_RETURN_IF_ERROR(Prefixed(path, model->MakeRope(stepper.context).status()));
-  model->table_ = books::WeightTable(inventory, spec);
-  model->types_ = books::WeightTypes(inventory, spec);
-  model->parameters_ = books::CountParameters(model->table_, spec.recipe.top_k);
-  model->not_run_ = books::CountNotRun(inventory, spec);
-  model->description_ = spec.recipe.family + ", " + std::to_string(spec.recipe.n_layers) + " layers, " + JoinTypes(types) + ", " +
-                        BytesText(model->plan_.packed_weights);
-  model->matrix_types_ = std::move(types);
-  return std::shared_ptr<const Model>(std::move(model));
+  return std::shared_ptr<const Model>(loader.model());
 }
 
 }  // namespace tally

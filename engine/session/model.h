@@ -49,8 +49,9 @@ struct LoadOptions {
   // Called before the weights are read, when recipe(), tokenizer() and chat_templates() are there. An error ends the loading and is its
   // error.
   std::function<Status(const Model& model)> before_weights = {};
-  // The processes that run the model together, each of which loads its part; null: this one alone. It must outlive the model. Every
-  // process makes the same calls of the model's engines.
+  // The processes that run the model together, each of which loads its part; null: this one alone. It must outlive the model. All have
+  // the same path and options; a failure of one is the failure of all, with its place. The first one's engines are the group's: the others
+  // follow it (FollowGroup).
   Communicator* group = nullptr;
 };
 

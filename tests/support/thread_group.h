@@ -47,6 +47,10 @@ class ThreadGroup {
       group_.barrier_.arrive_and_wait();
       return {};
     }
+    Status AwaitAll() override {
+      group_.barrier_.arrive_and_wait();
+      return {};
+    }
     const Status& status() const override { return status_; }
     [[noreturn]] void Abort(int) override { std::abort(); }
 
