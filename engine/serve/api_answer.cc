@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/mix.h"
+#include "engine/serve/api_anthropic.h"
 
 namespace tally {
 namespace {
@@ -161,6 +162,10 @@ OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& 
     json["experts_touched"][std::to_string(w.layer)] = bill.touched.touched(static_cast<WeightId>(id)) / (w.rows * w.cols);
   }
   return json;
+}
+
+OrderedJson ErrorJson(const ApiError& error, ApiEndpoint endpoint) {
+  return IsAnthropic(endpoint) ? AnthropicErrorJson(error) : ErrorJson(error);
 }
 
 OrderedJson AnswerJson(const ApiAnswer& answer, OrderedJson bill) {

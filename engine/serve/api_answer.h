@@ -39,6 +39,7 @@ struct ApiLogprob {
 struct ApiChoice {
   ChatAnswer answer = {};
   const GenerateResult* result = nullptr;
+  std::string stop = {};                  // the string of the body that ended it; empty: none did
   std::vector<ApiLogprob> logprobs = {};  // of all tokens, where they were asked for
 };
 
@@ -81,6 +82,9 @@ OrderedJson ChatLogprobsJson(std::span<const ApiLogprob> logprobs);
 OrderedJson ChatLogprobsList(std::span<const ApiLogprob> logprobs);
 OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offset = 0);
 int64_t Characters(std::string_view text);
+
+// As clients of the endpoint read errors.
+OrderedJson ErrorJson(const ApiError& error, ApiEndpoint endpoint);
 
 // An object of chat.completion or text_completion, with the seed; usage has `bill` as "tally".
 OrderedJson AnswerJson(const ApiAnswer& answer, OrderedJson bill);

@@ -196,7 +196,7 @@ void EngineLoop::Fail(Active& active, const ApiError& error) {
     served.exchange->Write(served.stream->Fail(error));
     served.exchange->End(/*whole=*/true);
   } else {
-    served.exchange->Answer(JsonAnswer(error.status, ErrorJson(error), served.headers));
+    served.exchange->Answer(JsonAnswer(error.status, ErrorJson(error, served.completion->answer().endpoint), served.headers));
   }
   End(active, error.status);
 }

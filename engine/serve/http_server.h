@@ -75,7 +75,7 @@ struct HttpHandlers {
   std::function<std::optional<HttpAnswer>(const HttpRequest& head)> admit = {};
   std::function<void(std::shared_ptr<HttpExchange> exchange)> request = {};
   // The answer where the server itself refuses: 413, 503.
-  std::function<HttpAnswer(int status, const std::string& message)> refuse = {};
+  std::function<HttpAnswer(const HttpRequest& head, int status, const std::string& message)> refuse = {};
 };
 
 // A socket that listens, closed with the object.
