@@ -43,17 +43,17 @@ OrderedJson WorkJson(const BillWork& work) {
 // JSON has no infinity.
 double Finite(double logprob) { return std::max(logprob, -9999.0); }
 
-OrderedJson BytesJson(const std::string& bytes) {
-  OrderedJson list = OrderedJson::array();
-  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
-  return list;
-}
-
 OrderedJson LogprobJson(const std::string& bytes, double logprob) {
   return {{"token", bytes}, {"logprob", Finite(logprob)}, {"bytes", BytesJson(bytes)}};
 }
 
 }  // namespace
+
+OrderedJson BytesJson(const std::string& bytes) {
+  OrderedJson list = OrderedJson::array();
+  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
+  return list;
+}
 
 OrderedJson CallJson(const ToolCall& call) {
   return {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};

@@ -74,6 +74,8 @@ OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& 
 
 // `bill` stands in it as "tally" where it is not null.
 OrderedJson UsageJson(const ApiUsage& usage, OrderedJson bill);
+// [BYTE]
+OrderedJson BytesJson(const std::string& bytes);
 // {"id", "type", "function": {"name", "arguments"}}
 OrderedJson CallJson(const ToolCall& call);
 // Of a chat: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal": null}. Of a text: {"tokens", "token_logprobs",

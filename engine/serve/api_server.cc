@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/base/utf8_check.h"
 #include "engine/machine/machine.h"
 #include "engine/page/chat_page.h"
 #include "engine/serve/api_messages.h"
@@ -35,6 +36,9 @@ std::string UtcText(int64_t seconds) {
   if (::gmtime_r(&time, &utc) != nullptr) (void)std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
   return text;
 }
+
+// Text, or bytes where it is no whole characters.
+OrderedJson PieceJson(const std::string& bytes) { return CheckUtf8(bytes, "").ok() ? OrderedJson(bytes) : BytesJson(bytes); }
 
 ApiError TooMuch() {
   return {.status = 503, .message = "too many requests at once: try again later", .type = "server_error", .code = "overloaded"};
@@ -347,7 +351,8 @@ class ModelServer final : public ApiServer {
       if (!pieces) {
         list.push_back(id);
       } else {
-        list.push_back({{"id", id}, {"piece", tokenizer.IsControl(id) ? tokenizer.ControlText(id) : tokenizer.TokenBytes(id)}});
+        list.push_back(
+            {{"id", id}, {"piece", PieceJson(tokenizer.IsControl(id) ? tokenizer.ControlText(id) : tokenizer.TokenBytes(id))}});
       }
     }
     Answer(*exchange, target, 200, {{"tokens", std::move(list)}});
