@@ -69,7 +69,7 @@ const char* ApiFinish(const ApiChoice& choice);
 // first_token_seconds is the least of a choice; prefill and decode are the work of its Bill: {"rows", "logit_rows", "rows_again",
 // "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}.
 // Besides, of its choices together: "parameters_active", of a token by the convention that counts all; "kv_bytes", what they held of the
-// KV cache and of states in the end; "experts_touched": {LAYER: n}, of models that have experts. `engine` ran them.
+// KV cache and of states in the end, what several of them share counted for each; "experts_touched": {LAYER: n}, of models that have experts. `engine` ran them.
 OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine);
 
 // `bill` stands in it as "tally" where it is not null.
