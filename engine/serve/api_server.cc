@@ -57,7 +57,8 @@ enum class Route : uint8_t {
   kTokenize,
   kDetokenize,
   kTemplate,
-  kCountTokens
+  kCountTokens,
+  kCancel
 };
 constexpr std::string_view kModelsPath = "/v1/models";
 
@@ -81,7 +82,8 @@ Target TargetOf(std::string_view path) {
                                  {Route::kModels, "GET", {}, kModelsPath},
                                  {Route::kTokenize, "POST", {}, "/tokenize"},
                                  {Route::kDetokenize, "POST", {}, "/detokenize"},
-                                 {Route::kTemplate, "POST", {}, "/apply-template"}};
+                                 {Route::kTemplate, "POST", {}, "/apply-template"},
+                                 {Route::kCancel, "POST", {}, "/cancel"}};
   for (const Target& target : kTargets) {
     if (target.path == path) return target;
   }
@@ -291,6 +293,7 @@ class ModelServer final : public ApiServer {
       case Route::kComplete: return Complete(exchange, target, *json);
       case Route::kTokenize: return Tokenize(exchange, target, *json);
       case Route::kDetokenize: return Detokenize(exchange, target, *json);
+      case Route::kCancel: return Cancel(exchange, target, *json);
       case Route::kCountTokens: return CountTokens(exchange, target, *json);
       default: return ApplyTemplate(exchange, target, *json);
     }
@@ -320,6 +323,18 @@ class ModelServer final : public ApiServer {
     served->arrived = head.arrived;
     served->answered = [this, path = target.path](int status) { metrics_.CountRequest(path, status); };
     return loop_.Add(served);
+  }
+
+  std::optional<ApiError> Cancel(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
+    std::optional<ApiError> error;
+    ApiObject body(json, "", &error);
+    const std::optional<std::string> id = body.Text("id");
+    if (!id) body.Fail("id", "is missing", "missing_required_parameter");
+    body.End();
+    if (error) return error;
+    const auto done = [this, exchange, target](bool found) { Answer(*exchange, target, 200, {{"cancelled", found}}); };
+    if (loop_.CutShort(ClientOf(exchange->request()), *id, done)) return std::nullopt;
+    return ApiError{.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
   }
 
   std::optional<ApiError> CheckTokenizer() const {

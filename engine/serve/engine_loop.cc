@@ -81,6 +81,17 @@ bool EngineLoop::Call(std::function<void(Engine&, LiveFeed&, const LoopState&)> 
   return true;
 }
 
+bool EngineLoop::CutShort(std::string client, std::string id, std::function<void(bool found)> done) {
+  return Call(
+      [this, client = std::move(client), id = std::move(id), done = std::move(done)](Engine&, LiveFeed&, const LoopState&) {
+        const auto at = std::ranges::find_if(active_, [&](const std::unique_ptr<Active>& active) {
+          return active->served->client == client && active->served->completion->answer().id == id;
+        });
+        if (at != active_.end()) Cancel(**at, FinishReason::kStop);  // the next turn answers it
+        done(at != active_.end());
+      });
+}
+
 void EngineLoop::Stop(double seconds) {
   {
     const std::lock_guard lock(mutex_);
@@ -133,7 +144,6 @@ bool EngineLoop::TakeArrivals() {
     calls.swap(calls_);
     state = State();
   }
-  for (const auto& call : calls) call(engine_, feed_, state);
   for (std::unique_ptr<ServedRequest>& served : arrivals) {
     auto active = std::make_unique<Active>();
     active->last_token.resize(served->completion->requests().size());
@@ -147,6 +157,7 @@ bool EngineLoop::TakeArrivals() {
     headers.emplace_back("X-Accel-Buffering", "no");
     begun.exchange->Begin({.headers = std::move(headers), .body = begun.stream->Begin(*begun.completion)});
   }
+  for (const auto& call : calls) call(engine_, feed_, state);
   const std::lock_guard lock(mutex_);
   return !ended_;
 }
@@ -171,11 +182,11 @@ std::shared_ptr<Request> EngineLoop::NextChoice() {
 }
 
 // Takes what has not run of it out of the queues, and ends the rest.
-void EngineLoop::Cancel(Active& active) {
+void EngineLoop::Cancel(Active& active, FinishReason finish) {
   const std::span<const std::shared_ptr<Request>> choices = active.served->completion->requests();
   for (const std::shared_ptr<Request>& choice : choices) {
-    scheduler_.Cancel(*choice);
-    choice->End(FinishReason::kInterrupted);
+    choice->End(finish);
+    scheduler_.Cancel(*choice);  // its sequence and its bill
   }
   const std::lock_guard lock(mutex_);
   waiting_.Erase(active.served->client, [](const std::shared_ptr<Request>& choice) { return choice->ended(); });

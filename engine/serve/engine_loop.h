@@ -60,6 +60,9 @@ class EngineLoop {
   [[nodiscard]] std::optional<ApiError> Add(std::unique_ptr<ServedRequest>& request);
   // `call` runs on the engine's thread, between two steps. False: the loop has ended.
   bool Call(std::function<void(Engine& engine, LiveFeed& feed, const LoopState& state)> call);
+  // Ends the request of `client` whose answer has this id: it is answered with what has come, and its usage. `done` is told on the engine's
+  // thread whether there was one. False: the loop has ended.
+  bool CutShort(std::string client, std::string id, std::function<void(bool found)> done);
   // Takes no further request, finishes those that it has for at most so many seconds, and ends the others with an error that says so.
   void Stop(double seconds);
   size_t cut() const { return cut_; }  // requests that Stop has ended
@@ -80,7 +83,7 @@ class EngineLoop {
   void Progress(Active& active);
   void Fail(Active& active, const ApiError& error);
   void End(Active& active, int status);
-  void Cancel(Active& active);
+  void Cancel(Active& active, FinishReason finish = FinishReason::kInterrupted);
   LoopState State() const;
   LoopState LockedState() const;
 
