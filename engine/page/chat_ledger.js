@@ -83,8 +83,9 @@ function showPictures() {
 
 function showLive(event) {
   const { token, step, roofs, parameters } = event, rows = [];
-  const mean = step.steps > 1 ? `mean of the last ${count(step.steps)} steps` : "the last step";
-  if (token.seconds > 0) rows.push(["speed", `${rate(1 / token.seconds)} tokens/s`, `${mean}, ${Number(step.rows.toPrecision(3))} in each`]);
+  const inEach = Number(step.rows.toPrecision(3)).toLocaleString("en");
+  const steps = step.steps > 1 ? `mean of the last ${count(step.steps)} steps, ${inEach} in each` : `${inEach} in the last step`;
+  if (token.seconds > 0) rows.push(["speed", `${rate(1 / token.seconds)} tokens/s`, steps]);
   if (roofs.read_seconds > 0 && token.seconds > 0) {
     rows.push(["of the read roof", `${((100 * roofs.read_seconds) / token.seconds).toFixed(0)} %`, `${si(token.bytes / token.seconds, "B/s")} of ${si(roofs.read, "B/s")}`]);
   }
