@@ -19,6 +19,7 @@
 #include "engine/serve/live_feed.h"
 #include "engine/serve/metrics.h"
 #include "engine/serve/prefix_files.h"
+#include "engine/serve/prefix_loads.h"
 #include "engine/serve/service_thread.h"
 #include "engine/serve/turn_queue.h"
 #include "engine/session/scheduler.h"
@@ -72,6 +73,7 @@ class EngineLoop {
 
   void Run();
   bool TakeArrivals();
+  bool OnlyFilesAreRead() const;
   bool IsTimeToWrite(std::unique_lock<std::mutex>& lock);
   void Feed();
   std::shared_ptr<Request> NextChoice();
@@ -93,6 +95,7 @@ class EngineLoop {
   LiveFeed feed_;
   uint64_t drawn_ = 0;  // tokens, in the last step
   const std::unique_ptr<PrefixFiles> files_;
+  const std::unique_ptr<PrefixLoads> loads_;  // of files_; null: there are none
   Scheduler scheduler_;
   std::vector<std::unique_ptr<Active>> active_;
 

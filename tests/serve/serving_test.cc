@@ -247,6 +247,7 @@ TEST_F(Demo, AConversationOutlivesItsServer) {
   }
   body["messages"].push_back(first["choices"][0]["message"]);
   body["messages"].push_back({{"role", "user"}, {"content", "And then?"}});
+  body["n"] = 2;  // of one file
   OrderedJson expected;
   {
     const ServedDemo other;
