@@ -204,7 +204,8 @@ void ReadAnthropicChat(ApiObject& body, ChatRequest* chat) {
     return body.Fail("messages", messages == nullptr ? "is missing" : "is empty", "missing_required_parameter");
   }
   for (size_t i = 0; i < messages->size() && body.ok(); ++i) conversation.Add((*messages)[i], ElementPlace("messages", i));
-  if (body.ok() && chat->messages.back().role == "assistant") {
+  const bool ends_with_user = !chat->messages.empty() && chat->messages.back().role != "assistant";
+  if (body.ok() && !ends_with_user) {
     return body.Fail("messages", "must not end with the assistant's: answers are not begun by clients", "unsupported_value");
   }
   NameResults(&chat->messages);

@@ -57,6 +57,8 @@ std::vector<std::string> RequestBodySeeds() {
       [{"type": "text", "text": "4"}]}]}], "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
       "tool_choice": {"type": "auto"}, "thinking": {"type": "enabled", "budget_tokens": 1024}, "stop_sequences": ["x"],
       "output_config": {"effort": "low"}, "metadata": {"user_id": "u"}, "stream": true})",
+      R"({"max_tokens": 0, "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": []}, {"role": "user",
+      "content": [{"type": "text", "text": ""}]}, {"role": "system", "content": "b"}], "system": "", "tool_choice": {"type": "none"}})",
       R"({"messages": [{"role": "user", "content": "\ud800 \u0000 é"}], "response_format": {"type": "json_object"}})",
   };
 }
