@@ -157,7 +157,7 @@ Result<int> Serve(const ServeFlags& flags) {
 
 Action AddServe(CLI::App& app) {
   auto flags = std::make_shared<ServeFlags>();
-  CLI::App* c = app.add_subcommand("serve", "Answer the APIs of OpenAI and Anthropic over HTTP, with the cost of every request");
+  CLI::App* c = app.add_subcommand("serve", "Answer OpenAI's and Anthropic's APIs, and say what that cost");
   AddModelFlags(*c, flags->model);
   c->add_option("--host", flags->host, "address to listen on; others than this machine's own want --api-key-file")
       ->type_name("ADDRESS")
