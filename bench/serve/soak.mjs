@@ -39,7 +39,7 @@ const random = (n) => {  // xorshift
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 const failures = [];
 const fail = (what) => { if (failures.length < 20) failures.push(what); };
-const done = {whole: 0, streamed: 0, left: 0, stalled: 0, cut: 0, refused: 0, busy: 0};
+const done = {whole: 0, streamed: 0, messages: 0, left: 0, cancelled: 0, stalled: 0, cut: 0, refused: 0, busy: 0};
 
 const words = ["Who", "art", "thou", "my", "lord", "and", "speak", "of", "night", "Rome"];
 const text = (seed, n) => Array.from({length: n}, (_, i) => words[(seed * 7 + i * i + i * seed) % words.length]).join(" ");
@@ -111,6 +111,29 @@ const acts = {
     control.abort();
     ++done.left;
   },
+  async messages() {  // Anthropic's dialect says the same
+    const i = 5 * random(4), {n, messages: [{content: system}, ...messages], ...body} = bodies[i];
+    const response = await fetch(`${base}/v1/messages`, {method: "POST", body: JSON.stringify({...body, system, messages})});
+    if (await isBusy(response)) return;
+    const answer = await response.json();
+    if (response.status !== 200) return fail(`messages: ${JSON.stringify(answer)}`);
+    same(i, [answer.content.map((block) => block.text).join("")]);
+    ++done.messages;
+  },
+  async cancelled() {  // what has come has its usage
+    const response = await post({...bodies[random(bodies.length)], n: 1, max_tokens: 400, ignore_eos: true, stream: true, tally: true});
+    if (await isBusy(response)) return;
+    let asked = null, usage = null;
+    const over = await chunksOf(response, (chunk) => {
+      usage = chunk.usage;
+      if (chunk.choices.length > 0 && random(4) === 0) {
+        asked ??= fetch(`${base}/cancel`, {method: "POST", body: JSON.stringify({id: chunk.id})}).then((answer) => answer.text());
+      }
+    });
+    await asked;
+    if (!over || usage?.tally == null) fail(`a cancelled answer has the usage ${JSON.stringify(usage)}`);
+    ++done.cancelled;
+  },
   async cut() {  // a body or a header that never ends
     const socket = net.connect(port, "127.0.0.1");
     socket.on("error", () => {});
@@ -129,7 +152,7 @@ const acts = {
   }
 };
 
-const kinds = ["whole", "whole", "streamed", "streamed", "stalled", "left", "left", "cut", "refused"];
+const kinds = ["whole", "whole", "streamed", "streamed", "stalled", "messages", "left", "left", "cancelled", "cut", "refused"];
 const end = performance.now() + minutes * 60_000;
 async function live() {
   while (performance.now() < end && ended == null) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tally serve: a model behind OpenAI's API over HTTP.
+// tally serve: a model behind the APIs of OpenAI and Anthropic over HTTP.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -157,7 +157,7 @@ Result<int> Serve(const ServeFlags& flags) {
 
 Action AddServe(CLI::App& app) {
   auto flags = std::make_shared<ServeFlags>();
-  CLI::App* c = app.add_subcommand("serve", "Answer OpenAI's API over HTTP, with the cost of every request");
+  CLI::App* c = app.add_subcommand("serve", "Answer OpenAI's and Anthropic's APIs, and say what that cost");
   AddModelFlags(*c, flags->model);
   c->add_option("--host", flags->host, "address to listen on; others than this machine's own want --api-key-file")
       ->type_name("ADDRESS")
@@ -189,8 +189,7 @@ Action AddServe(CLI::App& app) {
   c->add_flag("--json", flags->json, "one JSON document on standard output, when the server answers");
   c->footer(
       "At / is a chat, with what it costs beside it. Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, "
-      "/v1/models, /tokenize, /detokenize, /apply-template, "
-      "/health, "
+      "/v1/messages, /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /apply-template, /cancel, /health, "
       "/metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or \"tally\": true in the body, adds "
       "to an "
       "answer's usage what it cost.");

@@ -10,7 +10,8 @@ const kSamples = [
 ];
 
 let model = "", conversation = newConversation(), views = new Map();
-let running = null;  // {controller, conversation, message} of the answer that comes
+let running = null;  // {controller, conversation, message, id} of the answer that comes; id: the server's, once it is known
+const kStopMilliseconds = 2000;  // for the server to end an answer with its bill
 
 const ledgerShown = () => (wide.matches ? settings.ledger : document.body.classList.contains("ledger-open"));
 const isRunning = (message) => running?.message === message;
@@ -124,9 +125,10 @@ async function answer(parent) {
   toEnd();
   try {
     model ||= await modelName(run.controller.signal);
-    await ask(model, path(run.conversation, parent), message, run.controller.signal, () => showSoon(run));
+    await ask(model, path(run.conversation, parent), message, run.controller.signal, (id) => (run.id = id, showSoon(run)));
+    if (run.stopping) message.stopped = true;
   } catch (error) {
-    if (run.controller.signal.aborted) message.stopped = true;
+    if (run.controller.signal.aborted || run.stopping) message.stopped = true;
     else message.error = error instanceof TypeError ? "The server does not answer." : error.message;
   }
   finish(run);
@@ -134,6 +136,7 @@ async function answer(parent) {
 
 function finish(run) {
   clearTimeout(run.timer);
+  clearTimeout(run.stopping);
   running = null;
   speak(run, true);
   if (run.message.calls) run.message.calls = run.message.calls.filter(Boolean);
@@ -145,7 +148,14 @@ function finish(run) {
   if (run.message.error) showModel();
 }
 
-const stop = () => running?.controller.abort();
+// The server is asked to end the answer, so that its bill comes; the second time, or where it does not, the connection ends.
+async function stop() {
+  const run = running;
+  if (!run) return;
+  if (!run.id || run.stopping) return run.controller.abort();
+  run.stopping = setTimeout(() => run.controller.abort(), kStopMilliseconds);
+  if (!(await cancelAnswer(run.id)) && running === run) run.controller.abort();
+}
 
 function send() {
   const text = byId("input").value.trim();
@@ -177,11 +187,29 @@ function startConversation() {
   byId("input").focus();
 }
 
+// Files of Export: one conversation, or a list. One that is here already stays as it is where it is the newer one.
+async function importFiles(files) {
+  let taken = 0, bad = 0;
+  for (const file of files) {
+    const value = parsed(await file.text(), null);
+    for (const one of Array.isArray(value) ? value : [value]) {
+      const imported = importedConversation(one), here = imported && storedConversation(imported.id);
+      if (!imported) ++bad;
+      else if (running?.conversation.id !== imported.id && (!here || here.updated < imported.updated) && saveConversation(imported)) ++taken;
+    }
+  }
+  byId("import-file").value = "";
+  byId("imported").textContent = `${count(taken)} imported${bad > 0 ? `, ${count(bad)} not understood` : ""}.`;
+  const again = storedConversation(conversation.id);
+  if (taken > 0 && again && !running) conversation = again, draw();
+  drawList();
+}
+
 function remove(question, ids) {
   byId("confirm-title").textContent = question;
   byId("confirm-yes").onclick = () => {
     byId("confirm").close();
-    if (running && ids.includes(running.conversation.id)) running.deleted = true, stop();
+    if (running && ids.includes(running.conversation.id)) running.deleted = true, running.controller.abort();
     ids.forEach(deleteConversation);
     if (ids.includes(conversation.id)) startConversation();
     else drawList();
@@ -293,11 +321,13 @@ function listen() {
     "new": startConversation, "stop": stop, "to-end": toEnd, "shade": close, "show-settings": openSettings, "ledger-close": () => (wide.matches ? toggle("ledger") : close()),
     "settings-close": () => byId("settings").close(), "confirm-no": () => byId("confirm").close(), "show-list": () => toggle("list"),
     "show-ledger": () => toggle("ledger"), "export-all": () => download("tally-conversations.json", storedConversations()),
+    "import": () => byId("import-file").click(),
     "delete-all": () => remove("Delete all conversations?", conversationNames().map((name) => name.slice(kConversation.length))),
   };
   for (const [id, call] of Object.entries(clicks)) byId(id).addEventListener("click", call);
   byId("composer").addEventListener("submit", (event) => (event.preventDefault(), send()));
   byId("settings-form").addEventListener("submit", (event) => (event.preventDefault(), closeSettings()));
+  byId("import-file").addEventListener("change", (event) => importFiles([...event.target.files]));
   byId("input").addEventListener("input", sizeInput);
   byId("input").addEventListener("keydown", onInputKey);
   byId("scroll").addEventListener("scroll", showToEnd, { passive: true });

@@ -91,8 +91,14 @@ function addDelta(message, delta) {
   }
 }
 
-// Asks for the answer to `messages` and fills `message` as it comes. `changed` is called after every event. Throws where the server
-// refuses, or the answer ends early.
+// Ends the answer with this id: what has come of it ends with its bill. False: the server did not.
+async function cancelAnswer(id) {
+  const response = await fetch("/cancel", { method: "POST", headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify({ id }) }).catch(() => null);
+  return response?.ok === true && (await response.json().catch(() => null))?.cancelled === true;
+}
+
+// Asks for the answer to `messages` and fills `message` as it comes. `changed` is called with the answer's id after every event. Throws where
+// the server refuses, or the answer ends early.
 async function ask(model, messages, message, signal, changed) {
   const response = await fetch("/v1/chat/completions", {
     method: "POST",
@@ -113,7 +119,7 @@ async function ask(model, messages, message, signal, changed) {
     if (choice?.delta) addDelta(message, choice.delta);
     if (choice?.finish_reason) message.finish = choice.finish_reason;
     if (event.usage) message.usage = event.usage;
-    changed();
+    changed(event.id);
   }
   if (!whole && !message.finish) throw new Error("The connection ended before the answer did.");
 }

@@ -83,7 +83,9 @@ function showPictures() {
 
 function showLive(event) {
   const { token, step, roofs, parameters } = event, rows = [];
-  if (token.seconds > 0) rows.push([event.running > 0 ? "speed" : "speed, last step", `${rate(1 / token.seconds)} tokens/s`, `${count(step.rows)} in the last step`]);
+  const inEach = Number(step.rows.toPrecision(3)).toLocaleString("en");
+  const steps = step.steps > 1 ? `mean of the last ${count(step.steps)} steps, ${inEach} in each` : `${inEach} in the last step`;
+  if (token.seconds > 0) rows.push(["speed", `${rate(1 / token.seconds)} tokens/s`, steps]);
   if (roofs.read_seconds > 0 && token.seconds > 0) {
     rows.push(["of the read roof", `${((100 * roofs.read_seconds) / token.seconds).toFixed(0)} %`, `${si(token.bytes / token.seconds, "B/s")} of ${si(roofs.read, "B/s")}`]);
   }

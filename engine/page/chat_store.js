@@ -83,6 +83,22 @@ function isConversation(c) {
   return typeof c?.id === "string" && typeof c.title === "string" && Number.isInteger(c.leaf) && Array.isArray(c.messages) && c.messages.every(isMessage) && c.leaf < c.messages.length;
 }
 
+const isText = (value) => typeof value === "string";
+const isPlain = (value, depth = 0) => Number.isFinite(value) || (depth < 8 && value !== null && typeof value === "object" && Object.values(value).every((v) => isPlain(v, depth + 1)));
+const isCall = (call) => call && [call.id, call.name, call.arguments].every(isText);
+
+// What of a file is a conversation: fields that are known and of their type. null: none is in it.
+function importedConversation(c) {
+  if (!isConversation(c) || !/^[0-9-]{1,40}$/.test(c.id) || c.messages.some((m) => !["user", "assistant", "tool"].includes(m.role))) return null;
+  const fields = { reasoning: isText, finish: isText, error: isText, call: isText, name: isText, stopped: (v) => v === true, time: Number.isFinite, usage: isPlain, calls: (v) => Array.isArray(v) && v.every(isCall) };
+  const messages = c.messages.map((m) => {
+    const kept = { id: m.id, parent: m.parent, role: m.role, content: m.content };
+    for (const [name, holds] of Object.entries(fields)) if (holds(m[name])) kept[name] = m[name];
+    return kept;
+  });
+  return { id: c.id, title: c.title, updated: Number.isFinite(c.updated) ? c.updated : Date.now(), leaf: c.leaf, messages };
+}
+
 const conversationNames = () => (local.kept ? [...local.kept.keys()] : Object.keys(local)).filter((name) => name.startsWith(kConversation));
 
 // The newest first. What cannot be read is left out.

@@ -71,6 +71,7 @@ Json AmountsJson(const std::vector<LiveAmount>& amounts) {
 
 Json StepJson(const LiveStep& step) {
   return {{"number", step.number},
+          {"steps", step.steps},
           {"rows", step.rows},
           {"seconds", step.seconds},
           {"flops", Sum(step.flops_by_class)},
@@ -93,6 +94,10 @@ std::string Element(const page::Svg& svg, std::string_view title, const std::str
   return svg.Element(title, words, "picture");
 }
 
+std::string LastSteps(const LiveStep& step) {
+  return step.steps > 1 ? "last " + std::to_string(step.steps) + " steps, mean" : "last step";
+}
+
 std::string ParametersPicture(const LiveFigures& f) {
   const uint64_t active = std::min(f.active_parameters, f.parameters),
                  touched = std::min(f.step.parameters_touched, f.parameters);
@@ -102,7 +107,8 @@ std::string ParametersPicture(const LiveFigures& f) {
                         Si(Real(active), "") + ", " + page::Percent(Share(Real(active), Real(f.parameters))),
                         "what one token uses, embedding and head counted", "bar"});
   if (touched > 0) {
-    chart.bars.push_back({"last step", Real(touched), Si(Real(touched), ""), "read by the kernels of the last step", "bar"});
+    const std::string steps = LastSteps(f.step);
+    chart.bars.push_back({steps, Real(touched), Si(Real(touched), ""), "read by the kernels of a step: " + steps, "bar"});
   }
   return Element(DrawBars(chart, kWidth), "Parameters",
                  page::Thousands(active) + " of " + page::Thousands(f.parameters) + " parameters are active for a token.");
@@ -136,8 +142,8 @@ std::string RecentPicture(const LiveFigures& f) {
   for (const LiveMoment& m : f.recent) {
     if (m.rows == 0 || (!chart.x.empty() && Real(m.step) <= chart.x.back())) continue;
     chart.x.push_back(Real(m.step));
-    chart.series[0].values.push_back(m.seconds * 1000 / Real(m.rows));
-    if (roof) chart.series[1].values.push_back(Real(m.bytes) / f.roofs.read * 1000 / Real(m.rows));
+    chart.series[0].values.push_back(m.seconds * 1000 / m.rows);
+    if (roof) chart.series[1].values.push_back(Real(m.bytes) / f.roofs.read * 1000 / m.rows);
   }
   if (chart.x.size() < 2) return "";
   return Element(
@@ -168,8 +174,9 @@ std::string RooflinePicture(const LiveFigures& f, const Token& token) {
   }
   const double intensity = Share(token.flops, token.bytes), rate = Share(token.flops, token.seconds);
   const std::string words = page::Decimal(intensity) + " FLOPs a byte, " + Si(rate, "FLOP/s");
-  chart.marks.push_back({"last step", words, intensity, rate, "accent"});
-  return Element(DrawRoofline(chart, kWidth), "The last step under the roofs of this machine", words + ".");
+  const std::string steps = LastSteps(f.step);
+  chart.marks.push_back({steps, words, intensity, rate, "accent"});
+  return Element(DrawRoofline(chart, kWidth), "The " + steps + " under the roofs of this machine", words + ".");
 }
 
 std::string MemoryPicture(const LiveFigures& f) {
@@ -209,7 +216,7 @@ Json PicturesJson(const LiveFigures& f, const Token& token, const ExpertMap& exp
   if (f.parameters > 0) pictures["parameters"] = ParametersPicture(f);
   if (token.seconds > 0) pictures["time"] = TimePicture(token);
   if (std::string recent = RecentPicture(f); !recent.empty()) pictures["recent"] = std::move(recent);
-  const double rows = Real(f.step.rows);
+  const double rows = f.step.rows;
   if (token.bytes > 0) pictures["bytes"] = AmountsPicture(Moved(f.step), rows, "B", "Bytes of a token");
   if (token.flops > 0) pictures["flops"] = AmountsPicture(f.step.flops_by_class, rows, "FLOP", "FLOPs of a token");
   if (f.roofs.known && token.flops > 0 && token.bytes > 0 && token.seconds > 0) pictures["roofline"] = RooflinePicture(f, token);

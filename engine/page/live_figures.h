@@ -18,10 +18,11 @@ struct LiveAmount {
   uint64_t amount = 0;
 };
 
-// One step of the engine, or the mean of several, all its rows together. A token's figures are a step's, divided by its rows.
+// One step of the engine, or the mean of the last ones, all rows of a step together. A token's figures are a step's, divided by its rows.
 struct LiveStep {
   uint64_t number = 0;  // steps since the server began
-  uint64_t rows = 0;
+  uint64_t steps = 1;   // of which this is the mean
+  double rows = 0;
   double seconds = 0;
   std::vector<LiveAmount> flops_by_class = {};
   std::vector<LiveAmount> flops_by_type = {};  // the same FLOPs
@@ -32,7 +33,7 @@ struct LiveStep {
 // One of the steps before, and the last one.
 struct LiveMoment {
   uint64_t step = 0;  // its number
-  uint64_t rows = 0;
+  double rows = 0;
   double seconds = 0;
   uint64_t bytes = 0;  // weights, KV and states
 };
@@ -63,7 +64,7 @@ enum class LiveParts : uint8_t {
 
 // "event: step\ndata: {...}\n\n". One line of JSON:
 //   model, tokens, running, waiting, parameters {total, active, touched}, memory {kv, state, budget},
-//   step {number, rows, seconds, flops, bytes, flops_by_class, flops_by_type, bytes_by_kind}, token {seconds, flops, bytes},
+//   step {number, steps, rows, seconds, flops, bytes, flops_by_class, flops_by_type, bytes_by_kind}, token {seconds, flops, bytes},
 //   roofs {read, flops {TYPE}, read_seconds, flops_seconds}: the token's time at either roof,
 //   experts: a letter for each expert of each layer (page::HeatLevels),
 //   pictures {parameters, time, recent, bytes, flops, roofline, memory, experts}: <svg> elements; those that there is something to show

@@ -109,6 +109,8 @@ AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
   if (const std::optional<std::string_view> value = OnlyHeader(head.headers, "authorization")) {
     constexpr std::string_view kScheme = "bearer ";
     if (AsciiLower(value->substr(0, kScheme.size())) == kScheme) given = value->substr(kScheme.size());
+  } else if (!FindHeader(head.headers, "authorization")) {
+    given = OnlyHeader(head.headers, "x-api-key").value_or("");
   }
   std::string client;
   for (size_t i = 0; i < options_.keys.size(); ++i) {  // all of them, wherever it is
@@ -120,7 +122,8 @@ AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
     return {.client = std::move(client), .key = digest.Hex()};
   }
   return {.error = ApiError{.status = 401,
-                            .message = given.empty() ? "a key is needed: Authorization: Bearer KEY" : "the key is not known here",
+                            .message = given.empty() ? "a key is needed: Authorization: Bearer KEY, or X-Api-Key: KEY"
+                                                     : "the key is not known here",
                             .code = "invalid_api_key"}};
 }
 
@@ -132,7 +135,9 @@ HttpHeaders AccessRules::CorsHeaders(const HttpRequest& head) const {
     const std::string_view wanted = FindHeader(head.headers, "access-control-request-headers").value_or("");
     headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
     headers.emplace_back("Access-Control-Allow-Headers",
-                         IsHeaderList(wanted) && !wanted.empty() ? std::string(wanted) : "authorization, content-type, x-tally");
+                         IsHeaderList(wanted) && !wanted.empty()
+                             ? std::string(wanted)
+                             : "authorization, content-type, x-api-key, anthropic-version, x-tally");
     headers.emplace_back("Access-Control-Max-Age", "600");
   }
   return headers;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/mix.h"
+#include "engine/serve/api_anthropic.h"
 
 namespace tally {
 namespace {
@@ -42,17 +43,17 @@ OrderedJson WorkJson(const BillWork& work) {
 // JSON has no infinity.
 double Finite(double logprob) { return std::max(logprob, -9999.0); }
 
-OrderedJson BytesJson(const std::string& bytes) {
-  OrderedJson list = OrderedJson::array();
-  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
-  return list;
-}
-
 OrderedJson LogprobJson(const std::string& bytes, double logprob) {
   return {{"token", bytes}, {"logprob", Finite(logprob)}, {"bytes", BytesJson(bytes)}};
 }
 
 }  // namespace
+
+OrderedJson BytesJson(const std::string& bytes) {
+  OrderedJson list = OrderedJson::array();
+  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
+  return list;
+}
 
 OrderedJson CallJson(const ToolCall& call) {
   return {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
@@ -161,6 +162,10 @@ OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& 
     json["experts_touched"][std::to_string(w.layer)] = bill.touched.touched(static_cast<WeightId>(id)) / (w.rows * w.cols);
   }
   return json;
+}
+
+OrderedJson ErrorJson(const ApiError& error, ApiEndpoint endpoint) {
+  return IsAnthropic(endpoint) ? AnthropicErrorJson(error) : ErrorJson(error);
 }
 
 OrderedJson AnswerJson(const ApiAnswer& answer, OrderedJson bill) {

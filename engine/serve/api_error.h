@@ -16,6 +16,8 @@ struct ApiError {
   std::string param = {};  // the field of the body, "messages[2].content"; empty: none
   std::string code = {};   // "unknown_parameter"; empty: none
 };
+// The code by which Anthropic's clients see that they must send all messages themselves.
+inline constexpr const char* kNoThreads = "thread_unsupported_request";
 
 // What was asked for cannot be honoured: 400. No room: 503. A defect: 500.
 ApiError ApiErrorOf(const Status& status);

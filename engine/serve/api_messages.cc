@@ -102,6 +102,7 @@ ChatMessage ReadApiMessage(const OrderedJson& json, const std::string& where, st
     if (message.reasoning.empty()) message.reasoning = other;
     ReadCalls(object, &message);
     for (const char* name : {"refusal", "annotations", "audio", "function_call"}) RefuseUnlessEmpty(object, name);
+    object.Ignore({"type", "function"});  // @openai/agents writes those of a call there
   }
   ReadContent(object, &message);
   message.name = object.Text("name").value_or("");

@@ -14,7 +14,7 @@
 namespace tally {
 namespace {
 
-constexpr size_t kMostStops = 4, kLongestStop = 1024;  // strings, bytes
+constexpr size_t kMostStops = 4, kMostStopSequences = 16, kLongestStop = 1024;  // strings, strings of /v1/messages, bytes
 constexpr int64_t kMostTokens = INT32_MAX;
 constexpr int64_t kMostTextLogprobs = 5, kMostChatLogprobs = 20;
 constexpr size_t kMostBiases = 1024;
@@ -65,6 +65,13 @@ constexpr Refused kRefusedResponses[] = {
     {"truncation", IsDisabled, "input that is too long is an error"},
 };
 
+// Of /v1/messages alone.
+constexpr Refused kRefusedMessages[] = {
+    {"container", Never, "no code runs here"},
+    {"mcp_servers", IsEmpty, "the server calls no other"},
+    {"context_management", IsEmpty, "messages are read as they are sent"},
+};
+
 void Refuse(ApiObject& object, const Refused& field) {
   const OrderedJson* const value = object.Take(field.name);
   if (value == nullptr || field.asks_nothing(*value)) return;
@@ -107,16 +114,16 @@ void ReadSeed(ApiObject& body, ApiRequest* request) {
   }
 }
 
-void ReadStop(ApiObject& body, ApiRequest* request) {
-  const OrderedJson* const stop = body.Take("stop");
+void ReadStop(ApiObject& body, const char* name, size_t most, ApiRequest* request) {
+  const OrderedJson* const stop = body.Take(name);
   if (stop == nullptr) return;
   const OrderedJson list = stop->is_array() ? *stop : OrderedJson::array({*stop});
-  if (list.size() > kMostStops) body.Fail("stop", "must be at most " + std::to_string(kMostStops) + " strings");
+  if (list.size() > most) body.Fail(name, "must be at most " + std::to_string(most) + " strings");
   for (const OrderedJson& text : list) {
-    if (!text.is_string()) return body.Fail("stop", "must be a string or an array of strings", "invalid_type");
+    if (!text.is_string()) return body.Fail(name, "must be a string or an array of strings", "invalid_type");
     request->stop.push_back(text.get<std::string>());
     if (request->stop.back().size() > kLongestStop) {
-      body.Fail("stop", "must be strings of at most " + std::to_string(kLongestStop) + " bytes");
+      body.Fail(name, "must be strings of at most " + std::to_string(kLongestStop) + " bytes");
     }
   }
 }
@@ -264,6 +271,36 @@ void ReadPrompts(ApiObject& body, ApiRequest* request) {
   for (const OrderedJson& one : *prompt) add(one);
 }
 
+void ReadOpenAi(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
+  const ApiEndpoint endpoint = request->endpoint;
+  RefuseUnsupported(endpoint, body);
+  ReadStop(body, "stop", kMostStops, request);
+  ReadLength(body, request);
+  ReadLogprobs(body, request);
+  ReadBias(body, request);
+  ReadStream(body, request);
+  if (endpoint != ApiEndpoint::kResponses) request->n = body.Whole("n", 1, 128).value_or(1);
+  if (endpoint == ApiEndpoint::kChat) ReadApiChat(body, &request->chat);
+  if (endpoint == ApiEndpoint::kCompletions) ReadPrompts(body, request);
+  if (endpoint == ApiEndpoint::kResponses) ReadResponses(body, json, request);
+}
+
+void ReadMessages(ApiObject& body, ApiRequest* request) {
+  for (const Refused& field : kRefusedMessages) Refuse(body, field);
+  if (body.Take("thread") != nullptr) {
+    body.Fail("thread", "is not supported: conversations are not kept, send all messages", kNoThreads);
+  }
+  // What the model has run is found again without being told.
+  body.Ignore({"metadata", "service_tier", "inference_geo", "speed", "cache_control", "diagnostics"});
+  request->max_tokens = body.Whole("max_tokens", 0, kMostTokens);
+  if (!request->max_tokens && request->endpoint == ApiEndpoint::kMessages) {
+    body.Fail("max_tokens", "is missing", "missing_required_parameter");
+  }
+  ReadStop(body, "stop_sequences", kMostStopSequences, request);
+  request->stream = body.Flag("stream").value_or(false);
+  ReadAnthropicChat(body, &request->chat);
+}
+
 }  // namespace
 
 std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path) {
@@ -279,20 +316,13 @@ std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson&
   *request = {};
   request->endpoint = endpoint;
   request->model = body.Text("model").value_or("");
-  RefuseUnsupported(endpoint, body);
   ReadSampling(body, request);
   ReadSeed(body, request);
-  ReadStop(body, request);
-  ReadLength(body, request);
-  ReadLogprobs(body, request);
-  ReadBias(body, request);
-  ReadStream(body, request);
   request->tally = body.Flag("tally");
-  if (endpoint != ApiEndpoint::kResponses) request->n = body.Whole("n", 1, 128).value_or(1);
-  switch (endpoint) {
-    case ApiEndpoint::kChat: ReadApiChat(body, &request->chat); break;
-    case ApiEndpoint::kCompletions: ReadPrompts(body, request); break;
-    case ApiEndpoint::kResponses: ReadResponses(body, json, request); break;
+  if (IsAnthropic(endpoint)) {
+    ReadMessages(body, request);
+  } else {
+    ReadOpenAi(body, json, request);
   }
   const int64_t prompts = static_cast<int64_t>(request->prompts.size());
   if (prompts * request->n > kMostApiChoices) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bodies of OpenAI's /v1/chat/completions, /v1/completions and /v1/responses, read into what an engine's requests need
-// (https://platform.openai.com/docs/api-reference/chat/create, .../completions/create, .../responses/create).
+// The bodies of OpenAI's /v1/chat/completions, /v1/completions and /v1/responses and of Anthropic's /v1/messages, read into what an engine's
+// requests need (https://platform.openai.com/docs/api-reference/chat/create, .../completions/create, .../responses/create,
+// https://docs.anthropic.com/en/api/messages).
 //
 // What is not supported is refused by name, and so is a field that is not known. Only what changes no answer is ignored: user, metadata,
 // service_tier, safety_identifier, prompt_cache_key. Fields of llama.cpp's and vLLM's servers are taken too: top_k, min_p,
@@ -21,8 +22,10 @@
 
 namespace tally {
 
-enum class ApiEndpoint : uint8_t { kChat, kCompletions, kResponses };
-// Of "/v1/chat/completions", "/v1/completions" and "/v1/responses"; none: of another path.
+// kCountTokens: /v1/messages/count_tokens, whose body is that of /v1/messages but for max_tokens.
+enum class ApiEndpoint : uint8_t { kChat, kCompletions, kResponses, kMessages, kCountTokens };
+inline bool IsAnthropic(ApiEndpoint endpoint) { return endpoint >= ApiEndpoint::kMessages; }
+// Of OpenAI's "/v1/chat/completions", "/v1/completions" and "/v1/responses"; none: of another path.
 std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path);
 
 // Text, or token ids.

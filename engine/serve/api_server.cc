@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/base/utf8_check.h"
 #include "engine/machine/machine.h"
 #include "engine/page/chat_page.h"
 #include "engine/serve/api_messages.h"
@@ -27,6 +28,18 @@ constexpr size_t kMostPieces = size_t{128} << 10;              // the same with 
 
 using ExchangePtr = std::shared_ptr<HttpExchange>;
 
+// "2026-01-31T12:00:00Z"
+std::string UtcText(int64_t seconds) {
+  const std::time_t time = seconds;
+  std::tm utc{};
+  char text[32] = "";
+  if (::gmtime_r(&time, &utc) != nullptr) (void)std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+// Text, or bytes where it is no whole characters.
+OrderedJson PieceJson(const std::string& bytes) { return CheckUtf8(bytes, "").ok() ? OrderedJson(bytes) : BytesJson(bytes); }
+
 ApiError TooMuch() {
   return {.status = 503, .message = "too many requests at once: try again later", .type = "server_error", .code = "overloaded"};
 }
@@ -43,7 +56,9 @@ enum class Route : uint8_t {
   kComplete,
   kTokenize,
   kDetokenize,
-  kTemplate
+  kTemplate,
+  kCountTokens,
+  kCancel
 };
 constexpr std::string_view kModelsPath = "/v1/models";
 
@@ -55,25 +70,27 @@ struct Target {
 };
 
 Target TargetOf(std::string_view path) {
-  if (const std::optional<ApiEndpoint> endpoint = ApiEndpointOf(path)) {
-    constexpr std::string_view kPaths[] = {"/v1/chat/completions", "/v1/completions", "/v1/responses"};
-    return {Route::kComplete, "POST", *endpoint, *std::ranges::find(kPaths, path)};
-  }
-  constexpr Target kTargets[] = {{Route::kRoot, "GET", {}, "/"},
+  constexpr Target kTargets[] = {{Route::kComplete, "POST", ApiEndpoint::kChat, "/v1/chat/completions"},
+                                 {Route::kComplete, "POST", ApiEndpoint::kCompletions, "/v1/completions"},
+                                 {Route::kComplete, "POST", ApiEndpoint::kResponses, "/v1/responses"},
+                                 {Route::kComplete, "POST", ApiEndpoint::kMessages, "/v1/messages"},
+                                 {Route::kCountTokens, "POST", ApiEndpoint::kCountTokens, "/v1/messages/count_tokens"},
+                                 {Route::kRoot, "GET", {}, "/"},
                                  {Route::kHealth, "GET", {}, "/health"},
                                  {Route::kLive, "GET", {}, "/live"},
                                  {Route::kMetrics, "GET", {}, "/metrics"},
                                  {Route::kModels, "GET", {}, kModelsPath},
                                  {Route::kTokenize, "POST", {}, "/tokenize"},
                                  {Route::kDetokenize, "POST", {}, "/detokenize"},
-                                 {Route::kTemplate, "POST", {}, "/apply-template"}};
+                                 {Route::kTemplate, "POST", {}, "/apply-template"},
+                                 {Route::kCancel, "POST", {}, "/cancel"}};
   for (const Target& target : kTargets) {
     if (target.path == path) return target;
   }
   if (path.starts_with(kModelsPath) && path.substr(kModelsPath.size()).starts_with('/')) {
     return {Route::kModel, "GET", {}, "/v1/models/NAME"};
   }
-  return {};
+  return {.endpoint = path.starts_with("/v1/messages/") ? ApiEndpoint::kMessages : ApiEndpoint::kChat};
 }
 
 class ModelServer final : public ApiServer {
@@ -95,11 +112,10 @@ class ModelServer final : public ApiServer {
     HttpHandlers handlers = {.admit = [this](const HttpRequest& head) { return Admit(head); },
                              .request = [this](const ExchangePtr& exchange) { Handle(exchange); },
                              .refuse =
-                                 [](int status, const std::string& message) {
-                                   return JsonAnswer(
-                                       status, ErrorJson({.status = status,
-                                                          .message = message,
-                                                          .type = status >= 500 ? "server_error" : "invalid_request_error"}));
+                                 [](const HttpRequest& head, int status, const std::string& message) {
+                                   const char* const type = status >= 500 ? "server_error" : "invalid_request_error";
+                                   const ApiError error{.status = status, .message = message, .type = type};
+                                   return JsonAnswer(status, ErrorJson(error, TargetOf(head.path).endpoint));
                                  }};
     TALLY_ASSIGN_OR_RETURN(http_, HttpServer::Start(std::move(listener), options_.http, std::move(handlers)));
     return {};
@@ -149,7 +165,7 @@ class ModelServer final : public ApiServer {
     return std::nullopt;
   }
   HttpAnswer Refused(const HttpRequest& head, const Target& target, const ApiError& error) {
-    HttpAnswer answer = JsonAnswer(error.status, ErrorJson(error));
+    HttpAnswer answer = JsonAnswer(error.status, ErrorJson(error, target.endpoint));
     for (auto& header : access_.CorsHeaders(head)) answer.headers.push_back(std::move(header));
     return Counted(target, std::move(answer));
   }
@@ -172,7 +188,12 @@ class ModelServer final : public ApiServer {
         return Answer(*exchange, target, std::move(answer));
       }
       case Route::kModels:
-        return Answer(*exchange, target, 200, {{"object", "list"}, {"data", OrderedJson::array({ModelJson()})}});
+        return Answer(*exchange, target, 200,
+                      {{"object", "list"},
+                       {"data", OrderedJson::array({ModelJson()})},
+                       {"has_more", false},
+                       {"first_id", model_.name},
+                       {"last_id", model_.name}});
       case Route::kModel: {
         if (exchange->request().path.substr(kModelsPath.size() + 1) == model_.name)
           return Answer(*exchange, target, 200, ModelJson());
@@ -225,6 +246,9 @@ class ModelServer final : public ApiServer {
             {"object", "model"},
             {"created", started_},
             {"owned_by", "tally"},
+            {"type", "model"},  // this and the next two: of Anthropic's
+            {"display_name", model_.name},
+            {"created_at", UtcText(started_)},
             {"max_model_len", model_.engine->context()},
             {"description", model.Description()}};
   }
@@ -240,7 +264,7 @@ class ModelServer final : public ApiServer {
     Answer(exchange, target, JsonAnswer(status, body));
   }
   void Fail(HttpExchange& exchange, const Target& target, const ApiError& error) {
-    Answer(exchange, target, error.status, ErrorJson(error));
+    Answer(exchange, target, error.status, ErrorJson(error, target.endpoint));
   }
 
   // --- the workers
@@ -269,6 +293,8 @@ class ModelServer final : public ApiServer {
       case Route::kComplete: return Complete(exchange, target, *json);
       case Route::kTokenize: return Tokenize(exchange, target, *json);
       case Route::kDetokenize: return Detokenize(exchange, target, *json);
+      case Route::kCancel: return Cancel(exchange, target, *json);
+      case Route::kCountTokens: return CountTokens(exchange, target, *json);
       default: return ApplyTemplate(exchange, target, *json);
     }
   }
@@ -297,6 +323,18 @@ class ModelServer final : public ApiServer {
     served->arrived = head.arrived;
     served->answered = [this, path = target.path](int status) { metrics_.CountRequest(path, status); };
     return loop_.Add(served);
+  }
+
+  std::optional<ApiError> Cancel(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
+    std::optional<ApiError> error;
+    ApiObject body(json, "", &error);
+    const std::optional<std::string> id = body.Text("id");
+    if (!id) body.Fail("id", "is missing", "missing_required_parameter");
+    body.End();
+    if (error) return error;
+    const auto done = [this, exchange, target](bool found) { Answer(*exchange, target, 200, {{"cancelled", found}}); };
+    if (loop_.CutShort(ClientOf(exchange->request()), *id, done)) return std::nullopt;
+    return ApiError{.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
   }
 
   std::optional<ApiError> CheckTokenizer() const {
@@ -328,7 +366,8 @@ class ModelServer final : public ApiServer {
       if (!pieces) {
         list.push_back(id);
       } else {
-        list.push_back({{"id", id}, {"piece", tokenizer.IsControl(id) ? tokenizer.ControlText(id) : tokenizer.TokenBytes(id)}});
+        list.push_back(
+            {{"id", id}, {"piece", PieceJson(tokenizer.IsControl(id) ? tokenizer.ControlText(id) : tokenizer.TokenBytes(id))}});
       }
     }
     Answer(*exchange, target, 200, {{"tokens", std::move(list)}});
@@ -368,6 +407,16 @@ class ModelServer final : public ApiServer {
     RenderedChat rendered;
     if (std::optional<ApiError> error = RenderApiChat(model_, request.chat, &rendered)) return error;
     Answer(*exchange, target, 200, {{"prompt", JoinSegments(rendered.segments)}, {"prompt_tokens", rendered.tokens.size()}});
+    return std::nullopt;
+  }
+
+  std::optional<ApiError> CountTokens(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
+    ApiRequest request;
+    if (std::optional<ApiError> error = ParseApiRequest(target.endpoint, json, &request)) return error;
+    request.chat.now = std::time(nullptr);
+    RenderedChat rendered;
+    if (std::optional<ApiError> error = RenderApiChat(model_, request.chat, &rendered)) return error;
+    Answer(*exchange, target, 200, {{"input_tokens", rendered.tokens.size()}});
     return std::nullopt;
   }
 

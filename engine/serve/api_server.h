@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model behind OpenAI's API over HTTP.
+// A model behind the APIs of OpenAI and Anthropic over HTTP.
 //
 // Three kinds of threads: one reads and writes the connections; a few parse bodies, render templates and tokenize; one steps the engine.
 //
 //   POST /v1/chat/completions, /v1/completions, /v1/responses      api_request.h
-//   GET  /v1/models, /v1/models/NAME
-//   POST /tokenize        {"content": TEXT, "add_special": false, "parse_special": true} -> {"tokens": [ID]}
+//   POST /v1/messages                                              the same, of Anthropic
+//   POST /v1/messages/count_tokens  a body of /v1/messages -> {"input_tokens": N}
+//   GET  /v1/models, /v1/models/NAME                               as both have them
+//   POST /tokenize        {"content": TEXT, "add_special": false, "parse_special": true, "with_pieces": false} -> {"tokens": [ID]}, or with pieces
+//                         [{"id", "piece": TEXT, or BYTES that are no whole characters}]
 //   POST /detokenize      {"tokens": [ID]} -> {"content": TEXT}
 //   POST /apply-template  a body of /v1/chat/completions -> {"prompt": TEXT}
+//   POST /cancel          {"id": ID of an answer of the same client} -> {"cancelled": BOOL}: the answer ends here, with its usage
 //   GET  /health          {"status": "ok"}; 503 while the server shuts down
 //   GET  /metrics         metrics.h, where it is asked for
 //   GET  /                a chat (engine/page/chat_page.h)

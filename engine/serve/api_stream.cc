@@ -5,12 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include "engine/serve/api_anthropic.h"
 #include "engine/serve/api_responses.h"
 
 namespace tally {
 namespace {
 
 std::string Data(const OrderedJson& json) { return "data: " + JsonLine(json) + "\n\n"; }
+std::string NamedEvent(const OrderedJson& json) { return "event: " + json.at("type").get<std::string>() + "\n" + Data(json); }
 
 // Chunks of /v1/chat/completions and /v1/completions.
 class ChunkStream final : public ApiStream {
@@ -153,7 +155,7 @@ class ResponseStream final : public ApiStream {
  private:
   std::string Event(OrderedJson event) {
     event["sequence_number"] = sequence_number_++;
-    return "event: " + event.at("type").get<std::string>() + "\n" + Data(event);
+    return NamedEvent(event);
   }
   std::string Events(std::vector<OrderedJson> events) {
     std::string text;
@@ -165,9 +167,47 @@ class ResponseStream final : public ApiStream {
   int64_t sequence_number_ = 0;
 };
 
+// Events of /v1/messages (https://docs.anthropic.com/en/docs/build-with-claude/streaming).
+class MessageStream final : public ApiStream {
+ public:
+  std::string Begin(const Completion& completion) override {
+    ApiAnswer answer = completion.answer();
+    answer.usage = completion.usage();
+    return NamedEvent(
+        {{"type", "message_start"}, {"message", AnthropicMessageJson(answer, OrderedJson::array(), /*ended=*/false)}});
+  }
+  std::string Add(const Completion&, const ApiDelta& delta) override {
+    std::vector<OrderedJson> events;
+    output_.Add(delta.parts, &events);
+    return Events(events);
+  }
+  std::string End(const Completion& completion) override {
+    ApiAnswer answer = completion.answer();
+    answer.usage = completion.usage();
+    std::vector<OrderedJson> events;
+    output_.Finish(&events);
+    events.push_back({{"type", "message_delta"},
+                      {"delta", AnthropicStopJson(answer.choices.front())},
+                      {"usage", AnthropicUsageJson(answer.usage, completion.BillJson())}});
+    events.push_back({{"type", "message_stop"}});
+    return Events(events);
+  }
+  std::string Fail(const ApiError& error) override { return NamedEvent(AnthropicErrorJson(error)); }
+
+ private:
+  static std::string Events(const std::vector<OrderedJson>& events) {
+    std::string text;
+    for (const OrderedJson& event : events) text += NamedEvent(event);
+    return text;
+  }
+
+  AnthropicOutput output_;
+};
+
 }  // namespace
 
 std::unique_ptr<ApiStream> NewApiStream(const ApiRequest& request) {
+  if (request.endpoint == ApiEndpoint::kMessages) return std::make_unique<MessageStream>();
   if (request.endpoint == ApiEndpoint::kResponses) return std::make_unique<ResponseStream>();
   return std::make_unique<ChunkStream>(request);
 }

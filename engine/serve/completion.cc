@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/serve/api_anthropic.h"
 #include "engine/serve/api_responses.h"
 #include "engine/session/output_stream.h"
 
@@ -51,18 +52,19 @@ const char* IdPrefix(ApiEndpoint endpoint) {
   switch (endpoint) {
     case ApiEndpoint::kChat: return "chatcmpl-";
     case ApiEndpoint::kCompletions: return "cmpl-";
-    case ApiEndpoint::kResponses: break;
+    case ApiEndpoint::kResponses: return "resp_";
+    default: break;
   }
-  return "resp_";
+  return "msg_";
 }
 
 const char* PromptField(ApiEndpoint endpoint) {
   switch (endpoint) {
-    case ApiEndpoint::kChat: return "messages";
     case ApiEndpoint::kCompletions: return "prompt";
-    case ApiEndpoint::kResponses: break;
+    case ApiEndpoint::kResponses: return "input";
+    default: break;
   }
-  return "input";
+  return "messages";
 }
 
 Status CheckTokenizer(const Model& model, const std::string& what) {
@@ -164,6 +166,7 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   const std::string prompt = JoinSegments(rendered.segments);
   const std::set<std::string> call_ids = CallIdsOf(chat);
   chat_ = chat;
+  stop_ = request.stop;
   return AddChoices(model, request, std::move(rendered.tokens), [&] {
     return NewAnswerStream(*tokenizer_, rendered.side->format->NewParser(prompt, chat.tools), stop, call_ids);
   });
@@ -226,7 +229,8 @@ std::vector<ApiDelta> Completion::Collect() {
     ApiChoice& choice = answer_.choices[i];
     choice.answer.Add(delta.parts);
     choice.logprobs.insert(choice.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
-    if (answer_.endpoint != ApiEndpoint::kResponses) continue;
+    if (std::ranges::find(stop_, request.stop()) != stop_.end()) choice.stop = request.stop();
+    if (answer_.endpoint != ApiEndpoint::kResponses && answer_.endpoint != ApiEndpoint::kMessages) continue;
     for (const OutputPart& part : delta.parts) {
       if (parts_.empty() || parts_.back().kind != part.kind || parts_.back().call || part.call) {
         parts_.push_back(part);
@@ -286,6 +290,12 @@ OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(reque
 OrderedJson Completion::Answer() const {
   ApiAnswer answer = answer_;
   answer.usage = usage();
+  if (answer.endpoint == ApiEndpoint::kMessages) {
+    AnthropicOutput output;
+    output.Add(parts_, nullptr);
+    output.Finish(nullptr);
+    return AnthropicMessageJson(answer, output.blocks(), /*ended=*/true, BillJson());
+  }
   if (answer.endpoint != ApiEndpoint::kResponses) return AnswerJson(answer, BillJson());
   ResponseOutput output(answer.id);
   const char* const status = ResponseStatus(answer);

@@ -100,9 +100,11 @@ class Completion {
   int64_t reasoning_tokens_ = 0;
   bool tally_ = false;
   const ServedModel* model_ = nullptr;
-  ChatRequest chat_ = {};  // without messages: no chat
-  // kResponses: all parts in order, neighbours of one kind joined; and what stands in the answer as it was sent.
+  ChatRequest chat_ = {};               // without messages: no chat
+  std::vector<std::string> stop_ = {};  // of the chat's body
+  // kResponses, kMessages: all parts in order, neighbours of one kind joined.
   std::vector<OutputPart> parts_;
+  // kResponses: what stands in the answer as it was sent.
   std::shared_ptr<const OrderedJson> echo_;
 };
 

@@ -12,9 +12,10 @@
 namespace tally {
 namespace {
 
-constexpr std::chrono::seconds kBeat{15};         // between signs of life for those who watch
-constexpr double kWriteSeconds = 5;               // for prefixes, once the server has been told to end
-constexpr std::chrono::milliseconds kQuiet{500};  // without a request, before prefixes are written
+constexpr std::chrono::seconds kBeat{15};          // between signs of life for those who watch
+constexpr double kWriteSeconds = 5;                // for prefixes, once the server has been told to end
+constexpr std::chrono::milliseconds kReading{20};  // between looks for clients that have left, while nothing but files is read
+constexpr std::chrono::milliseconds kQuiet{500};   // without a request, before prefixes are written
 constexpr size_t kFedAhead = 1;  // choices that the scheduler has waiting, so that none is missing where one ends
 constexpr const char* kStopping = "the server is shutting down";
 
@@ -44,11 +45,18 @@ EngineLoop::EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metr
       metrics_(metrics),
       feed_(std::move(feed)),
       files_(std::move(files)),
+      loads_(files_ == nullptr ? nullptr
+                               : std::make_unique<PrefixLoads>(*files_,
+                                                               [this] {
+                                                                 const std::lock_guard lock(mutex_);
+                                                                 wake_.notify_all();
+                                                               })),
       scheduler_(engine, {.step_seconds = options.step_seconds}) {}
 
 EngineLoop::~EngineLoop() { Stop(0); }
 
 Status EngineLoop::Start() {
+  if (loads_ != nullptr) TALLY_RETURN_IF_ERROR(loads_->Start());
   if (thread_.Start([this] { Run(); })) return {};
   return BadInput("the server cannot start: the system refuses it a thread");
 }
@@ -81,6 +89,17 @@ bool EngineLoop::Call(std::function<void(Engine&, LiveFeed&, const LoopState&)> 
   return true;
 }
 
+bool EngineLoop::CutShort(std::string client, std::string id, std::function<void(bool found)> done) {
+  return Call(
+      [this, client = std::move(client), id = std::move(id), done = std::move(done)](Engine&, LiveFeed&, const LoopState&) {
+        const auto at = std::ranges::find_if(active_, [&](const std::unique_ptr<Active>& active) {
+          return active->served->client == client && active->served->completion->answer().id == id;
+        });
+        if (at != active_.end()) Cancel(**at, FinishReason::kStop);  // the next turn answers it
+        done(at != active_.end());
+      });
+}
+
 void EngineLoop::Stop(double seconds) {
   {
     const std::lock_guard lock(mutex_);
@@ -89,12 +108,13 @@ void EngineLoop::Stop(double seconds) {
     wake_.notify_all();
   }
   thread_.Join();
+  if (loads_ != nullptr) loads_->Stop();
   const std::lock_guard lock(mutex_);
   ended_ = true;
 }
 
 LoopState EngineLoop::State() const {
-  return {.waiting = waiting_.size() + scheduler_.waiting(),
+  return {.waiting = waiting_.size() + scheduler_.waiting() + (loads_ != nullptr ? loads_->waiting() : 0),
           .running = scheduler_.running(),
           .busy_seconds = busy_seconds_,
           .step_seconds = step_seconds_};
@@ -111,6 +131,11 @@ bool EngineLoop::IsTimeToWrite(std::unique_lock<std::mutex>& lock) {
   return !wake_.wait_for(lock, kQuiet, [&] { return !arrivals_.empty() || !calls_.empty() || stopping_; });
 }
 
+// Nothing can run until a file has been read.
+bool EngineLoop::OnlyFilesAreRead() const {
+  return loads_ != nullptr && loads_->waiting() > 0 && !loads_->ready() && scheduler_.running() + scheduler_.waiting() == 0;
+}
+
 // Waits for something to do, and takes it. False: the loop ends.
 bool EngineLoop::TakeArrivals() {
   std::vector<std::unique_ptr<ServedRequest>> arrivals;
@@ -123,6 +148,9 @@ bool EngineLoop::TakeArrivals() {
       files_->WriteOne();
       lock.lock();
     }
+    if (OnlyFilesAreRead()) {
+      wake_.wait_for(lock, kReading, [&] { return loads_->ready() || !arrivals_.empty() || !calls_.empty() || stopping_; });
+    }
     const auto idle = [&] { return active_.empty() && arrivals_.empty() && calls_.empty(); };
     while (!wake_.wait_for(lock, kBeat, [&] { return !idle() || stopping_; })) feed_.Beat();
     if (stopping_ && (idle() || MonotonicSeconds() >= stop_at_)) {
@@ -133,7 +161,6 @@ bool EngineLoop::TakeArrivals() {
     calls.swap(calls_);
     state = State();
   }
-  for (const auto& call : calls) call(engine_, feed_, state);
   for (std::unique_ptr<ServedRequest>& served : arrivals) {
     auto active = std::make_unique<Active>();
     active->last_token.resize(served->completion->requests().size());
@@ -147,6 +174,7 @@ bool EngineLoop::TakeArrivals() {
     headers.emplace_back("X-Accel-Buffering", "no");
     begun.exchange->Begin({.headers = std::move(headers), .body = begun.stream->Begin(*begun.completion)});
   }
+  for (const auto& call : calls) call(engine_, feed_, state);
   const std::lock_guard lock(mutex_);
   return !ended_;
 }
@@ -154,12 +182,15 @@ bool EngineLoop::TakeArrivals() {
 // Hands the scheduler as many choices as can run, client by client.
 void EngineLoop::Feed() {
   // A file is read when there is a sequence for it.
-  const size_t ahead = files_ != nullptr ? 0 : kFedAhead;
-  while (scheduler_.running() + scheduler_.waiting() < static_cast<size_t>(engine_.max_logit_rows()) + ahead) {
+  const size_t most = static_cast<size_t>(engine_.max_logit_rows()) + (loads_ != nullptr ? 0 : kFedAhead);
+  if (loads_ != nullptr) {
+    for (std::shared_ptr<Request>& ready : loads_->TakeReady()) scheduler_.Add(std::move(ready));
+  }
+  while (scheduler_.running() + scheduler_.waiting() + (loads_ != nullptr ? loads_->waiting() : 0) < most) {
     std::shared_ptr<Request> next = NextChoice();
     if (next == nullptr) return;
     if (next->ended()) continue;
-    if (files_ != nullptr && next->prefix_key()) files_->Load(*next->prefix_key(), next->tokens());
+    if (loads_ != nullptr && loads_->Begin(next)) continue;
     scheduler_.Add(std::move(next));
   }
 }
@@ -171,11 +202,11 @@ std::shared_ptr<Request> EngineLoop::NextChoice() {
 }
 
 // Takes what has not run of it out of the queues, and ends the rest.
-void EngineLoop::Cancel(Active& active) {
+void EngineLoop::Cancel(Active& active, FinishReason finish) {
   const std::span<const std::shared_ptr<Request>> choices = active.served->completion->requests();
   for (const std::shared_ptr<Request>& choice : choices) {
-    scheduler_.Cancel(*choice);
-    choice->End(FinishReason::kInterrupted);
+    choice->End(finish);
+    scheduler_.Cancel(*choice);  // its sequence and its bill
   }
   const std::lock_guard lock(mutex_);
   waiting_.Erase(active.served->client, [](const std::shared_ptr<Request>& choice) { return choice->ended(); });
@@ -196,7 +227,7 @@ void EngineLoop::Fail(Active& active, const ApiError& error) {
     served.exchange->Write(served.stream->Fail(error));
     served.exchange->End(/*whole=*/true);
   } else {
-    served.exchange->Answer(JsonAnswer(error.status, ErrorJson(error), served.headers));
+    served.exchange->Answer(JsonAnswer(error.status, ErrorJson(error, served.completion->answer().endpoint), served.headers));
   }
   End(active, error.status);
 }

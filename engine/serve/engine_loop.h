@@ -19,6 +19,7 @@
 #include "engine/serve/live_feed.h"
 #include "engine/serve/metrics.h"
 #include "engine/serve/prefix_files.h"
+#include "engine/serve/prefix_loads.h"
 #include "engine/serve/service_thread.h"
 #include "engine/serve/turn_queue.h"
 #include "engine/session/scheduler.h"
@@ -60,6 +61,9 @@ class EngineLoop {
   [[nodiscard]] std::optional<ApiError> Add(std::unique_ptr<ServedRequest>& request);
   // `call` runs on the engine's thread, between two steps. False: the loop has ended.
   bool Call(std::function<void(Engine& engine, LiveFeed& feed, const LoopState& state)> call);
+  // Ends the request of `client` whose answer has this id: it is answered with what has come, and its usage. `done` is told on the engine's
+  // thread whether there was one. False: the loop has ended.
+  bool CutShort(std::string client, std::string id, std::function<void(bool found)> done);
   // Takes no further request, finishes those that it has for at most so many seconds, and ends the others with an error that says so.
   void Stop(double seconds);
   size_t cut() const { return cut_; }  // requests that Stop has ended
@@ -69,6 +73,7 @@ class EngineLoop {
 
   void Run();
   bool TakeArrivals();
+  bool OnlyFilesAreRead() const;
   bool IsTimeToWrite(std::unique_lock<std::mutex>& lock);
   void Feed();
   std::shared_ptr<Request> NextChoice();
@@ -80,7 +85,7 @@ class EngineLoop {
   void Progress(Active& active);
   void Fail(Active& active, const ApiError& error);
   void End(Active& active, int status);
-  void Cancel(Active& active);
+  void Cancel(Active& active, FinishReason finish = FinishReason::kInterrupted);
   LoopState State() const;
   LoopState LockedState() const;
 
@@ -90,6 +95,7 @@ class EngineLoop {
   LiveFeed feed_;
   uint64_t drawn_ = 0;  // tokens, in the last step
   const std::unique_ptr<PrefixFiles> files_;
+  const std::unique_ptr<PrefixLoads> loads_;  // of files_; null: there are none
   Scheduler scheduler_;
   std::vector<std::unique_ptr<Active>> active_;
 

@@ -148,9 +148,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     if (refused_) return body_size_ <= 2 * server_.limits().body_bytes;
     counted_ += size;
     if (!server_.AddBodyBytes(size)) {
-      Refuse(server_.handlers().refuse(503, "too many requests at once: try again later"));
+      Refuse(server_.handlers().refuse(request_, 503, "too many requests at once: try again later"));
     } else if (body_size_ > server_.limits().body_bytes) {
-      Refuse(server_.handlers().refuse(413, TooLong()));
+      Refuse(server_.handlers().refuse(request_, 413, TooLong()));
     } else {
       request_.body.append(data, size);
     }
@@ -250,7 +250,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   }
   // Nobody will answer it.
   void Abandon() {
-    Answer(server_.handlers().refuse(500, "the request was dropped"));
+    Answer(server_.handlers().refuse(request_, 500, "the request was dropped"));
     End(/*whole=*/false);
   }
   bool left() const {
@@ -454,7 +454,7 @@ MHD_Result Daemon::Access(MHD_Connection* connection, const char* url, const cha
       uint64_t bytes = 0;
       const auto [end, error] = std::from_chars(length->data(), length->data() + length->size(), bytes);
       if (error != std::errc() || end != length->data() + length->size() || bytes > limits_.body_bytes) {
-        made->Answer(handlers_.refuse(413, made->TooLong()));
+        made->Answer(handlers_.refuse(made->request(), 413, made->TooLong()));
         return made->Continue();  // without reading it
       }
     }

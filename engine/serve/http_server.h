@@ -65,7 +65,7 @@ class HttpExchange {
   virtual void Write(std::string_view bytes) = 0;
   virtual void End(bool whole) = 0;
   // The client has closed its side or reads too slowly: nobody reads an answer. A client that half-closes its connection before
-  // it has its answer has left too.
+  // it has its answer has left too: libmicrohttpd 0.9.75 closes it where the connection was suspended meanwhile.
   virtual bool left() const = 0;
 };
 
@@ -75,7 +75,7 @@ struct HttpHandlers {
   std::function<std::optional<HttpAnswer>(const HttpRequest& head)> admit = {};
   std::function<void(std::shared_ptr<HttpExchange> exchange)> request = {};
   // The answer where the server itself refuses: 413, 503.
-  std::function<HttpAnswer(int status, const std::string& message)> refuse = {};
+  std::function<HttpAnswer(const HttpRequest& head, int status, const std::string& message)> refuse = {};
 };
 
 // A socket that listens, closed with the object.

@@ -73,7 +73,9 @@ void LiveFeed::AfterStep(uint64_t tokens_drawn, const LoopState& state) {
   for (const Phase phase : kAllPhases) steps += ledger.steps(phase);
   if (std::exchange(steps_, steps) == steps) return;  // nothing could run
   const double now = MonotonicSeconds();
-  seconds_[static_cast<size_t>(ledger.last_step().phase)] += now - step_begin_;
+  const StepRecord last = ledger.last_step();
+  seconds_[static_cast<size_t>(last.phase)] += now - step_begin_;
+  rows_[static_cast<size_t>(last.phase)] += static_cast<uint64_t>(last.rows);
   figures_.tokens += tokens_drawn;
   CountExperts();
   untold_ = true;
@@ -93,21 +95,22 @@ void LiveFeed::CountExperts() {
 
 // The mean of the steps since the last time, of those of the last one's phase.
 void LiveFeed::TakeSteps() {
-  const StepRecord last = engine_.ledger().last_step();
-  const size_t p = static_cast<size_t>(last.phase);
+  const size_t p = static_cast<size_t>(engine_.ledger().last_step().phase);
   const AllSums now = SumsNow();
   const Sums &after = now[p], before = std::exchange(shown_, now)[p];
   const double seconds = std::exchange(seconds_, {})[p];
+  const uint64_t rows = std::exchange(rows_, {})[p];
   const uint64_t steps = after.steps - before.steps;
   if (steps == 0) return;
-  LiveStep step = {.number = steps_, .rows = last.rows, .seconds = seconds / static_cast<double>(steps)};
+  const double n = static_cast<double>(steps);
+  LiveStep step = {.number = steps_, .steps = steps, .rows = static_cast<double>(rows) / n, .seconds = seconds / n};
   std::array<uint64_t, kAriths> by_type{};
   for (size_t c = 0; c < kWorkClasses; ++c) {
     uint64_t flops = 0;
     for (size_t a = 0; a < kAriths; ++a) {
-      const uint64_t n = (after.flops[c][a] - before.flops[c][a]) / steps;
-      by_type[a] += n;
-      flops += n;
+      const uint64_t mean = (after.flops[c][a] - before.flops[c][a]) / steps;
+      by_type[a] += mean;
+      flops += mean;
     }
     if (flops > 0) step.flops_by_class.push_back({std::string(kWorkClassNames[c]), flops});
   }
@@ -116,10 +119,10 @@ void LiveFeed::TakeSteps() {
   }
   uint64_t bytes = 0;
   for (size_t k = 0; k < kByteKinds; ++k) {
-    const uint64_t n = (after.bytes[k] - before.bytes[k]) / steps;
-    if (n == 0 || !IsMoved(static_cast<ByteKind>(k))) continue;
-    step.bytes_by_kind.push_back({std::string(kByteKindNames[k]), n});
-    bytes += n;
+    const uint64_t mean = (after.bytes[k] - before.bytes[k]) / steps;
+    if (mean == 0 || !IsMoved(static_cast<ByteKind>(k))) continue;
+    step.bytes_by_kind.push_back({std::string(kByteKindNames[k]), mean});
+    bytes += mean;
   }
   step.parameters_touched = (after.parameters_touched - before.parameters_touched) / steps;
   figures_.recent.push_back({.step = step.number, .rows = step.rows, .seconds = step.seconds, .bytes = bytes});

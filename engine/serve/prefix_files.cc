@@ -121,7 +121,7 @@ int64_t PrefixFiles::Usable(const File& file, std::span<const int32_t> tokens) c
   return end - file.tokens.begin();
 }
 
-void PrefixFiles::Load(std::string_view key, std::span<const int32_t> tokens) {
+std::unique_ptr<PrefixFiles::Found> PrefixFiles::Find(std::string_view key, std::span<const int32_t> tokens) {
   const std::string sum = SumOf(key);
   const int64_t known = engine_.Reusable(key, tokens);
   while (true) {
@@ -133,22 +133,41 @@ void PrefixFiles::Load(std::string_view key, std::span<const int32_t> tokens) {
       best = i;
       most = usable;
     }
-    if (best == files_.size()) return;
-    File& file = files_[best];
-    if (engine_.KvBudget() - engine_.KvBytesInUse() < file.bytes) return;  // no room: the prompt runs
-    const auto read = [&]() -> Status {
-      TALLY_ASSIGN_OR_RETURN(const SessionFile session, SessionFile::Open(PathOf(file), engine_));
-      if (session.state().tokens != file.tokens) return BadInput(Printable(PathOf(file)) + ": was changed by others");
-      TALLY_ASSIGN_OR_RETURN(const int32_t imported, session.ImportCache(engine_));
-      const ScopedSequence sequence = ScopedSequence::Own(engine_, imported);
-      engine_.Remember(sequence.id(), key, file.tokens, /*states=*/1);
-      return {};
-    };
-    const Status status = read();
-    if (status.ok()) return Touch(file);
-    if (status.code() == StatusCode::kNoRoom) return;
+    if (best == files_.size()) return nullptr;
+    const File& file = files_[best];
+    if (engine_.KvBudget() - engine_.KvBytesInUse() < file.bytes) return nullptr;
+    Result<SessionFile> session = SessionFile::Peek(PathOf(file), engine_);
+    Status status = session.status();
+    if (status.ok() && session->state().tokens != file.tokens) {
+      status = BadInput(Printable(PathOf(file)) + ": was changed by others");
+    }
+    if (status.ok()) return std::make_unique<Found>(Found{std::string(key), file.name, std::move(*session)});
     warn_(status.message() + "; it is removed");
     Remove(files_, best);
+  }
+}
+
+bool PrefixFiles::Import(const Found& found, const Status& checked) {
+  const auto at = std::ranges::find(files_, found.name, &File::name);
+  if (at == files_.end()) return true;  // removed meanwhile
+  const auto import = [&]() -> Status {
+    TALLY_RETURN_IF_ERROR(checked);
+    TALLY_ASSIGN_OR_RETURN(const int32_t imported, found.session.ImportCache(engine_));
+    const ScopedSequence sequence = ScopedSequence::Own(engine_, imported);
+    engine_.Remember(sequence.id(), found.key, at->tokens, /*states=*/1);
+    return {};
+  };
+  const Status status = import();
+  if (status.ok()) Touch(*at);
+  if (status.ok() || status.code() == StatusCode::kNoRoom) return true;
+  warn_(status.message() + "; it is removed");
+  Remove(files_, static_cast<size_t>(at - files_.begin()));
+  return false;
+}
+
+void PrefixFiles::Load(std::string_view key, std::span<const int32_t> tokens) {
+  while (const std::unique_ptr<Found> found = Find(key, tokens)) {
+    if (Import(*found, found->session.Check())) return;
   }
 }
 

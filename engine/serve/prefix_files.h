@@ -18,6 +18,7 @@
 #include "engine/base/file_lock.h"
 #include "engine/base/status.h"
 #include "engine/session/engine.h"
+#include "engine/session/session_file.h"
 
 namespace tally {
 
@@ -32,8 +33,17 @@ class PrefixFiles {
   static Result<std::unique_ptr<PrefixFiles>> Open(Engine& engine, const std::string& folder, uint64_t most_bytes,
                                                    const std::string& options, Warn warn);
 
-  // Reads what the files know of `tokens` and the engine does not remember, so that it does. Nothing where there is no room for it: the
-  // prompt then runs.
+  // A file that a request's tokens begin with.
+  struct Found {
+    std::string key, name;  // prefix key; name of the file
+    SessionFile session;
+  };
+  // What the files know of `tokens` and the engine does not remember; null: nothing, or there is no room for it.
+  std::unique_ptr<Found> Find(std::string_view key, std::span<const int32_t> tokens);
+  // The engine remembers what was found. `checked`: what Found::session.Check() said, which reads the whole file and may be called on any thread.
+  // False: the file is damaged and was removed, and another may be found.
+  bool Import(const Found& found, const Status& checked);
+  // Find, Check and Import.
   void Load(std::string_view key, std::span<const int32_t> tokens);
   // To be written: of these tokens as many as the engine remembers then, where they are enough to be worth a file. With `next`, which is
   // called then, of what it gives. The last ones are written first.

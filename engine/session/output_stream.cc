@@ -25,6 +25,7 @@ class TextStream final : public OutputStream {
     Add(std::move(text), parts);
   }
   bool stopped() const override { return stops_.stopped(); }
+  const std::string& stop() const override { return stops_.stop(); }
 
  private:
   static void Add(std::string text, std::vector<OutputPart>* parts) {
@@ -61,6 +62,7 @@ class AnswerStream final : public OutputStream {
     if (std::string held = stops_.Finish(); !held.empty()) parts->push_back({.text = std::move(held)});
   }
   bool stopped() const override { return stops_.stopped(); }
+  const std::string& stop() const override { return stops_.stop(); }
 
  private:
   void PushText(const std::string& text) {

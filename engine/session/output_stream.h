@@ -23,7 +23,8 @@ class OutputStream {
   virtual void Push(int32_t token, std::vector<OutputPart>* parts) = 0;
   // The answer has ended: appends what was held back. `end_token`: the one that ended it, or -1.
   virtual void Finish(int32_t end_token, std::vector<OutputPart>* parts) = 0;
-  virtual bool stopped() const = 0;  // a stop string came
+  virtual bool stopped() const = 0;             // a stop string came
+  virtual const std::string& stop() const = 0;  // that string; empty: none did
 };
 
 // True if the token after `prompt` begins a text: the prompt has only control tokens, such as a start token. `tokenizer` may be null.

@@ -78,6 +78,7 @@ class Request {
   bool ended() const { return ended_; }
   // The events since the last call, in order.
   std::vector<RequestEvent> TakeEvents() { return std::exchange(events_, {}); }
+  const std::string& stop() const { return output_->stop(); }  // the stop string that ended it; empty: none did
   bool wants_logprobs() const { return options_.top_logprobs >= 0; }
   int64_t prompt_reused() const { return held_; }                 // tokens of the prompt that had run before it began
   int64_t prompt_to_run() const { return prompt_size_ - held_; }  // the others

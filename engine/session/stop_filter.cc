@@ -14,7 +14,12 @@ std::string StopFilter::Push(std::string_view text) {
   if (stopped_) return {};
   pending_ += text;
   size_t cut = std::string::npos;
-  for (const std::string& stop : stops_) cut = std::min(cut, pending_.find(stop));
+  for (const std::string& stop : stops_) {
+    const size_t at = pending_.find(stop);
+    if (at >= cut) continue;
+    cut = at;
+    stop_ = stop;
+  }
   if (cut != std::string::npos) {
     stopped_ = true;
     std::string out = pending_.substr(0, cut);

@@ -17,11 +17,13 @@ class StopFilter {
   // Returns the text held back, at the end of the stream.
   std::string Finish();
   bool stopped() const { return stopped_; }
+  const std::string& stop() const { return stop_; }  // the string that came; empty: none has
 
  private:
   std::vector<std::string> stops_;
   std::string pending_;
   bool stopped_ = false;
+  std::string stop_;
 };
 
 }  // namespace tally

@@ -3,6 +3,7 @@
 // Talks to the chat page of a server in headless Chromium, in a desktop's and a phone's window, light and dark. With --scripted the server
 // is mock_server.mjs, whose answers are known. Prints a line for each finding and leaves screenshots in the folder SCREENSHOTS. Exit
 // code 1: there are findings.
+import { writeFileSync } from "node:fs";
 import axe from "axe-core";
 import puppeteer from "puppeteer-core";
 
@@ -84,6 +85,7 @@ async function conversation(page) {
   expect(stopped === (await answers(page)).at(-1), "the answer goes on after it was stopped");
   const note = await text(page, ".assistant:last-child .note");  // a small model may have been quicker than the key
   expect(note === "Stopped." || !scripted, `a stopped answer says '${note}'`);
+  expect(await page.$(".assistant:last-child .cost"), "an answer that was stopped has no bill");
   expect((await text(page, "#spoken")).length > 0, "nothing is said aloud");
 
   // A reload keeps all of it.
@@ -186,6 +188,26 @@ async function errors(page) {
   expect(await page.$(".assistant:last-child .note.error"), "a broken connection is not told");
 }
 
+// What was exported comes back, and nothing else does.
+async function imports(page, all) {
+  const one = { ...all[0], id: "1-2", title: "from a file", updated: Date.now() + 1000 };
+  const files = {
+    "all.json": all, "one.json": one, "bad.json": [{ ...one, id: "../x" }, { ...one, messages: [{ id: 0, parent: 5, role: "user", content: "" }] }, 1],
+    "odd.json": { ...one, id: "3-4", title: "odd", messages: one.messages.map((m) => ({ ...m, calls: "f", usage: { prompt_tokens: "<b>" }, error: {}, html: "<b>" })) },
+  };
+  for (const [name, value] of Object.entries(files)) writeFileSync(`${screenshots}/${name}`, JSON.stringify(value));
+  writeFileSync(`${screenshots}/no.json`, "{");
+  const [chooser] = await Promise.all([page.waitForFileChooser(), page.click("#import")]);
+  await chooser.accept([...Object.keys(files), "no.json"].map((name) => `${screenshots}/${name}`));
+  await page.waitForFunction(() => document.getElementById("imported").textContent !== "");
+  expect((await text(page, "#imported")) === `${all.length + 2} imported, 4 not understood.`, `an import says '${await text(page, "#imported")}'`);
+  const listed = await texts(page, "#conversations .title");
+  expect(listed.length === all.length + 2 && listed.includes("from a file"), `after an import the list is ${listed}`);
+  await page.$$eval("#conversations .title", (titles) => titles.find((title) => title.textContent === "odd").click());
+  expect((await texts(page, ".bubble"))[0] === one.messages[0].content, "an imported conversation is not shown");
+  await accessible(page, "list with imports");
+}
+
 async function settingsAndList(page) {
   await page.click("#show-settings");
   await page.type("#set-system", "Be short.");
@@ -209,6 +231,7 @@ async function settingsAndList(page) {
   expect(!kept.includes("secret-of-this-tab"), "the key is kept beyond the tab");
 
   const titles = await texts(page, "#conversations .title");
+  const all = await page.evaluate(() => Object.entries(localStorage).filter(([name]) => name.startsWith("tally.conversation.")).map(([, text]) => JSON.parse(text)));
   expect(titles[0] === "hello" && titles.length > 1, `the list is ${titles}`);
   await page.click("#conversations li:first-child [aria-label^='Delete']");
   await page.click("#confirm-yes");
@@ -217,6 +240,7 @@ async function settingsAndList(page) {
   await page.click("#confirm-yes");
   expect((await texts(page, "#conversations .title")).length === 0, "conversations are left");
   expect(!(await page.evaluate(() => Object.keys(localStorage).some((name) => name.startsWith("tally.conversation")))), "something is kept of them");
+  await imports(page, all);
 }
 
 // A server that wants a key: it is told, and sent once it is known.

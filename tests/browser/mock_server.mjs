@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // usage: node mock_server.mjs FOLDER [PORT]
-// A server for tests of the chat page, without an engine: what `tally serve` gives at /, /v1/models, /v1/chat/completions and /live, with
+// A server for tests of the chat page, without an engine: what `tally serve` gives at /, /v1/models, /v1/chat/completions, /cancel and /live, with
 // answers that depend on the last message alone. FOLDER holds chat.html and policy.txt (the page and its policy) and live.txt, events of
 // /live, the first of which is a client's first. POST /lock sets the key that all else but / wants from then on; empty: none. Prints its URL.
 import { readFileSync } from "node:fs";
@@ -11,6 +11,7 @@ const read = (name) => readFileSync(`${folder}/${name}`, "utf8");
 const liveEvents = read("live.txt").split("\n\n").filter(Boolean);
 let key = "";
 const asked = [];  // bodies, for the test to look at
+const open = new Set();  // ids of answers that come
 
 const kMarkdown = `Here is a **list**:
 
@@ -90,16 +91,19 @@ async function answer(body, request, response) {
   }
   const { deltas, pause = 0, finish = "stop", cut = false } = scriptOf(text, body.messages);
   response.writeHead(200, { "Content-Type": "text/event-stream" });
-  const send = (choices, more = {}) => response.write(`data: ${JSON.stringify({ id: "chatcmpl-1", object: "chat.completion.chunk", created: 1, model: body.model, choices, ...more })}\n\n`);
+  const id = `chatcmpl-${asked.length}`;
+  open.add(id);
+  const send = (choices, more = {}) => response.write(`data: ${JSON.stringify({ id, object: "chat.completion.chunk", created: 1, model: body.model, choices, ...more })}\n\n`);
   const choice = (delta, finish_reason = null) => [{ index: 0, delta, finish_reason }];
   send(choice({ role: "assistant" }));
   let sent = 0;
   for (const delta of deltas) {
-    if (response.destroyed) return;
+    if (response.destroyed || !open.has(id)) break;
     send(choice(delta));
     ++sent;
     if (pause) await new Promise((resolve) => setTimeout(resolve, pause));
   }
+  open.delete(id);
   if (cut) return setTimeout(() => response.destroy(), 200);
   send(choice({}, finish));
   send([], { usage: usageOf(sent, 40, request.headers["x-tally"] === "1") });
@@ -134,6 +138,11 @@ const server = createServer(async (request, response) => {
   if (request.url === "/v1/models") return json({ object: "list", data: [{ id: "gpt-oss-20b", object: "model" }] });
   if (request.url === "/live") return sendLive(response);
   if (request.url === "/asked") return json(asked);
+  if (request.url === "/cancel" && request.method === "POST") {
+    let text = "";
+    for await (const part of request) text += part;
+    return json({ cancelled: open.delete(JSON.parse(text).id) });
+  }
   if (request.url === "/v1/chat/completions" && request.method === "POST") {
     let text = "";
     for await (const part of request) text += part;

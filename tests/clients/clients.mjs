@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real clients of OpenAI's API against a server, each doing what its users do. Prints "ok NAME" or the error, line by line; exits with 1
-// where one failed.
+// Real clients of OpenAI's and Anthropic's APIs against a server, each doing what its users do.
 // usage: node clients.mjs BASE_URL [KEY]    BASE_URL: http://127.0.0.1:8080/v1
 import assert from "node:assert/strict";
+import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import {Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, run, setTracingDisabled} from "@openai/agents";
 import {createOpenAICompatible} from "@ai-sdk/openai-compatible";
+import {ChatOpenAI} from "@langchain/openai";
 import {generateText, streamText} from "ai";
+import {runCases} from "./cases.mjs";
 
 const [baseURL, apiKey = "none"] = process.argv.slice(2);
 if (baseURL == null) {
@@ -14,6 +16,7 @@ if (baseURL == null) {
   process.exit(2);
 }
 const client = new OpenAI({baseURL, apiKey, maxRetries: 0});
+const anthropic = new Anthropic({baseURL: baseURL.replace(/\/v1$/, ""), apiKey, maxRetries: 0});
 const model = (await client.models.list()).data[0].id;
 const messages = [{role: "user", content: "Who art thou?"}];
 const fixed = {model, messages, max_tokens: 8, temperature: 0, seed: 7};
@@ -123,6 +126,72 @@ const tests = {
     assert.equal((await stream.usage).outputTokens, 8);
     assert.equal(await stream.finishReason, "length");
   },
+  "@langchain/openai": async () => {
+    const chat = new ChatOpenAI({
+      model, apiKey, configuration: {baseURL}, maxTokens: 8, temperature: 0, maxRetries: 0, streamUsage: true
+    });
+    const whole = await chat.invoke([["system", "A street in Verona."], ["user", "Who art thou?"]]);
+    assert.equal(whole.usage_metadata.output_tokens, 8);
+    assert.equal(whole.response_metadata.finish_reason, "length");
+    let all = null;
+    for await (const chunk of await chat.stream([["system", "A street in Verona."], ["user", "Who art thou?"]])) {
+      all = all == null ? chunk : all.concat(chunk);
+    }
+    assert.equal(all.content, whole.content);
+    assert.equal(all.usage_metadata.output_tokens, 8);
+    assert.equal((await chat.batch(["Who art thou?", "Speak."])).length, 2);
+  },
+  "@anthropic-ai/sdk: messages, whole and streamed, the same": async () => {
+    const body = {model, messages, max_tokens: 8, temperature: 0, system: "A street in Verona."};
+    const whole = await anthropic.messages.create(body);
+    assert.equal(whole.type, "message");
+    assert.equal(whole.content[0].type, "text");
+    assert.equal(whole.stop_reason, "max_tokens");
+    assert.equal(whole.usage.output_tokens, 8);
+    const events = await collect(await anthropic.messages.create({...body, stream: true}));
+    assert.equal(events[0].type, "message_start");
+    assert.equal(events.at(-1).type, "message_stop");
+    const stream = anthropic.messages.stream(body);
+    let text = "";
+    stream.on("text", (delta) => { text += delta; });
+    const final = await stream.finalMessage();
+    assert.equal(text, whole.content[0].text);
+    assert.deepEqual(final.content, whole.content);
+    assert.equal(final.stop_reason, whole.stop_reason);
+    const {input_tokens, cache_read_input_tokens, output_tokens} = final.usage;
+    assert.equal(output_tokens, 8);
+    const counted = await anthropic.messages.countTokens({model, messages, system: body.system});
+    assert.equal(input_tokens + cache_read_input_tokens, counted.input_tokens);
+    const stopped = await anthropic.messages.create({...body, stop_sequences: [text.slice(4, 7)]});
+    assert.equal(stopped.stop_reason, "stop_sequence");
+    assert.equal(stopped.stop_sequence, text.slice(4, 7));
+  },
+  "@anthropic-ai/sdk: models, and a client that leaves": async () => {
+    for await (const one of anthropic.models.list()) assert.equal(one.id, model);
+    assert.equal((await anthropic.models.retrieve(model)).type, "model");
+    const stream = await anthropic.messages.create({model, messages, max_tokens: 200, stream: true});
+    for await (const _ of stream) break;
+    stream.controller.abort();
+    assert.equal((await anthropic.messages.create({model, messages, max_tokens: 2})).role, "assistant");
+  },
+  "@anthropic-ai/sdk: errors, and tools": async () => {
+    const body = {model, messages, max_tokens: 8};
+    const refusal = async (more, status, part) => {
+      const error = await anthropic.messages.create({...body, ...more}).then(() => null, (e) => e);
+      assert.ok(error instanceof Anthropic.APIError, `${part}: ${error}`);
+      assert.equal(error.status, status);
+      assert.equal(error.error.type, "error");
+      assert.ok(error.message.includes(part), error.message);
+    };
+    const tools = [{name: "weather", description: "of a city", input_schema: {type: "object", properties: {city: {type: "string"}}}}];
+    await refusal({max_tokens: -1}, 400, "max_tokens");
+    await refusal({tools, tool_choice: {type: "any"}}, 400, "tool_choice");
+    await refusal({messages: [{role: "user", content: [{type: "image", source: {type: "url", url: "http://x"}}]}]}, 400, "image");
+    // The demo's template has no room for them.
+    await refusal({tools}, 400, "tools");
+    const answered = await anthropic.messages.create({...body, tools, tool_choice: {type: "none"}});
+    assert.equal(answered.content[0].type, "text");
+  },
   "@openai/agents": async () => {
     setTracingDisabled(true);
     for (const Model of [OpenAIChatCompletionsModel, OpenAIResponsesModel]) {
@@ -141,14 +210,4 @@ const tests = {
   },
 };
 
-let failed = false;
-for (const [name, test] of Object.entries(tests)) {
-  try {
-    await test();
-    console.log(`ok ${name}`);
-  } catch (error) {
-    failed = true;
-    console.log(`FAILED ${name}: ${error.stack}`);
-  }
-}
-process.exit(failed ? 1 : 0);
+await runCases(tests);

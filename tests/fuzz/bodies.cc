@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of OpenAI's endpoints: read, or refused with an error that a client can be sent.
+// Bodies of the endpoints of OpenAI and Anthropic: read, or refused with an error that a client can be sent.
 #include "engine/chat/limited_json.h"
 #include "engine/serve/api_request.h"
 #include "tests/fuzz/harness.h"
@@ -11,7 +11,8 @@ namespace {
 void RunRequestBody(std::string_view input) {
   const Result<OrderedJson> body = ParseLimitedJson(std::string(input), "body");
   if (!body.ok()) return RequireOneLine(body.status());
-  for (const ApiEndpoint endpoint : {ApiEndpoint::kChat, ApiEndpoint::kCompletions, ApiEndpoint::kResponses}) {
+  for (const ApiEndpoint endpoint :
+       {ApiEndpoint::kChat, ApiEndpoint::kCompletions, ApiEndpoint::kResponses, ApiEndpoint::kMessages}) {
     ApiRequest request;
     if (const std::optional<ApiError> error = ParseApiRequest(endpoint, *body, &request)) {
       Require(error->status >= 400 && error->status < 500, "a bad body is the client's error");
@@ -20,9 +21,10 @@ void RunRequestBody(std::string_view input) {
       continue;
     }
     Require(request.n >= 1 && request.n * static_cast<int64_t>(request.prompts.size()) <= kMostApiChoices, "too many choices");
-    Require(request.stop.size() <= 4, "too many stop strings");
+    Require(request.stop.size() <= (endpoint == ApiEndpoint::kMessages ? 16 : 4), "too many stop strings");
     Require(!request.max_tokens || *request.max_tokens >= 0, "tokens below 0");
     if (endpoint != ApiEndpoint::kCompletions) Require(!request.chat.messages.empty(), "a chat of no messages");
+    if (endpoint == ApiEndpoint::kMessages) Require(request.max_tokens.has_value(), "no max_tokens");
     if (endpoint == ApiEndpoint::kCompletions) Require(!request.prompts.empty(), "a completion of no prompt");
     for (const ApiPrompt& prompt : request.prompts) {
       if (!prompt.tokens) continue;
@@ -48,6 +50,15 @@ std::vector<std::string> RequestBodySeeds() {
       "arguments": "{}"}, {"type": "function_call_output", "call_id": "c", "output": "4"}], "instructions": "Be brief.", "tools":
       [{"type": "function", "name": "f", "parameters": {"type": "object"}}], "reasoning": {"effort": "low"}, "store": false,
       "max_output_tokens": 5, "text": {"format": {"type": "text"}}, "metadata": {"a": "b"}, "include": [], "stream": true})",
+      R"({"max_tokens": 5, "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}], "messages":
+      [{"role": "user", "content": [{"type": "text", "text": "2+2?"}]}, {"role": "assistant", "content": [{"type": "thinking",
+      "thinking": "sum", "signature": ""}, {"type": "text", "text": "Well."}, {"type": "tool_use", "id": "t", "name": "f", "input":
+      {"a": 1}}]}, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "is_error": false, "content":
+      [{"type": "text", "text": "4"}]}]}], "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
+      "tool_choice": {"type": "auto"}, "thinking": {"type": "enabled", "budget_tokens": 1024}, "stop_sequences": ["x"],
+      "output_config": {"effort": "low"}, "metadata": {"user_id": "u"}, "stream": true})",
+      R"({"max_tokens": 0, "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": []}, {"role": "user",
+      "content": [{"type": "text", "text": ""}]}, {"role": "system", "content": "b"}], "system": "", "tool_choice": {"type": "none"}})",
       R"({"messages": [{"role": "user", "content": "\ud800 \u0000 é"}], "response_format": {"type": "json_object"}})",
   };
 }

@@ -59,7 +59,7 @@ TEST(AccessRules, Origins) {
   preflight.headers.emplace_back("access-control-request-headers", "authorization,x-stainless-os");
   EXPECT_EQ(rules.CorsHeaders(preflight)[3].second, "authorization,x-stainless-os");
   preflight.headers.back().second = "a\r\nSet-Cookie: b";
-  EXPECT_EQ(rules.CorsHeaders(preflight)[3].second, "authorization, content-type, x-tally");
+  EXPECT_EQ(rules.CorsHeaders(preflight)[3].second, "authorization, content-type, x-api-key, anthropic-version, x-tally");
 }
 
 TEST(AccessRules, Keys) {

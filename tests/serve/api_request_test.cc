@@ -255,7 +255,7 @@ TEST(ApiRequest, Messages) {
   const ApiRequest r = Chat(R"({"messages": [
       {"role": "system", "content": [{"type": "text", "text": "Be"}, {"type": "text", "text": "kind"}]},
       {"role": "user", "content": "Hi", "name": "ann"},
-      {"role": "assistant", "content": null, "reasoning": "hm", "refusal": null, "annotations": [], "audio": null, "function_call": null,
+      {"role": "assistant", "type": "function", "content": null, "reasoning": "hm", "refusal": null, "annotations": [], "audio": null, "function_call": null,
        "tool_calls": [{"id": "1", "type": "function", "index": 0, "function": {"name": "f", "arguments": "{\"a\": 1}"}},
                       {"id": "2", "function": {"name": "g", "arguments": {"b": 2}}}]},
       {"role": "tool", "tool_call_id": "2", "content": "two"},

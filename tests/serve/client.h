@@ -82,6 +82,7 @@ class TestClient {
     }
     return true;
   }
+  const std::string& Peek() const { return left_; }  // what has come and was not read
   HttpReply Read() {
     HttpReply reply;
     if (!ReadUntil("\r\n\r\n")) return reply;

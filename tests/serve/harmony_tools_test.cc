@@ -10,52 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "engine/chat/harmony.h"
+#include "tests/serve/scripted_harmony.h"
 #include "tests/serve/served_api.h"
-#include "tests/session/fake_engine.h"
 #include "tests/text/text_test_util.h"
 
 namespace tally {
 namespace {
-
-const std::vector<std::string> kControl = {"<|start|>", "<|message|>", "<|channel|>", "<|constrain|>",
-                                           "<|end|>",   "<|call|>",    "<|return|>",  "<|endoftext|>"};
-constexpr int32_t kBytes = 256, kCall = kBytes + 5, kReturn = kBytes + 6;
-
-// Bytes, and harmony's control tokens.
-class HarmonyTokenizer final : public Tokenizer {
- public:
-  Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options) const override {
-    return EncodeSegments(std::vector<TextSegment>{{text, options.parse_special}});
-  }
-  Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment> segments) const override {
-    std::vector<int32_t> ids;
-    for (const auto& [text, parse_special] : segments) {
-      for (size_t at = 0; at < text.size();) {
-        size_t c = kControl.size();
-        for (size_t i = 0; parse_special && i < kControl.size(); ++i) c = text.substr(at).starts_with(kControl[i]) ? i : c;
-        ids.push_back(c < kControl.size() ? kBytes + static_cast<int32_t>(c) : static_cast<uint8_t>(text[at]));
-        at += c < kControl.size() ? kControl[c].size() : 1;
-      }
-    }
-    return ids;
-  }
-  std::string ControlText(int32_t id) const override { return IsControl(id) ? TokenBytes(id) : ""; }
-  std::string TokenBytes(int32_t id) const override {
-    return IsControl(id) ? kControl[static_cast<size_t>(id - kBytes)] : std::string(1, static_cast<char>(id));
-  }
-  std::string Decode(std::span<const int32_t> ids) const override {
-    std::string text;
-    for (const int32_t id : ids) text += TokenBytes(id);
-    return text;
-  }
-  bool DropsLeadingSpace() const override { return false; }
-  bool IsControl(int32_t id) const override { return id >= kBytes; }
-  int32_t vocab_size() const override { return kBytes + static_cast<int32_t>(kControl.size()); }
-  int32_t bos() const override { return -1; }
-  std::vector<int32_t> eos() const override { return {kCall, kReturn, kReturn + 1}; }
-  std::string Description() const override { return "harmony"; }
-};
 
 struct Case {
   std::string tool, input, arguments;
@@ -63,33 +23,12 @@ struct Case {
 
 class HarmonyTools : public testing::Test {
  protected:
-  HarmonyTools() : engine_(std::make_unique<FakeEngine>(HarmonyTokenizer().vocab_size(), /*context=*/1 << 16)) {
-    auto tokenizer = std::make_unique<HarmonyTokenizer>();
-    tokenizer_ = tokenizer.get();
-    FakeModel& model = engine_->fake_model();
-    model.tokenizer_ = std::move(tokenizer);
-    model.recipe_.eos_tokens = tokenizer_->eos();
-    engine_->batch = 4096;
-    engine_->room = 1 << 20;
-    engine_->next = [this](int32_t, int64_t) { return script_[at_++ % script_.size()]; };
-    served_.engine = engine_.get();
-    served_.name = "gpt-oss";
-    served_.sampling.temperature = 0;
-    served_.chat = served_.tool_chat = ChatSide{MakeHarmonyFormat(), {}};
-    api_ = std::make_unique<ServedApi>(served_);
-  }
-
-  // What the model says next; no request runs.
-  void Say(std::string_view text) {
-    script_ = *tokenizer_->EncodeSegments(std::vector<TextSegment>{{text, true}});
-    at_ = 0;
-  }
   void SayCall(const Case& c) {
-    Say("<|channel|>analysis<|message|>A tool will tell.<|end|><|start|>assistant<|channel|>commentary to=functions." + c.tool +
-        " <|constrain|>json<|message|>" + c.arguments + "<|call|>");
+    harmony_.Say("<|channel|>analysis<|message|>A tool will tell.<|end|><|start|>assistant<|channel|>commentary to=functions." +
+                 c.tool + " <|constrain|>json<|message|>" + c.arguments + "<|call|>");
   }
   void SayDone() {
-    Say("<|channel|>analysis<|message|>Good.<|end|><|start|>assistant<|channel|>final<|message|>It is done.<|return|>");
+    harmony_.Say("<|channel|>analysis<|message|>Good.<|end|><|start|>assistant<|channel|>final<|message|>It is done.<|return|>");
   }
 
   // The message that a chat's stream adds up to.
@@ -179,20 +118,75 @@ class HarmonyTools : public testing::Test {
     EXPECT_EQ(ask().back()["content"][0]["text"], "It is done.");
   }
 
+  // The blocks that a stream of /v1/messages adds up to.
+  static OrderedJson Blocks(const std::vector<OrderedJson>& events, OrderedJson* stop) {
+    OrderedJson blocks = OrderedJson::array();
+    std::string input;
+    for (const OrderedJson& event : events) {
+      const std::string type = event.at("type");
+      if (type == "content_block_start") {
+        EXPECT_EQ(event.at("index"), blocks.size());
+        blocks.push_back(event.at("content_block"));
+        input.clear();
+      } else if (type == "content_block_delta") {
+        EXPECT_EQ(event.at("index"), blocks.size() - 1);
+        for (const auto& [name, text] : event.at("delta").items()) {
+          if (name == "partial_json") input += text;
+          if (name == "text" || name == "thinking")
+            blocks.back()[name] = blocks.back()[name].get<std::string>() + text.get<std::string>();
+        }
+      } else if (type == "content_block_stop" && !input.empty()) {
+        blocks.back()["input"] = OrderedJson::parse(input);
+      } else if (type == "message_delta") {
+        *stop = event.at("delta").at("stop_reason");
+      }
+    }
+    EXPECT_EQ(events.back().at("type"), "message_stop");
+    return blocks;
+  }
+
+  void TryMessages(const Case& c, bool stream) {
+    OrderedJson body = {{"max_tokens", 1000},
+                        {"messages", OrderedJson::array({{{"role", "user"}, {"content", c.input}}})},
+                        {"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}},
+                        {"tools", OrderedJson::array({{{"name", c.tool}, {"input_schema", {{"type", "object"}}}}})}};
+    OrderedJson stop;
+    const auto ask = [&] {
+      if (stream) return Blocks(api_->Stream("/v1/messages", body), &stop);
+      const OrderedJson answer = api_->Ask("/v1/messages", body);
+      EXPECT_EQ(answer.at("status"), 200) << answer;
+      stop = answer.at("stop_reason");
+      return answer.at("content");
+    };
+    SayCall(c);
+    const OrderedJson content = ask();
+    EXPECT_EQ(stop, "tool_use");
+    ASSERT_EQ(content.size(), 2u) << content;
+    EXPECT_EQ(content[0]["thinking"], "A tool will tell.");
+    EXPECT_EQ(content[1]["type"], "tool_use");
+    EXPECT_EQ(content[1]["name"], c.tool);
+    EXPECT_EQ(content[1]["input"], OrderedJson::parse(c.arguments));
+    body["messages"].push_back({{"role", "assistant"}, {"content", content}});
+    body["messages"].push_back(
+        {{"role", "user"},
+         {"content",
+          OrderedJson::array({{{"type", "tool_result"}, {"tool_use_id", content[1]["id"]}, {"content", "{\"ok\": true}"}}})}});
+    SayDone();
+    EXPECT_EQ(ask().back()["text"], "It is done.");
+    EXPECT_EQ(stop, "end_turn");
+  }
+
   void Try(const Case& c) {
     SCOPED_TRACE(c.tool + ": " + c.input);
     for (const bool stream : {false, true}) {
+      TryMessages(c, stream);
       TryChat(c, stream);
       TryResponses(c, stream);
     }
   }
 
-  std::unique_ptr<FakeEngine> engine_;
-  const HarmonyTokenizer* tokenizer_ = nullptr;
-  std::vector<int32_t> script_;
-  size_t at_ = 0;
-  ServedModel served_;
-  std::unique_ptr<ServedApi> api_;
+  ScriptedHarmony harmony_;
+  const ServedApi* const api_ = &harmony_.api();
 };
 
 TEST_F(HarmonyTools, CallsAndWhatFollowsThem) {

@@ -34,7 +34,9 @@ class Served {
       kept_.push_back(std::move(exchange));
       came_.notify_all();
     };
-    handlers.refuse = [](int status, const std::string& message) { return HttpAnswer{.status = status, .body = message}; };
+    handlers.refuse = [](const HttpRequest&, int status, const std::string& message) {
+      return HttpAnswer{.status = status, .body = message};
+    };
     Result<std::unique_ptr<HttpServer>> started = HttpServer::Start(std::move(*listener), limits, std::move(handlers));
     EXPECT_TRUE(started.ok()) << started.status().message();
     server = std::move(*started);

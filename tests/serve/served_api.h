@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -66,7 +67,7 @@ class ServedApi {
 
   std::unique_ptr<ApiServer> server;
   uint16_t port = 0;
-  mutable bool done = false;  // the last stream ended with [DONE]
+  mutable std::atomic<bool> done{false};  // the last stream ended with [DONE]
 };
 
 }  // namespace tally

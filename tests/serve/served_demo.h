@@ -24,7 +24,8 @@ class ServedDemo {
     opened_ = Open(*path, options);
     model.engine = opened_.engine.get();
     model.name = "demo";
-    for (const ChatTemplateSource& source : *opened_.model->chat_templates()) model.chat = MakeChatSide(source, true);
+    for (const ChatTemplateSource& source : *opened_.model->chat_templates())
+      model.chat = model.tool_chat = MakeChatSide(source, true);
   }
 
   ServedModel model;

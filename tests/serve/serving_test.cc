@@ -68,6 +68,35 @@ TEST(Serving, ClientsThatLeaveAreNotServedOn) {
   EXPECT_EQ(s.api->Ask("/v1/completions", Tokens(3))["status"], 200);
 }
 
+// A client that has read enough gets the usage of what has run; others cannot end its answer.
+TEST(Serving, AnswersThatAreCutShort) {
+  const std::string one = "Authorization: Bearer first-key-0123456789\r\n",
+                    two = "Authorization: Bearer second-key-012345678\r\n";
+  Scripted s(1, {}, {"first-key-0123456789", "second-key-012345678"});
+  s.step_milliseconds = 2;
+  OrderedJson body = Tokens(50'000);
+  body["stream"] = body["tally"] = true;
+  TestClient streams(s.api->port), waits(s.api->port);
+  ASSERT_TRUE(streams.Ask("POST", "/v1/completions", body.dump(), one));
+  ASSERT_TRUE(streams.ReadUntil("\"token_ids\":[5]"));
+  const std::string text = streams.Peek(), id = text.substr(text.find("cmpl-"), 29);
+  EXPECT_EQ(s.api->Ask("/cancel", {{"id", id}}, two)["cancelled"], false);
+  EXPECT_EQ(s.api->Ask("/cancel", {{"id", "cmpl-0"}}, one)["cancelled"], false);
+  EXPECT_EQ(s.api->Ask("/cancel", OrderedJson::object(), one)["error"]["param"], "id");
+  EXPECT_EQ(s.api->Ask("/cancel", {{"id", id}}, one)["cancelled"], true);
+  const std::vector<std::string> events = EventsOf(streams.Read().body);
+  ASSERT_GT(events.size(), 4u);
+  EXPECT_EQ(events.back(), "[DONE]");
+  const OrderedJson usage = OrderedJson::parse(events[events.size() - 2])["usage"];
+  EXPECT_GE(usage["completion_tokens"], 3);
+  EXPECT_LT(usage["completion_tokens"], 50'000);
+  EXPECT_EQ(usage["tally"]["prefill"]["rows"].get<int>() + usage["tally"]["decode"]["rows"].get<int>(),
+            1 + usage["completion_tokens"].get<int>());
+  EXPECT_EQ(OrderedJson::parse(events[events.size() - 3])["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(s.api->Ask("/cancel", {{"id", id}}, one)["cancelled"], false) << "it has ended";
+  EXPECT_EQ(s.api->Ask("/v1/completions", Tokens(3), one)["status"], 200);
+}
+
 // What waits is bounded, for one client and for all; who is refused is told when to come again.
 TEST(Serving, QueuesAreBounded) {
   const std::string one = "first-key-0123456789", two = "second-key-012345678";
@@ -218,6 +247,7 @@ TEST_F(Demo, AConversationOutlivesItsServer) {
   }
   body["messages"].push_back(first["choices"][0]["message"]);
   body["messages"].push_back({{"role", "user"}, {"content", "And then?"}});
+  body["n"] = 2;  // of one file
   OrderedJson expected;
   {
     const ServedDemo other;

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conversation of /v1/messages: messages of content blocks (https://docs.anthropic.com/en/api/messages#body-messages).
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/format.h"
+#include "engine/serve/api_messages.h"
+
+namespace tally {
+namespace {
+
+void AppendLine(const std::string& text, std::string* all) {
+  if (!all->empty() && !text.empty()) *all += '\n';
+  *all += text;
+}
+
+void FailBlock(ApiObject& block, const std::string& type, const char* expected) {
+  block.Fail("type", "is " + Quote(type) + ": expected " + expected + " (no images, documents or results of a server's tools)",
+             "unsupported_value");
+}
+
+// Of a block whose type is known.
+std::string ReadTextBlock(ApiObject& block) {
+  const std::optional<std::string> text = block.Text("text");
+  if (!text) block.Fail("text", "is missing", "missing_required_parameter");
+  block.Ignore({"cache_control", "citations"});
+  return text.value_or("");
+}
+
+// Text, or blocks of text joined by line feeds.
+std::string ReadTexts(const OrderedJson& content, ApiObject& object, std::string_view name) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  if (!content.is_array()) object.Fail(name, "must be a string or an array of blocks of text", "invalid_type");
+  for (size_t i = 0; content.is_array() && i < content.size() && object.ok(); ++i) {
+    ApiObject block(content[i], ElementPlace(object.Place(name), i), object.error());
+    if (const std::string type = block.Text("type").value_or(""); type != "text") FailBlock(block, type, "text");
+    AppendLine(ReadTextBlock(block), &text);
+    block.End();
+  }
+  return text;
+}
+
+class Conversation {
+ public:
+  Conversation(std::vector<ChatMessage>* messages, std::optional<ApiError>* error) : messages_(messages), error_(error) {}
+
+  void Add(const OrderedJson& json, const std::string& place) {
+    ApiObject object(json, place, error_);
+    const std::string role = object.Text("role").value_or("");
+    if (role != "user" && role != "assistant" && role != "system") {
+      object.Fail("role", "is " + Quote(role) + ": expected user, assistant or system");
+    }
+    const OrderedJson* const content = object.Take("content");
+    object.End();
+    if (content == nullptr) return object.Fail("content", "is missing", "missing_required_parameter");
+    if (role == "system" || content->is_string()) {
+      AppendLine(ReadTexts(*content, object, "content"), &Of(role).content);
+    } else if (!content->is_array()) {
+      object.Fail("content", "must be a string or an array of blocks", "invalid_type");
+    } else if (content->empty() && role == "user") {
+      object.Fail("content", "is empty", "missing_required_parameter");
+    } else {
+      for (size_t i = 0; i < content->size() && object.ok(); ++i) {
+        ApiObject block((*content)[i], ElementPlace(object.Place("content"), i), error_);
+        if (role == "user") {
+          AddUserBlock(block);
+        } else {
+          AddAssistantBlock(block);
+        }
+        block.End();
+      }
+    }
+  }
+
+ private:
+  // The message of that role that blocks go to.
+  ChatMessage& Of(const std::string& role) {
+    if (messages_->empty() || messages_->back().role != role) messages_->push_back({.role = role});
+    return messages_->back();
+  }
+  void AddUserBlock(ApiObject& block) {
+    const std::string type = block.Text("type").value_or("");
+    if (type == "text") return AppendLine(ReadTextBlock(block), &Of("user").content);
+    if (type != "tool_result") return FailBlock(block, type, "text or tool_result");
+    ChatMessage message{.role = "tool"};
+    message.tool_call_id = block.Text("tool_use_id").value_or("");
+    if (message.tool_call_id.empty()) block.Fail("tool_use_id", "is missing", "missing_required_parameter");
+    if (const OrderedJson* const content = block.Take("content")) message.content = ReadTexts(*content, block, "content");
+    (void)block.Flag("is_error");
+    block.Ignore({"cache_control"});
+    messages_->push_back(std::move(message));
+  }
+  void AddAssistantBlock(ApiObject& block) {
+    const std::string type = block.Text("type").value_or("");
+    ChatMessage& turn = Of("assistant");
+    if (type == "text") {
+      AppendLine(ReadTextBlock(block), &turn.content);
+    } else if (type == "thinking") {
+      AppendLine(block.Text("thinking").value_or(""), &turn.reasoning);
+      block.Ignore({"signature"});
+    } else if (type == "redacted_thinking") {
+      block.Ignore({"data"});
+    } else if (type == "tool_use") {
+      ToolCall call{.id = block.Text("id").value_or(""), .name = block.Text("name").value_or("")};
+      if (call.id.empty()) block.Fail("id", "is missing", "missing_required_parameter");
+      if (call.name.empty()) block.Fail("name", "is missing", "missing_required_parameter");
+      const OrderedJson* const input = block.Object("input");
+      if (input == nullptr) block.Fail("input", "is missing", "missing_required_parameter");
+      if (input != nullptr) call.arguments = input->dump();
+      block.Ignore({"cache_control", "caller"});
+      turn.tool_calls.push_back(std::move(call));
+    } else {
+      FailBlock(block, type, "text, thinking, redacted_thinking or tool_use");
+    }
+  }
+
+  std::vector<ChatMessage>* const messages_;
+  std::optional<ApiError>* const error_;
+};
+
+// {"name", "description", "input_schema"}, as templates want it: a function with parameters.
+void ReadAnthropicTools(ApiObject& body, ChatRequest* chat) {
+  const OrderedJson* const tools = body.Array("tools");
+  for (size_t i = 0; tools != nullptr && i < tools->size() && body.ok(); ++i) {
+    ApiObject tool((*tools)[i], ElementPlace("tools", i), body.error());
+    if (const std::string type = tool.Text("type").value_or("custom"); type != "custom") {
+      tool.Fail("type", "is " + Quote(type) + ": only \"custom\" is supported, tools that the client runs", "unsupported_value");
+    }
+    OrderedJson function = OrderedJson::object();
+    function["name"] = tool.Text("name").value_or("");
+    if (function["name"] == "") tool.Fail("name", "is missing", "missing_required_parameter");
+    if (const std::optional<std::string> text = tool.Text("description")) function["description"] = *text;
+    const OrderedJson* const schema = tool.Object("input_schema");
+    if (schema == nullptr) tool.Fail("input_schema", "is missing", "missing_required_parameter");
+    if (schema != nullptr) function["parameters"] = *schema;
+    (void)tool.Flag("strict");  // the model is asked, not held to it
+    if (tool.Flag("defer_loading").value_or(false)) {
+      tool.Fail("defer_loading", "is not supported: all tools are in the prompt", "unsupported_parameter");
+    }
+    tool.Ignore({"cache_control", "allowed_callers", "eager_input_streaming", "input_examples"});
+    tool.End();
+    if (body.ok()) chat->tools.push_back(OrderedJson{{"type", "function"}, {"function", std::move(function)}}.dump());
+  }
+}
+
+// "none" takes the tools away.
+void ReadAnthropicToolChoice(ApiObject& body, ChatRequest* chat) {
+  const OrderedJson* const json = body.Object("tool_choice");
+  if (json == nullptr) return;
+  ApiObject choice(*json, "tool_choice", body.error());
+  const std::string type = choice.Text("type").value_or("");
+  if (type == "any" || type == "tool") {
+    choice.Fail("type", "is " + Quote(type) + R"(: calls cannot be forced; "auto" and "none" are supported)",
+                "unsupported_value");
+  } else if (type != "auto" && type != "none") {
+    choice.Fail("type", R"(must be "auto" or "none")");
+  }
+  if (choice.Flag("disable_parallel_tool_use").value_or(false)) {
+    choice.Fail("disable_parallel_tool_use", "is not supported: the number of calls in an answer is the model's choice",
+                "unsupported_parameter");
+  }
+  choice.End();
+  if (type == "none") chat->tools.clear();
+}
+
+void ReadThinking(ApiObject& body, ChatRequest* chat) {
+  const OrderedJson* const json = body.Object("thinking");
+  if (json == nullptr) return;
+  ApiObject thinking(*json, "thinking", body.error());
+  const std::string type = thinking.Text("type").value_or("");
+  if (type == "enabled" || type == "disabled") {
+    chat->thinking = type == "enabled";
+  } else if (type != "adaptive") {
+    thinking.Fail("type", R"(must be "enabled", "disabled" or "adaptive")");
+  }
+  (void)thinking.Whole("budget_tokens", 1, INT32_MAX);
+  thinking.Ignore({"display"});  // thinking is given whole
+  thinking.End();
+}
+
+void ReadOutputConfig(ApiObject& body, ChatRequest* chat) {
+  const OrderedJson* const json = body.Object("output_config");
+  if (json == nullptr) return;
+  ApiObject config(*json, "output_config", body.error());
+  ReadEffort(config, "effort", chat);
+  if (config.Take("format") != nullptr) {
+    config.Fail("format", "is not supported: answers are not held to a format", "unsupported_parameter");
+  }
+  config.End();
+}
+
+}  // namespace
+
+void ReadAnthropicChat(ApiObject& body, ChatRequest* chat) {
+  Conversation conversation(&chat->messages, body.error());
+  if (const OrderedJson* const system = body.Take("system")) {
+    std::string text = ReadTexts(*system, body, "system");
+    if (!text.empty()) chat->messages.push_back({.role = "system", .content = std::move(text)});
+  }
+  const OrderedJson* const messages = body.Array("messages");
+  if (messages == nullptr || messages->empty()) {
+    return body.Fail("messages", messages == nullptr ? "is missing" : "is empty", "missing_required_parameter");
+  }
+  for (size_t i = 0; i < messages->size() && body.ok(); ++i) conversation.Add((*messages)[i], ElementPlace("messages", i));
+  const bool ends_with_user = !chat->messages.empty() && chat->messages.back().role != "assistant";
+  if (body.ok() && !ends_with_user) {
+    return body.Fail("messages", "must not end with the assistant's: answers are not begun by clients", "unsupported_value");
+  }
+  NameResults(&chat->messages);
+  ReadAnthropicTools(body, chat);
+  ReadAnthropicToolChoice(body, chat);
+  ReadThinking(body, chat);
+  ReadOutputConfig(body, chat);
+}
+
+}  // namespace tally

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statuses and shapes over the endpoints that llama.cpp's server has too: what its tests check there
+// (https://github.com/ggml-org/llama.cpp/tree/master/tools/server/tests/unit) is checked here of ours.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/serve/served_api.h"
+#include "tests/serve/text_served.h"
+
+namespace tally {
+namespace {
+
+constexpr const char* kChat = "/v1/chat/completions";
+constexpr const char* kText = "/v1/completions";
+
+// `more` beside a message or a prompt, whose answers are "xyz" and "uvwxyz".
+OrderedJson Body(const std::string& path, const std::string& more) {
+  OrderedJson body =
+      OrderedJson::parse(path == kText ? R"({"prompt": "t"})" : R"({"messages": [{"role": "user", "content": "Hi"}]})");
+  body.update(OrderedJson::parse("{" + more + "}"));
+  return body;
+}
+
+class Shapes : public testing::Test {
+ protected:
+  const TextServed text_;
+  const ServedApi api_{text_.model};
+};
+
+TEST_F(Shapes, Statuses) {
+  const struct {
+    const char* path;
+    const char* more;
+    int status;
+    std::map<std::string, OrderedJson> values;  // by JSON pointer
+  } cases[] = {
+      // Whatever name a client knows, the model is the one that is served.
+      {kChat,
+       R"("model": "gpt-3.5-turbo")",
+       200,
+       {{"/model", "text"}, {"/object", "chat.completion"}, {"/choices/0/message/role", "assistant"}}},
+      {kText,
+       R"("model": "davinci-002")",
+       200,
+       {{"/model", "text"}, {"/choices/0/text", "uvwxyz"}, {"/choices/0/finish_reason", "stop"}}},
+      {kChat,
+       R"("messages": [{"role": "user", "content": [{"type": "text", "text": "What"}, {"type": "text", "text": "is"}]}])",
+       200,
+       {{"/usage/prompt_tokens", 8}}},
+      {kText,
+       R"("max_tokens": 4)",
+       200,
+       {{"/choices/0/finish_reason", "length"}, {"/usage/completion_tokens", 4}, {"/usage/total_tokens", 6}}},
+      {kText,
+       R"("max_tokens": 1000, "ignore_eos": true)",
+       200,
+       {{"/choices/0/finish_reason", "length"}, {"/usage/completion_tokens", 127}}},
+      {kText, R"("prompt": [116])", 200, {{"/choices/0/text", "uvwxyz"}, {"/usage/prompt_tokens", 1}}},
+      {kText, R"("prompt": [[116], [119]])", 200, {{"/choices/0/text", "uvwxyz"}, {"/choices/1/text", "xyz"}}},
+      {kText,
+       R"("prompt": ["t", [119]])",
+       200,
+       {{"/choices/0/text", "uvwxyz"}, {"/choices/1/text", "xyz"}, {"/choices/1/index", 1}}},
+      {kText, R"("prompt": [116, "t"])", 400, {{"/error/param", "prompt"}}},
+      {kText, R"("prompt": [])", 400, {{"/error/param", "prompt"}}},
+      {kText, R"("prompt": null)", 400, {{"/error/param", "prompt"}, {"/error/code", "missing_required_parameter"}}},
+      {kText,
+       R"("n": 2, "max_tokens": 2)",
+       200,
+       {{"/choices/1/text", "uv"}, {"/usage/prompt_tokens", 2}, {"/usage/completion_tokens", 4}}},
+      {kText, R"("stop": ["w"])", 200, {{"/choices/0/text", "uv"}, {"/choices/0/finish_reason", "stop"}}},
+      {kText, R"("stop": [])", 200, {{"/choices/0/text", "uvwxyz"}}},
+      {kText,
+       R"("logprobs": 2, "max_tokens": 1)",
+       200,
+       {{"/choices/0/logprobs/tokens/0", "u"}, {"/choices/0/logprobs/text_offset/0", 0}}},
+      {kText, R"("grammar": "root ::= \"a\"")", 400, {{"/error/param", "grammar"}, {"/error/code", "unknown_parameter"}}},
+      {kChat, R"("json_schema": {"const": "42"})", 400, {{"/error/param", "json_schema"}}},
+      {kChat, R"("response_format": {"type": "sound"})", 400, {{"/error/param", "response_format"}}},
+      {kChat, R"("response_format": {"type": "json_object", "schema": 123})", 400, {{"/error/param", "response_format"}}},
+      {kChat, R"("response_format": {"type": "text"})", 200, {{"/choices/0/message/content", "xyz"}}},
+      {kChat, R"("messages": null)", 400, {{"/error/param", "messages"}}},
+      {kChat, R"("messages": "string")", 400, {{"/error/param", "messages"}}},
+      {kChat, R"("messages": [123])", 400, {{"/error/param", "messages[0]"}}},
+      {kChat, R"("messages": [{}])", 400, {{"/error/param", "messages[0].role"}}},
+      {kChat, R"("messages": [{"role": 123}])", 400, {{"/error/param", "messages[0].role"}}},
+      {kChat, R"("messages": [{"role": "system", "content": "test"}, {}])", 400, {{"/error/param", "messages[1].role"}}},
+      // No file of the server's is read, nor anything fetched.
+      {kChat,
+       R"("messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}])",
+       400,
+       {{"/error/param", "messages[0].content[0].type"}}},
+      {"/apply-template", R"("tools": [])", 200, {{"/prompt", "Hi<|turn|>"}, {"/prompt_tokens", 3}}},
+      {"/apply-template", R"("tools": null)", 200, {{"/prompt", "Hi<|turn|>"}}},
+      {"/chat/completions", "", 404, {{"/error/code", "not_found"}}},
+      {"/slots", "", 404, {{"/error/code", "not_found"}}},
+      {"/v1/embeddings", "", 404, {{"/error/code", "not_found"}}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(std::string(c.path) + " " + c.more);
+    const OrderedJson answer = api_.Ask(c.path, Body(c.path, c.more));
+    EXPECT_EQ(answer.at("status"), c.status) << answer;
+    EXPECT_EQ(answer.contains("error"), c.status != 200);
+    for (const auto& [pointer, value] : c.values) {
+      const OrderedJson::json_pointer at(pointer);
+      ASSERT_TRUE(answer.contains(at)) << pointer << answer;
+      EXPECT_EQ(answer.at(at), value) << pointer;
+    }
+  }
+}
+
+// What cannot be answered is refused with its status before a stream begins.
+TEST_F(Shapes, RefusedStreams) {
+  for (const char* path : {kChat, kText, "/v1/responses", "/v1/messages"}) {
+    OrderedJson body = Body(path, R"("stream": true, "max_tokens": 5)");
+    const std::string longer(1000, 'a');
+    if (std::string(path) == "/v1/responses") {
+      body = {{"input", longer}, {"stream", true}};
+    } else if (path == kText) {
+      body["prompt"] = longer;
+    } else {
+      body["messages"][0]["content"] = longer;
+    }
+    HttpReply reply = Post(api_.port, path, body.dump());
+    EXPECT_EQ(reply.status, 400) << path;
+    EXPECT_EQ(reply.headers["content-type"], "application/json");
+    EXPECT_NE(reply.body.find("tokens, and the context room for 128"), std::string::npos) << reply.body;
+  }
+}
+
+TEST_F(Shapes, ChunksOfAChat) {
+  const std::vector<OrderedJson> chunks =
+      api_.Stream(kChat, Body(kChat, R"("stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 3)"));
+  ASSERT_GT(chunks.size(), 3u);
+  std::string content, tokens;
+  for (size_t i = 0; i + 1 < chunks.size(); ++i) {
+    const OrderedJson &choice = chunks[i].at("choices").at(0), &delta = choice.at("delta");
+    EXPECT_EQ(chunks[i].at("id"), chunks[0].at("id"));
+    EXPECT_EQ(chunks[i].at("model"), "text");
+    EXPECT_TRUE(chunks[i].at("usage").is_null());
+    EXPECT_EQ(delta.contains("role"), i == 0);
+    const bool last = i + 2 == chunks.size();
+    EXPECT_EQ(choice.at("finish_reason"), last ? OrderedJson("stop") : OrderedJson());
+    EXPECT_EQ(delta.contains("content"), !last);
+    content += delta.value("content", "");
+    if (!choice.at("logprobs").is_object()) continue;
+    for (const OrderedJson& token : choice.at("logprobs").at("content")) {
+      tokens += token.at("token");
+      EXPECT_LE(token.at("logprob"), 0);
+      EXPECT_EQ(token.at("top_logprobs").size(), 3u);
+      EXPECT_EQ(token.at("bytes").size(), token.at("token").get<std::string>().size());
+    }
+  }
+  EXPECT_EQ(content, "xyz");
+  EXPECT_EQ(tokens, content);
+  EXPECT_TRUE(chunks.back().at("choices").empty());
+  EXPECT_EQ(chunks.back().at("usage").at("completion_tokens"), 3);
+}
+
+// No piece of a stop string is sent, however it falls into tokens.
+TEST_F(Shapes, StopStringsInStreams) {
+  for (const auto& [stop, expected] : {std::pair("wx", "uv"), {"wxq", "uvwxyz"}, {"uvwxyz", ""}, {"z", "uvwxy"}}) {
+    std::string said;
+    std::vector<OrderedJson> chunks = api_.Stream(kText, Body(kText, R"("stop": ")" + std::string(stop) + "\""));
+    for (const OrderedJson& chunk : chunks) said += chunk.at("choices").at(0).at("text");
+    EXPECT_EQ(said, expected) << stop;
+    EXPECT_EQ(chunks.back().at("choices").at(0).at("finish_reason"), "stop");
+  }
+}
+
+TEST_F(Shapes, TokensAndTexts) {
+  for (const char* content : {"", "What is ab?", " \n\t ", "\xe5\xaa\xbd \xf0\x9f\xa4\x97 caf\xc3\xa9", "<|turn|> ab"}) {
+    const OrderedJson tokens = api_.Ask("/tokenize", {{"content", content}, {"parse_special", false}})["tokens"];
+    EXPECT_EQ(api_.Ask("/detokenize", {{"tokens", tokens}})["content"], content);
+    // A piece is text, or bytes where it is no whole character.
+    std::string pieces;
+    const OrderedJson named =
+        api_.Ask("/tokenize", {{"content", content}, {"parse_special", false}, {"with_pieces", true}}).at("tokens");
+    for (const OrderedJson& token : named) {
+      const OrderedJson& piece = token.at("piece");
+      EXPECT_FALSE(piece.empty());
+      if (piece.is_string()) {
+        pieces += piece;
+      } else {
+        for (const OrderedJson& byte : piece) pieces += static_cast<char>(byte.get<int>());
+      }
+    }
+    EXPECT_EQ(pieces, content);
+  }
+  EXPECT_EQ(api_.Ask("/tokenize", {{"content", "a"}, {"add_special", true}})["tokens"][0], TextModel::kBegin);
+}
+
+// A seed says what comes, alone or with others; another seed says something else.
+TEST_F(Shapes, Seeds) {
+  const auto said = [&](int seed) {
+    return api_.Ask(kText,
+                    Body(kText, R"("temperature": 60, "max_tokens": 20, "seed": )" + std::to_string(seed)))["choices"][0]["text"];
+  };
+  for (int seed = 0; seed < 3; ++seed) {
+    EXPECT_EQ(said(seed), said(seed));
+    EXPECT_NE(said(seed), said(seed + 1));
+  }
+}
+
+}  // namespace
+}  // namespace tally
