@@ -180,7 +180,7 @@ Status Decoder::Run(size_t index, int64_t rows, bool reshaped, SequenceStore& ca
         const auto run = [&] { return executor_.Run(slots_[index], op, reshaped); };
         TALLY_RETURN_IF_ERROR(around_ ? around_(planned, op.Output(), run) : run());
         if constexpr (std::is_same_v<decltype(op), RouteOp&>) GroupByExpert(op);
-        if constexpr (std::is_same_v<decltype(op), GatherOp&>) return op.group->status();
+        if constexpr (requires { op.group; }) return op.group->status();
         return {};
       },
       planned.op);

@@ -69,6 +69,10 @@ class Rows {
   void operator()(DeltaRuleOp& op) const { Set(op.q, op.k, op.v, op.decay, op.beta, op.runs, op.out); }
   void operator()(SsmScanOp& op) const { Set(op.x, op.b, op.c, op.step, op.decay, op.runs, op.out); }
   void operator()(GatedNormOp& op) const { Set(op.x, op.gate, op.out); }
+  void operator()(GatherPackOp& op) const {
+    Set(op.own, op.all);
+    for (GatherPart& part : op.parts) part.rows = op.all.rows;
+  }
   void operator()(GatherOp& op) const {
     op.all.rows = n_;
     if (rows_ == RowsOf::kOwned) {  // the decoder has set the rows of the parts

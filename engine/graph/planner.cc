@@ -82,13 +82,17 @@ void Planner::Buffers() {
   }
   // f32 packs are the largest: one row of the widest input, or one for each slot of an expert's inputs.
   Widest(std::max({E, hidden, k * std::max<int64_t>(E, r_.expert_latent)}));
-  pack_ = arena_.Take<uint8_t>(SaturatingAdd(SaturatingMul(n, 4 * RoundUp(static_cast<uint64_t>(widest_), 2)), 64));
+  pack_ = arena_.Take<uint8_t>(PackBytes());
   const auto logits = [&](int64_t cols) {
     const uint64_t floats = SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows), static_cast<uint64_t>(cols));
     return Mat<float>(arena_.Take<float>(floats), options_.max_logit_rows, cols);
   };
   if (shard_.rank == 0) plan_.logits = logits(r_.vocab);
   if (!shard_.alone()) ShardBuffers(logits(PartOf(r_.vocab, kShardRows, shard_).size()));
+}
+
+uint64_t Planner::PackBytes() const {
+  return SaturatingAdd(SaturatingMul(static_cast<uint64_t>(n_), 4 * RoundUp(static_cast<uint64_t>(widest_), 2)), 64);
 }
 
 std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type, const Shard& shard) {
@@ -199,8 +203,11 @@ ActPack Planner::Pack(Role role, Mat<const float> in, SharedPack* shared) {
 
 // The rows of the role's matrix that this process has, and what they give.
 void Planner::Project(Role role, Mat<const float> in, Mat<float> out, const Projection& p) {
-  if (Get(role).empty()) return;
-  const ActPack pack = Pack(role, in, p.shared);
+  if (Get(role).rows > 0) Multiply(role, Pack(role, in, p.shared), out, p);
+}
+
+void Planner::Multiply(Role role, const ActPack& pack, Mat<float> out, const Projection& p) {
+  if (Get(role).rows == 0) return;
   AddMatMul(role, MatMulOp{.x = pack,
                      .w = Get(role),
                      .bias = p.bias ? GetBias(role) : WeightView{},
@@ -221,6 +228,13 @@ Planner::Destination Planner::Out(const Span& part) {
 void Planner::ProjectOut(Role role, Mat<const float> in, const Span& part) {
   const Destination to = Out(part);
   Project(role, in, to.out, {.add_to_out = to.add});
+}
+
+// The same of an input of which each process has columns; `from`: what made them.
+void Planner::ProjectOut(Role role, Component from, Mat<float> own, int64_t cols, const Columns& columns, const Span& part) {
+  const ActPack pack = PackWhole(role, from, own, cols, columns);
+  const Destination to = Out(part);
+  Multiply(role, pack, to.out, {.add_to_out = to.add});
 }
 
 // What the role's matrix reads.
@@ -317,19 +331,16 @@ Role Planner::Mix(Mixer mixer, Mat<const float> in) {
 void Planner::DenseFeedForward(Mat<const float> in) {
   const Mat<float> hidden = First(hidden_, part_.hidden.size());
   FirstMatrices(Role::kGate, Role::kUp, in, hidden);
-  ProjectOut(Role::kDown,
-             WholeHidden(Role::kUp, Role::kDown, hidden, sizes().d_ff,
-                         [](const Shard&, const LayerPart& p) { return std::vector{p.hidden}; }),
-             part_.fed);
+  ScaleHidden(Role::kDown, hidden, sizes().d_ff);
+  ProjectOut(Role::kDown, FactsOf(Role::kUp).component, hidden, sizes().d_ff,
+             [](const Shard&, const LayerPart& p) { return std::vector{p.hidden}; }, part_.fed);
 }
 
-// What the last matrix of a feed-forward reads, of all processes.
-Mat<float> Planner::WholeHidden(Role first, Role last, Mat<float> own, int64_t cols, const Columns& columns) {
-  if (own.cols > 0) {
-    const As as(*this, own.cols < cols ? Work::kOwn : Work::kWhole);
-    Scale(last, own, r_.scales.down);
-  }
-  return Whole(FactsOf(first).component, own, cols, columns);
+// This process's columns of what the role's matrix reads.
+void Planner::ScaleHidden(Role role, Mat<float> own, int64_t cols) {
+  if (own.cols == 0) return;
+  const As as(*this, own.cols < cols ? Work::kOwn : Work::kWhole);
+  Scale(role, own, r_.scales.down);
 }
 
 // What the last matrix of a feed-forward reads. One op for two matrices of one type; else one for each, and one for act(gate) * up. Without
@@ -407,12 +418,12 @@ void Planner::SparseFeedForward(Mat<const float> in) {
   const bool weighted = r_.weighted_expert_inputs;
   FirstMatrices(Role::kExpertGate, Role::kExpertUp, weighted ? expert_in_ : x, hidden,
                 weighted ? plan_.group_slots : plan_.group_tokens, weighted ? RowsOf::kRouted : RowsOf::kBatch);
-  const Mat<float> whole = WholeHidden(Role::kExpertUp, Role::kExpertDown, hidden, r_.d_expert,
-                                       [](const Shard&, const LayerPart& p) { return std::vector{p.expert_hidden}; });
+  ScaleHidden(Role::kExpertDown, hidden, r_.d_expert);
+  const ActPack pack = PackWhole(Role::kExpertDown, FactsOf(Role::kExpertUp).component, hidden, r_.d_expert,
+                                 [](const Shard&, const LayerPart& p) { return std::vector{p.expert_hidden}; });
   const Span& part = latent ? part_.latent : part_.fed;
   const Mat<float> given(expert_out_.data, routed, part.size());
   if (part.size() > 0) {
-    const ActPack pack = PackRouted(Role::kExpertDown, whole, nullptr, RowsOf::kRouted);
     AddMatMul(Role::kExpertDown, MatMulOp{.x = pack,
                                           .w = Get(Role::kExpertDown),
                                           .bias = GetBias(Role::kExpertDown),
@@ -440,12 +451,13 @@ void Planner::SparseFeedForward(Mat<const float> in) {
 void Planner::SharedExperts(Mat<const float> in, Mat<float> out) {
   const Mat<float> hidden = First(hidden_, part_.shared.size());
   FirstMatrices(Role::kSharedExpertGate, Role::kSharedExpertUp, in, hidden);
-  const Mat<float> whole = WholeHidden(Role::kSharedExpertUp, Role::kSharedExpertDown, hidden, r_.d_shared,
-                                       [](const Shard&, const LayerPart& p) { return std::vector{p.shared}; });
+  ScaleHidden(Role::kSharedExpertDown, hidden, r_.d_shared);
+  const ActPack pack = PackWhole(Role::kSharedExpertDown, FactsOf(Role::kSharedExpertUp).component, hidden, r_.d_shared,
+                                 [](const Shard&, const LayerPart& p) { return std::vector{p.shared}; });
   if (out.cols == 0) return;
-  if (!r_.shared_gate) return Project(Role::kSharedExpertDown, whole, out, {.add_to_out = true});
+  if (!r_.shared_gate) return Multiply(Role::kSharedExpertDown, pack, out, {.add_to_out = true});
   const Mat<float> given = First(shared_out_, out.cols);
-  Project(Role::kSharedExpertDown, whole, given);
+  Multiply(Role::kSharedExpertDown, pack, given, {});
   Project(Role::kSharedExpertSigmoid, in, shared_gate_);
   const GatedAddOp op{.y = given, .gate = shared_gate_, .out = out};
   // Every process needs the gate.

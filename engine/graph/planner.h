@@ -101,10 +101,12 @@ class Planner {
   ActPack Pack(Role role, Mat<const float> in, SharedPack* shared = nullptr);
   void Project(Role role, Mat<const float> in, Mat<float> out) { Project(role, in, out, {}); }
   void Project(Role role, Mat<const float> in, Mat<float> out, const Projection& p);
+  void Multiply(Role role, const ActPack& pack, Mat<float> out, const Projection& p);
   void ProjectOut(Role role, Mat<const float> in, const Span& part);
+  void ProjectOut(Role role, Component from, Mat<float> own, int64_t cols, const Columns& columns, const Span& part);
   void Scale(Role role, Mat<float> x, float factor);
   void DenseFeedForward(Mat<const float> in);
-  Mat<float> WholeHidden(Role first, Role last, Mat<float> own, int64_t cols, const Columns& columns);
+  void ScaleHidden(Role role, Mat<float> own, int64_t cols);
   void SparseFeedForward(Mat<const float> in);
   void SharedExperts(Mat<const float> in, Mat<float> out);
   void FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index = nullptr,
@@ -184,6 +186,7 @@ class Planner {
   bool IsDivided(const Columns& columns, int64_t cols) const;
   GatherRoom& NewGather(const Columns& columns);
   Mat<float> Whole(Component component, Mat<float> own, int64_t cols, const Columns& columns, float* to = nullptr);
+  ActPack PackWhole(Role role, Component from, Mat<float> own, int64_t cols, const Columns& columns);
   void GatherInPlace(Component component, Mat<float> m, const Columns& columns);
   void EndBlock(Role norm, Role last, const Span& part, bool ends, const Columns& columns);
   void EmbedOwned();
@@ -225,6 +228,7 @@ class Planner {
   // The first columns of a buffer, packed: layers differ in width, and their rows follow one another.
   Mat<float> First(Mat<float> buffer, int64_t cols) const { return {buffer.data, n_, cols}; }
   // A pack has room for such an input of a matrix.
+  uint64_t PackBytes() const;
   void Widest(int64_t cols) { widest_ = std::max(widest_, cols); }
   std::span<const KvRow> Rows() const { return {plan_.kv_rows, static_cast<size_t>(n_)}; }
   StateRuns Runs() const { return {{plan_.state_runs, static_cast<size_t>(n_)}, {plan_.state_order, static_cast<size_t>(n_)}}; }
@@ -262,7 +266,7 @@ class Planner {
   uint64_t partial_floats_ = 0;
   Mat<int32_t> route_experts_;
   RopeTurns turns_[2];  // of Recipe::rope and local_rope
-  uint8_t* pack_ = nullptr;
+  uint8_t *pack_ = nullptr, *own_pack_ = nullptr;
 };
 
 }  // namespace tally

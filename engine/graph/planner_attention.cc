@@ -56,7 +56,7 @@ void Planner::Attention(Mat<const float> in) {
   const Columns heads = [D = int64_t{s.head_dim}](const Shard&, const LayerPart& p) {
     return std::vector{Span{p.attention.heads.begin * D, p.attention.heads.end * D}};
   };
-  ProjectOut(Role::kO, Whole(Component::kAttention, own, int64_t{s.n_heads} * s.head_dim, heads), part_.mixed);
+  ProjectOut(Role::kO, Component::kAttention, own, int64_t{s.n_heads} * s.head_dim, heads, part_.mixed);
 }
 
 // What this process's heads give.

@@ -36,7 +36,7 @@ void Planner::DeltaNet(Mat<const float> in) {
     for (const Span& v : p.values) columns.push_back({v.begin * dim, v.end * dim});
     return columns;
   };
-  ProjectOut(Role::kSsmOut, Whole(Component::kRecurrentNorm, own, int64_t{d.value_heads} * d.value_dim, values), part_.mixed);
+  ProjectOut(Role::kSsmOut, Component::kRecurrentNorm, own, int64_t{d.value_heads} * d.value_dim, values, part_.mixed);
 }
 
 // Of this process's value heads.

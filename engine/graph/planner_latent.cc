@@ -37,7 +37,7 @@ void Planner::LatentAttention(Mat<const float> in) {
   const Columns heads = [Dv = int64_t{r_.latent.v_dim}](const Shard&, const LayerPart& p) {
     return std::vector{Span{p.attention.heads.begin * Dv, p.attention.heads.end * Dv}};
   };
-  ProjectOut(Role::kO, Whole(Component::kAttnKv, latent_.values, int64_t{r_.n_heads} * r_.latent.v_dim, heads), part_.mixed);
+  ProjectOut(Role::kO, Component::kAttnKv, latent_.values, int64_t{r_.n_heads} * r_.latent.v_dim, heads, part_.mixed);
 }
 
 // This process's heads, of the latent key and value that all of them see.

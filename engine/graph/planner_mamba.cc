@@ -12,7 +12,7 @@ namespace {
 // The cost of some of a convolution's channels.
 std::function<Cost(const CostAmounts&)> OfChannels(CausalConvOp op, int64_t channels) {
   for (WeightView* w : {&op.taps, &op.bias}) {
-    if (w->empty()) continue;
+    if (w->cols == 0) continue;
     w->stored_row_bytes = w->stored_row_bytes / static_cast<uint64_t>(w->cols) * static_cast<uint64_t>(channels);
     w->cols = channels;
   }
@@ -68,7 +68,7 @@ void Planner::Mamba(Mat<const float> in) {
       Scale(Role::kSsmOut, z, r_.scales.mamba);
     }
   }
-  ProjectOut(Role::kSsmOut, Whole(Component::kRecurrentNorm, m.norm ? out : z, inner, columns), part_.mixed);
+  ProjectOut(Role::kSsmOut, Component::kRecurrentNorm, m.norm ? out : z, inner, columns, part_.mixed);
 }
 
 // What the recurrence of this process's heads gives. Returns the gate.

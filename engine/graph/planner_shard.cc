@@ -79,6 +79,40 @@ Mat<float> Planner::Whole(Component component, Mat<float> own, int64_t cols, con
   return all;
 }
 
+// What the role's matrix reads, packed, of which this process has the columns `own`, without gaps. Each packs its own where the packs of
+// all can be put together.
+ActPack Planner::PackWhole(Role role, Component from, Mat<float> own, int64_t cols, const Columns& columns) {
+  const bool routed = rows_ == RowsOf::kRouted;
+  const auto pack = [&](Mat<float> in) { return routed ? PackRouted(role, in, nullptr, RowsOf::kRouted) : Pack(role, in); };
+  if (!IsDivided(columns, cols)) return pack(own);
+  const ActFormat format = FormatFor(role);
+  const int64_t piece = PackedPiece(format.kind);
+  GatherRoom& room = NewGather(columns);
+  const bool in_pieces = own.stride == own.cols && std::ranges::all_of(room.columns, [&](const std::vector<ColumnRun>& runs) {
+    return std::ranges::all_of(runs, [&](const ColumnRun& run) { return run.begin % piece == 0 && run.count % piece == 0; });
+  });
+  if (!in_pieces) {
+    plan_.gathers.pop_back();
+    const Mat<float> whole = Whole(from, own, cols, columns);
+    return Get(role).rows > 0 ? pack(whole) : ActPack();
+  }
+  const As as(*this, Work::kOwn);
+  const std::span<const RowGroup> groups = routed ? std::span<const RowGroup>(plan_.groups, 0) : std::span(&plan_.whole, 1);
+  const ActPack part{.format = format, .rows = own.rows, .cols = own.cols, .data = own_pack_, .groups = groups},
+      all{.format = format, .rows = own.rows, .cols = cols, .data = pack_, .groups = groups};
+  if (own.cols > 0) {
+    Add(role, PackActOp{.x = own, .row_index = {}, .pack = part});
+    if (routed) plan_.ops.back().input_rows = RowsOf::kRouted;
+  }
+  Add(from, GatherPackOp{.group = source_.group,
+                         .parts = room.parts,
+                         .own = part,
+                         .all = all,
+                         .received = received_,
+                         .part_bytes = room.bytes});
+  return all;
+}
+
 // Each process has its columns of `m`; then all.
 void Planner::GatherInPlace(Component component, Mat<float> m, const Columns& columns) {
   if (!IsDivided(columns, m.cols)) return;
@@ -106,7 +140,7 @@ void Planner::Room(int64_t cols, int64_t rows_each) {
 // The op planned last is divided, and every process reads all of these weights.
 void Planner::CopiedWeights(const WeightView& w) {
   CopiedWork& copied = plan_.ops.back().copied;
-  if (shard_.rank == 0 || copied.all || w.empty()) return;
+  if (shard_.rank == 0 || copied.all || w.cols == 0) return;
   copied.part = [w](const CostAmounts& n) {
     Cost cost;
     cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kCalls] * w.stored_row_bytes);
@@ -127,6 +161,7 @@ void Planner::ShardBuffers(Mat<float> logits) {
   const uint64_t received = std::max(gathered_floats_, SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows),
                                                                       static_cast<uint64_t>(shard_.rank == 0 ? r_.vocab : 0)));
   received_ = {arena_.Take<float>(received), received};
+  own_pack_ = arena_.Take<uint8_t>(PackBytes());
   sent_ = {arena_.Take<float>(sent), sent};
 }
 
@@ -136,7 +171,7 @@ void Planner::EmbedOwned() {
   const Mat<float> own(gathered_, n_, r_.d_model);
   const As as(*this, Work::kOwn);
   rows_ = RowsOf::kOwned;
-  if (const WeightView table = Get(Role::kTokenEmbedding); !table.empty()) {
+  if (const WeightView table = Get(Role::kTokenEmbedding); table.rows > 0) {
     Add(Role::kTokenEmbedding, EmbedOp{.ids = {plan_.owned_ids, n},
                                        .table = table,
                                        .out = own,
@@ -167,7 +202,7 @@ void Planner::AddMatMul(Role role, MatMulOp op) {
     return;
   }
   op.w.rows = op.out.cols = copied;
-  if (!op.bias.empty()) {
+  if (op.bias.cols > 0) {
     op.bias.stored_row_bytes = op.bias.stored_row_bytes / static_cast<uint64_t>(op.bias.cols) * static_cast<uint64_t>(copied);
     op.bias.cols = copied;
   }

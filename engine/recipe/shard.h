@@ -57,8 +57,8 @@ struct LayerPart {
 };
 LayerPart PartOfLayer(const Recipe& recipe, const Shard& shard, int32_t layer);
 
-// The size of the pieces that matrices are cut in.
-inline constexpr int64_t kShardRows = 16;
+// Matrices are cut at multiples of so many rows: two panels, and a block of quantised activations.
+inline constexpr int64_t kShardRows = 32;
 
 // Rows of a weight that a process holds.
 struct HeldRows {

@@ -510,6 +510,10 @@ class WeightLoader {
       weights.entries_.push_back({w.role, w.layer, view});
       if (w.role == Role::kTokenEmbedding && plan.tied_head) weights.entries_.push_back({Role::kHead, -1, view});
     }
+    for (const WeightPlan::NotHeld& w : plan.not_held) {
+      weights.entries_.push_back({w.role, w.layer, w.view});
+      if (w.role == Role::kTokenEmbedding && plan.tied_head) weights.entries_.push_back({Role::kHead, -1, w.view});
+    }
     std::sort(weights.entries_.begin(), weights.entries_.end(), [](const PackedWeights::Entry& a, const PackedWeights::Entry& b) {
       return std::tuple(a.layer, a.role) < std::tuple(b.layer, b.role);
     });

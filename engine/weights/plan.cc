@@ -147,7 +147,11 @@ class Planner {
     TALLY_RETURN_IF_ERROR(FindSources(binding, name, w));
     w.held = HeldOf(spec_.recipe, shard_, binding.role, binding.layer);
     w.all_slices = view.slices;
-    if (w.held.empty()) return {};
+    if (w.held.empty()) {
+      view = {.dtype = w.vector() ? DType::kF32 : w.stored_dtype(), .layout = view.layout, .slices = 0, .cols = view.cols};
+      plan_.not_held.push_back({w.role, w.layer, view});
+      return {};
+    }
     if (w.held.rows.size() > 1 && w.striped_outputs()) return InternalError(name + " cannot be divided as it is stored");
     if (!w.scales.empty()) {
       const uint64_t element = GetDTypeInfo(w.scales[0]->dtype).block_bytes;
@@ -346,7 +350,9 @@ WeightLayout LayoutFor(Role role, const Recipe& recipe) {
 WeightView WeightPlan::View(Role role, int32_t layer) const {
   if (role == Role::kHead && tied_head) role = Role::kTokenEmbedding;
   const auto found = std::ranges::find_if(weights, [&](const PlannedWeight& w) { return w.role == role && w.layer == layer; });
-  return found == weights.end() ? WeightView() : found->view;
+  if (found != weights.end()) return found->view;
+  const auto at = std::ranges::find_if(not_held, [&](const NotHeld& w) { return w.role == role && w.layer == layer; });
+  return at == not_held.end() ? WeightView() : at->view;
 }
 
 // Versions of transformers differ: those before 5 run the embedding in the head's place, later ones the stored head.

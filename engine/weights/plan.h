@@ -69,6 +69,13 @@ struct PlannedHostVector {
 
 struct WeightPlan {
   std::vector<PlannedWeight> weights;  // weights[i].view.id == i
+  // Of weights of which the shard holds nothing: role, layer, type of the values.
+  struct NotHeld {
+    Role role{};
+    int32_t layer = -1;
+    WeightView view;  // without rows
+  };
+  std::vector<NotHeld> not_held;
   std::vector<PlannedHostVector> host_vectors;
   uint64_t arena_bytes = 0;  // guards included
   uint64_t guard_bytes = 0;  // address space that is never written and takes no memory
@@ -79,7 +86,8 @@ struct WeightPlan {
 
   uint64_t packed_bytes() const { return arena_bytes - guard_bytes; }
 
-  // The view of a role's weight, without data; a default view if the model has none. layer: -1 for roles outside the layers.
+  // The view of a role's weight, without data; without rows if the shard holds none, a default view if the model has none. layer: -1 for
+  // roles outside the layers.
   WeightView View(Role role, int32_t layer) const;
 };
 

@@ -21,7 +21,8 @@ namespace tally {
 // and an unused page follows.
 class PackedWeights {
  public:
-  // The view of a role's weight; an empty view if the model has none. layer: -1 for roles outside the layers.
+  // The view of a role's weight; an empty view, with its type, if the shard holds none of it, or if the model has none. layer: -1 for roles
+  // outside the layers.
   const WeightView& Get(Role role, int32_t layer = -1) const;
   // Indexed by WeightView::id; ready for Ledger::SetWeights.
   const std::vector<WeightInfo>& infos() const { return infos_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/gather/gather.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -61,7 +62,75 @@ void Run(const GatherOp& op, int64_t, int64_t, std::span<uint8_t>) {
   if (status.ok() && (!op.to_first || op.rank() == 0)) Place(op, op.received.data());
 }
 
+// Bytes of a row that columns before `column` take in a tile of one row.
+size_t BytesBefore(const ActPack& pack, int64_t column) { return ActRowBytes(pack.format, column); }
+
+// A tile of T rows has the bytes of each column T times.
+void PlacePacked(const GatherPackOp& op, const uint8_t* from) {
+  const int64_t full = ActTile(op.all.format.kind);
+  const size_t row_bytes = op.all.row_bytes();
+  for (const GatherPart& part : op.parts) {
+    for (const RowGroup& g : op.all.groups) {
+      for (int64_t r = 0; r < g.rows; r += full) {
+        const size_t rows = static_cast<size_t>(std::min(full, g.rows - r));
+        uint8_t* const tile = op.all.data + static_cast<size_t>(g.row_begin + r) * row_bytes;
+        for (const ColumnRun& run : part.columns) {
+          const size_t bytes = rows * BytesBefore(op.all, run.count);
+          std::memcpy(tile + rows * BytesBefore(op.all, run.begin), from, bytes);
+          from += bytes;
+        }
+      }
+    }
+  }
+}
+
+void RunPacked(const GatherPackOp& op, int64_t, int64_t, std::span<uint8_t>) {
+  for (size_t r = 0; r < op.parts.size(); ++r) {
+    op.part_bytes[r] = static_cast<uint64_t>(op.all.rows) * ActRowBytes(op.all.format, op.parts[r].width);
+  }
+  uint8_t* const to = reinterpret_cast<uint8_t*>(op.received.data());
+  if (op.group->AllGather(op.part_bytes, op.own.data, to).ok()) PlacePacked(op, to);
+}
+
 }  // namespace
+
+Status GatherPackOp::Validate() const {
+  if (group == nullptr || static_cast<int>(parts.size()) != group->ranks() || part_bytes.size() != parts.size()) {
+    return InternalError("a gather needs a part of each process");
+  }
+  int64_t width = 0;
+  const int64_t piece = PackedPiece(all.format.kind);
+  for (const GatherPart& part : parts) {
+    for (const ColumnRun& run : part.columns) {
+      const int64_t end = run.begin + run.count;
+      if (run.begin % piece != 0 || (end % piece != 0 && end != all.cols)) return InternalError("columns that are no whole blocks");
+    }
+    width += part.width;
+  }
+  if (width != all.cols || own.cols != parts[static_cast<size_t>(rank())].width || own.rows != all.rows ||
+      !(own.format == all.format)) {
+    return InternalError("packs that are no parts of a pack");
+  }
+  return received.size_bytes() < static_cast<size_t>(all.rows) * all.row_bytes() ? InternalError("no room to gather") : Status();
+}
+
+Cost GatherPackOp::Useful(const CostAmounts& n) const {
+  Cost cost;
+  const uint64_t rows = n[Amount::kRows], own_bytes = ActRowBytes(all.format, own.cols);
+  uint64_t others = 0;
+  for (size_t r = 0; r < parts.size(); ++r) {
+    if (static_cast<int64_t>(r) != rank()) others += ActRowBytes(all.format, parts[r].width);
+  }
+  cost.AddBytes(ByteKind::kSent, rows * own_bytes * (parts.size() - 1));
+  cost.AddBytes(ByteKind::kReceived, rows * others);
+  return cost;
+}
+
+void GatherPackOp::Describe(OpDescription& d) const {
+  DescribePack(own, kIn, "own", d);
+  DescribePack(all, kOut, "all", d);
+  d.Set("ranks", static_cast<int64_t>(parts.size()));
+}
 
 Status GatherOp::Validate() const {
   if (group == nullptr || static_cast<int>(parts.size()) != group->ranks() || part_bytes.size() != parts.size()) {
@@ -120,6 +189,15 @@ void GatherOp::Describe(OpDescription& d) const {
   d.Add("own", kIn, "f32", Shape(own));
   d.Add("all", kOut, "f32", Shape(all));
   d.Set("ranks", static_cast<int64_t>(parts.size()));
+}
+
+template <>
+std::span<const Kernel<GatherPackOp>> Kernels<GatherPackOp>() {
+  static constexpr Kernel<GatherPackOp> kKernels[] = {
+      {"ref", [](const GatherPackOp&) -> const char* { return nullptr; },
+       [](const GatherPackOp& op, int) -> TaskPlan { return {op.all.rows > 0 ? 1 : 0, 0, 0}; }, RunPacked,
+       [](const GatherPackOp& op, const CostAmounts& n) { return op.Useful(n); }}};
+  return kKernels;
 }
 
 template <>

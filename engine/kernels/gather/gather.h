@@ -4,6 +4,7 @@
 
 #include "engine/base/communicator.h"
 #include "engine/kernels/op.h"
+#include "engine/kernels/pack_act/act_pack.h"
 
 namespace tally {
 
@@ -39,7 +40,28 @@ struct GatherOp {
   void Describe(OpDescription& d) const;
 };
 
+// The same of a pack, from packs of columns, which are cut at whole blocks: fewer bytes than the activations have.
+struct GatherPackOp {
+  static constexpr std::string_view kName = "gather_pack";
+  Communicator* group = nullptr;
+  std::span<GatherPart> parts;  // [ranks]; columns of the activations
+  ActPack own, all;             // of one format, with the same groups
+  std::span<float> received;    // room for all
+  std::span<uint64_t> part_bytes;
+  Status Validate() const;
+  int64_t rank() const { return group->rank(); }
+  CostAmounts Amounts() const { return RowAmounts(all.rows); }
+  Cost Useful(const CostAmounts& n) const;
+  void Touches(WeightTouches&) const {}
+  Mat<const float> Output() const { return {}; }
+  void Describe(OpDescription& d) const;
+};
+// Columns of such packs are cut at multiples of this.
+constexpr int64_t PackedPiece(ActKind kind) { return kind == ActKind::kInt8 ? kInt8Block : kind == ActKind::kBF16 ? 2 : 1; }
+
 template <>
 std::span<const Kernel<GatherOp>> Kernels<GatherOp>();
+template <>
+std::span<const Kernel<GatherPackOp>> Kernels<GatherPackOp>();
 
 }  // namespace tally
