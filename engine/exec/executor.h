@@ -67,8 +67,10 @@ class Executor {
   Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger), charged_(ledger) {}
 
   // Declares an op and returns the index to run it by. `sites`: one, or one for each part that is charged. `of_logits`: its rows
-  // are the step's rows with logits, not all rows.
-  size_t Add(std::vector<Site> sites, bool of_logits = false, CopiedWork copied = {});
+  // are the step's rows with logits, not all rows. `counted_rows`: it has as many rows of each row of the step as SetRowCounts says.
+  size_t Add(std::vector<Site> sites, bool of_logits = false, CopiedWork copied = {}, bool counted_rows = false);
+  // [rows of the step]; valid until the step's next call.
+  void SetRowCounts(std::span<const int32_t> counts) { row_counts_ = counts; }
 
   // Runs op `index`. `reshaped`: its shapes may differ from its last run. The first run of an index is always treated as reshaped.
   template <class Op>
@@ -141,6 +143,7 @@ class Executor {
     std::vector<Site> sites;
     bool of_logits = false;
     CopiedWork copied;
+    bool counted_rows = false;
     uint64_t version = 0;            // value of version_ when the members below were set
     const void* kernel = nullptr;    // Kernel<Op>
     std::string_view target{};       // Highway target of the unit costs
@@ -221,6 +224,13 @@ class Executor {
         op.AddRowAmounts(ledger_->row_groups(), group_amounts_);
       }
     }
+    if (slot.counted_rows && ledger_->groups() > 1) {
+      group_amounts_.resize(ledger_->groups());
+      const std::span<const uint32_t> groups = ledger_->row_groups();
+      for (size_t i = 0; i < groups.size(); ++i) {
+        group_amounts_[groups[i]][Amount::kRows] += static_cast<uint64_t>(row_counts_[i]);
+      }
+    }
     ledger_->Charge(slot.charged, amounts, group_amounts_);
     touches_.clear();
     op.Touches(touches_);
@@ -285,6 +295,7 @@ class Executor {
   std::map<std::string, std::string> explanations_;
   WeightTouches touches_;
   std::vector<CostAmounts> group_amounts_;
+  std::span<const int32_t> row_counts_;
   size_t scratch_bytes_ = 0;
   std::vector<AlignedBuffer<uint8_t>> scratch_;
 };

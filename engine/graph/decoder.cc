@@ -32,9 +32,10 @@ float KvLimit(KvType type) {
 Result<std::unique_ptr<Decoder>> Decoder::Create(const PlanSource& source, const PlanOptions& options, Executor& executor) {
   std::unique_ptr<Decoder> d(new Decoder(options, source.shard, executor));
   TALLY_RETURN_IF_ERROR(MakePlan(source, options, d->plan_));
-  for (const PlannedOp& op : d->plan_.ops) d->slots_.push_back(executor.Add(op.sites, op.rows == RowsOf::kLogits, op.copied));
+  for (const PlannedOp& op : d->plan_.ops) d->slots_.push_back(executor.Add(op.sites, op.rows == RowsOf::kLogits, op.copied, d->plan_.own_experts && op.rows == RowsOf::kRouted));
   for (int32_t rank = 0; rank < source.shard.ranks; ++rank) {
     d->vocab_.push_back(PartOf(source.recipe.vocab, kShardRows, source.shard.Of(rank)));
+    d->experts_.push_back(PartOf(source.recipe.n_experts, 1, source.shard.Of(rank)));
   }
   d->bad_rows_.reserve(static_cast<size_t>(options.max_batch));
   d->next_of_expert_.resize(static_cast<size_t>(std::max(source.recipe.n_experts, 0)));
@@ -63,6 +64,33 @@ void Decoder::GroupByExpert(const RouteOp& op) {
     plan_.group_tokens[at] = static_cast<int32_t>(i / k);
     plan_.group_slots[at] = static_cast<int32_t>(i);
   }
+  if (plan_.own_experts) TakeOwnExperts(op);
+}
+
+// Of the groups of all experts, those of this process; what all have given is put together by slot.
+void Decoder::TakeOwnExperts(const RouteOp& op) {
+  const int64_t pairs = op.experts.rows * op.top_k;
+  std::copy_n(plan_.group_slots, pairs, plan_.routed_slots);
+  for (GatherPart& part : plan_.routed->parts) part.rows = 0;
+  const int64_t all = std::exchange(groups_, 0);
+  int64_t begin = 0, rows = 0;
+  for (int64_t g = 0; g < all; ++g) {
+    RowGroup group = plan_.groups[g];
+    const auto owner = std::ranges::find_if(experts_, [&](const Span& s) { return group.slice >= s.begin && group.slice < s.end; });
+    plan_.routed->parts[static_cast<size_t>(owner - experts_.begin())].rows += group.rows;
+    if (owner - experts_.begin() != shard_.rank) continue;
+    if (groups_ == 0) begin = group.row_begin;
+    group.row_begin -= begin;
+    group.slice -= plan_.experts.begin;
+    group.step_rows = plan_.group_tokens + group.row_begin;
+    rows += group.rows;
+    plan_.groups[groups_++] = group;
+  }
+  std::copy_n(plan_.group_tokens + begin, rows, plan_.group_tokens);
+  std::copy_n(plan_.group_slots + begin, rows, plan_.group_slots);
+  rows_of_row_.assign(static_cast<size_t>(op.experts.rows), 0);
+  for (int64_t i = 0; i < rows; ++i) ++rows_of_row_[static_cast<size_t>(plan_.group_tokens[i])];
+  executor_.SetRowCounts(rows_of_row_);
 }
 
 // For a batch of n rows.

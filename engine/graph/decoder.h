@@ -48,6 +48,7 @@ class Decoder {
   void GroupByExpert(const RouteOp& op);
   void GroupByHead(int64_t n);
   void GroupByOwner(int64_t n);
+  void TakeOwnExperts(const RouteOp& op);
   void GroupBySequence(int64_t n);
   void MoveUp(std::span<const int32_t> logit_rows);
   void CheckKvRange(const KvStoreOp& op, Site site);
@@ -56,13 +57,14 @@ class Decoder {
 
   PlanOptions options_;
   Shard shard_;
-  std::vector<Span> vocab_;  // of each process
+  std::vector<Span> vocab_, experts_;  // of each process
   Executor& executor_;
   Plan plan_;
   std::vector<size_t> slots_;          // executor indices of the plan's ops
   int64_t rows_ = 0, logit_rows_ = 0;  // rows that the ops are shaped for
   int64_t groups_ = 0;                 // experts chosen by the last router
   std::vector<int32_t> next_of_expert_;
+  std::vector<int32_t> rows_of_row_;  // of each row of the step: those that this process's experts have
   std::vector<int32_t> run_of_;  // by sequence: its run in this step
   std::vector<BadRow> bad_rows_;
   Around around_;

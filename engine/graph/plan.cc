@@ -31,12 +31,12 @@ class Rows {
   void operator()(PackActOp& op) const {
     Set(op.pack);
     op.x.rows = Count(input_rows_);
-    if (!op.row_index.empty()) op.row_index = {op.row_index.data(), static_cast<size_t>(op.pack.rows)};
+    if (op.row_index.data() != nullptr) op.row_index = {op.row_index.data(), static_cast<size_t>(op.pack.rows)};
   }
   void operator()(MatMulOp& op) const {
     Set(op.x);
     op.out.rows = op.x.rows;
-    if (!op.out_row.empty()) op.out_row = {op.out_row.data(), static_cast<size_t>(op.x.rows)};
+    if (op.out_row.data() != nullptr) op.out_row = {op.out_row.data(), static_cast<size_t>(op.x.rows)};
   }
   void operator()(GatedMatMulOp& op) const {
     Set(op.x);
@@ -80,6 +80,12 @@ class Rows {
       op.to_rows = {op.to_rows.data(), static_cast<size_t>(n_)};
       return;
     }
+    if (rows_ == RowsOf::kSlots) {
+      op.own.rows = Count(RowsOf::kRouted);
+      op.all.rows = Count(RowsOf::kSlots);
+      op.to_rows = {op.to_rows.data(), static_cast<size_t>(op.all.rows)};
+      return;
+    }
     op.own.rows = op.all.rows = Count(rows_);
     for (GatherPart& part : op.parts) part.rows = op.all.rows;
   }
@@ -110,6 +116,7 @@ class Rows {
       case RowsOf::kBatch:
       case RowsOf::kLogits: break;
       case RowsOf::kOwned: return plan_.owned;
+      case RowsOf::kSlots: return n_ * plan_.top_k;
       case RowsOf::kHeads: return n_ * plan_.heads;
       case RowsOf::kRouted: {
         int64_t routed = 0;

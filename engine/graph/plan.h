@@ -63,6 +63,7 @@ enum class RowsOf : uint8_t {
   kHeads,   // a row for each head and row of the batch, grouped by head
   kLogits,  // the rows with logits
   kOwned,   // the rows whose embedding this process has
+  kSlots,   // top_k for each row of the batch, of which this process has those of kRouted
 };
 
 struct PlannedOp {
@@ -94,6 +95,7 @@ struct Plan {
   int64_t runs = 0;
   int32_t* state_order = nullptr;
   RowGroup* groups = nullptr;  // [n_experts]
+  int64_t top_k = 0;
   int32_t *group_tokens = nullptr, *group_slots = nullptr;
   // Latent attention, set when the number of rows changes. Rows are grouped by head: row h n + t is row t, head h, which is row t H + h
   // of a matrix [n, H * width] seen as [n H, width].
@@ -109,6 +111,11 @@ struct Plan {
   int32_t *owned_ids = nullptr, *owned_rows = nullptr, *embedded_rows = nullptr;
   int64_t owned = 0;
   GatherRoom* embedded = nullptr;
+  // The same of experts, where a process has some of them: groups and their rows are this process's. Slots of all rows, grouped by expert.
+  Span experts;
+  bool own_experts = false;
+  int32_t* routed_slots = nullptr;
+  GatherRoom* routed = nullptr;
   std::deque<GatherRoom> gathers;
   AnonymousMemory memory;
 

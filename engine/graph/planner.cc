@@ -19,6 +19,9 @@ int64_t SizeOf(const std::vector<Span>& spans) {
 void Planner::Make() {
   plan_.ops.clear();
   plan_.gathers.clear();
+  plan_.routed = nullptr;
+  plan_.own_experts = !shard_.alone() && shard_.own_experts && AnyLayer(r_, &LayerRecipe::sparse);
+  plan_.experts = plan_.own_experts ? tally::PartOf(r_.n_experts, 1, shard_) : Span{0, r_.n_experts};
   if (r_.alibi_bias > 0) plan_.slopes = AlibiSlopes(r_.n_heads, r_.alibi_bias);
   Buffers();
   Embed();
@@ -51,6 +54,7 @@ void Planner::Buffers() {
   plan_.groups = arena_.Take<RowGroup>(static_cast<uint64_t>(std::max(r_.n_experts, 0)));
   plan_.group_tokens = arena_.Take<int32_t>(routed);
   plan_.group_slots = arena_.Take<int32_t>(routed);
+  plan_.top_k = k;
   plan_.x = Floats(E);
   normed_ = Floats(E);
   if (r_.residual == Residual::kParallel) ffn_normed_ = Floats(E);
@@ -71,6 +75,7 @@ void Planner::Buffers() {
       latent_out_ = Floats(space);
     }
     expert_out_ = Floats(space, k);
+    Room(space, k);
     if (r_.weighted_expert_inputs) expert_in_ = Floats(space, k);
     router_ = Floats(r_.n_experts);
     route_weights_ = Floats(k);
@@ -415,31 +420,36 @@ void Planner::SparseFeedForward(Mat<const float> in) {
     Add(Component::kMoeCombine, ScaleRowsOp{.x = x, .weights = route_weights_, .out = expert_in_});
   }
   rows_ = RowsOf::kRouted;
+  const bool owned = plan_.own_experts;
+  const As experts(*this, owned ? Work::kOwn : Work::kWhole);
   const bool weighted = r_.weighted_expert_inputs;
   FirstMatrices(Role::kExpertGate, Role::kExpertUp, weighted ? expert_in_ : x, hidden,
-                weighted ? plan_.group_slots : plan_.group_tokens, weighted ? RowsOf::kRouted : RowsOf::kBatch);
+                weighted ? plan_.group_slots : plan_.group_tokens, weighted ? RowsOf::kSlots : RowsOf::kBatch);
   ScaleHidden(Role::kExpertDown, hidden, r_.d_expert);
   const ActPack pack = PackWhole(Role::kExpertDown, FactsOf(Role::kExpertUp).component, hidden, r_.d_expert,
                                  [](const Shard&, const LayerPart& p) { return std::vector{p.expert_hidden}; });
   const Span& part = latent ? part_.latent : part_.fed;
-  const Mat<float> given(expert_out_.data, routed, part.size());
-  if (part.size() > 0) {
+  Mat<float> given(expert_out_.data, routed, part.size());
+  const std::span<const int32_t> slots(plan_.group_slots, static_cast<size_t>(routed));
+  if (Get(Role::kExpertDown).rows > 0) {
     AddMatMul(Role::kExpertDown, MatMulOp{.x = pack,
                                           .w = Get(Role::kExpertDown),
                                           .bias = GetBias(Role::kExpertDown),
                                           .out = given,
-                                          .out_row = {plan_.group_slots, static_cast<size_t>(routed)}});
+                                          .out_row = owned ? std::span<const int32_t>() : slots});
   }
+  if (owned) given = GatherSlots(given);
   rows_ = RowsOf::kBatch;
   const Destination to = latent ? Destination{latent_out_.Cols(part.begin, part.size()), false} : Out(part);
   if (part.size() > 0) {
-    const As as(*this, Work::kOwn);
+    const As as(*this, owned ? Work::kWhole : Work::kOwn);
     Add(Component::kMoeCombine, MoeCombineOp{.y = given,
                                              .weights = route_weights_,
                                              .weighted = !r_.weighted_expert_inputs,
                                              .add_to_out = to.add,
                                              .out = to.out});
   }
+  const As after(*this, Work::kWhole);
   if (latent) {
     GatherInPlace(Component::kMoeCombine, latent_out_, [](const Shard&, const LayerPart& p) { return std::vector{p.latent}; });
     ProjectOut(Role::kLatentOut, latent_out_, part_.fed);

@@ -190,6 +190,7 @@ class Planner {
   void GatherInPlace(Component component, Mat<float> m, const Columns& columns);
   void EndBlock(Role norm, Role last, const Span& part, bool ends, const Columns& columns);
   void EmbedOwned();
+  Mat<float> GatherSlots(Mat<float> own);
   void Head();
   void ShardBuffers(Mat<float> logits);
   void AddMatMul(Role role, MatMulOp op);

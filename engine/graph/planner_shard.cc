@@ -130,6 +130,24 @@ void Planner::GatherInPlace(Component component, Mat<float> m, const Columns& co
                           .part_bytes = room.bytes});
 }
 
+// What the experts of all processes give, a row for each slot, of which this process has the rows of its own.
+Mat<float> Planner::GatherSlots(Mat<float> own) {
+  const Mat<float> all(gathered_, own.rows, own.cols);
+  if (plan_.routed == nullptr) {
+    plan_.routed = &NewGather([cols = own.cols](const Shard&, const LayerPart&) { return std::vector{Span{0, cols}}; });
+  }
+  rows_ = RowsOf::kSlots;
+  Add(Component::kMoeCombine, GatherOp{.group = source_.group,
+                                       .parts = plan_.routed->parts,
+                                       .own = own,
+                                       .to_rows = {plan_.routed_slots, static_cast<size_t>(own.rows)},
+                                       .all = all,
+                                       .sent = sent_,
+                                       .received = received_,
+                                       .part_bytes = plan_.routed->bytes});
+  return all;
+}
+
 // There is a gather of so many columns.
 void Planner::Room(int64_t cols, int64_t rows_each) {
   if (shard_.alone()) return;
@@ -157,6 +175,7 @@ void Planner::ShardBuffers(Mat<float> logits) {
   plan_.owned_ids = arena_.Take<int32_t>(n);
   plan_.owned_rows = arena_.Take<int32_t>(n);
   plan_.embedded_rows = arena_.Take<int32_t>(n);
+  plan_.routed_slots = arena_.Take<int32_t>(SaturatingMul(n, static_cast<uint64_t>(plan_.top_k)));
   gathered_ = arena_.Take<float>(gathered_floats_);
   const uint64_t received = std::max(gathered_floats_, SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows),
                                                                       static_cast<uint64_t>(shard_.rank == 0 ? r_.vocab : 0)));

@@ -163,7 +163,9 @@ class Loader {
     const ModelSpec& spec = model_->spec_;
     if (Communicator* const group = Group(); group != nullptr) {
       model_->group_ = group;
-      model_->shard_ = {.rank = group->rank(), .ranks = group->ranks()};
+      const bool experts = options_.split == Split::kExperts;
+      model_->shard_ = {
+          .rank = group->rank(), .ranks = group->ranks(), .whole_mixers = experts, .own_experts = experts};
       if (group->rank() == 0) model_->log_ = std::make_unique<GroupLog>(*group);
     }
     TALLY_RETURN_IF_ERROR(Prefixed(path_, CheckRunnable(spec.recipe)));

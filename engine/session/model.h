@@ -2,12 +2,14 @@
 // A checkpoint in memory: loading it, and its properties.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "counters/books/books.h"
@@ -41,6 +43,11 @@ struct EngineOptions {
   uint64_t share_gain_ns = 20'000;
 };
 
+// How a model is divided among several processes. kAll: every matrix. kExperts: each expert is in one process, and every process has all of
+// attention and the other mixers: fewer messages. kAuto: by what the network does, measured when the model is loaded.
+enum class Split : uint8_t { kAuto, kAll, kExperts };
+inline constexpr std::array<std::string_view, 3> kSplitNames = {"auto", "all", "experts"};
+
 struct LoadOptions {
   // Every tensor and expert slice ends at a page boundary and is followed by an unused page, which takes address space only; no huge
   // pages. For AuditOptions::mmu. Slower, with the same results.
@@ -53,6 +60,7 @@ struct LoadOptions {
   // the same path and options; a failure of one is the failure of all, with its place. The first one's engines are the group's: the others
   // follow it (FollowGroup).
   Communicator* group = nullptr;
+  Split split = Split::kAuto;
 };
 
 // Bytes of memory of a model and an engine, checked before anything is allocated. LoadModel checks its weights together with an

@@ -81,8 +81,8 @@ class Shards : public testing::TestWithParam<std::string> {
     return made.ok() ? folder_ / out : std::string();
   }
 
-  void ExpectOneModel(const std::string& path, int ranks) {
-    SCOPED_TRACE(path + " on " + std::to_string(ranks));
+  void ExpectOneModel(const std::string& path, int ranks, Split split) {
+    SCOPED_TRACE(path + " on " + std::to_string(ranks) + ", divided " + std::string(kSplitNames[static_cast<size_t>(split)]));
     const Opened one = Open(path, OneThread());
     ASSERT_NE(one.engine, nullptr);
     const std::vector<float> wanted = RunAll(*one.engine);
@@ -90,14 +90,14 @@ class Shards : public testing::TestWithParam<std::string> {
     std::vector<std::thread> followers;
     for (int r = 1; r < ranks; ++r) {
       followers.emplace_back([&, r] {
-        const auto model = LoadModel(path, OneThread(), {.group = group.member(r)});
+        const auto model = LoadModel(path, OneThread(), {.group = group.member(r), .split = split});
         ASSERT_TRUE(model.ok()) << model.status().message();
         const Status followed = FollowGroup(*model, OneThread());
         EXPECT_TRUE(followed.ok()) << followed.message();
       });
     }
     {
-      const Opened first = Open(path, OneThread(), {.group = group.member(0)});
+      const Opened first = Open(path, OneThread(), {.group = group.member(0), .split = split});
       ASSERT_NE(first.engine, nullptr);
       EXPECT_EQ(RunAll(*first.engine), wanted);
       const auto books = first.engine->Books();
@@ -141,9 +141,12 @@ class Shards : public testing::TestWithParam<std::string> {
 
 TEST_P(Shards, HaveTheBitsAndTheBooksOfOne) {
   const std::string directory = Make("made", DType::kF32), gguf = Make("made.gguf", DType::kQ8_0);
-  for (const int ranks : {2, 3}) ExpectOneModel(directory, ranks);
+  for (const int ranks : {2, 3}) ExpectOneModel(directory, ranks, Split::kAll);
+  const bool sparse = AnyLayer(LoadModel(directory, OneThread()).value()->recipe(), &LayerRecipe::sparse);
+  if (sparse) ExpectOneModel(directory, 3, Split::kExperts);
   if (gguf.empty()) return;
-  for (const int ranks : {4, 7}) ExpectOneModel(gguf, ranks);
+  for (const int ranks : {4, 7}) ExpectOneModel(gguf, ranks, Split::kAll);
+  if (sparse) ExpectOneModel(gguf, 2, Split::kExperts);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Shards, testing::ValuesIn(SmallModels()), SmallModelName);
