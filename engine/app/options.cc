@@ -20,6 +20,7 @@
 #include "engine/app/hub_models.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/numbers.h"
+#include "engine/app/ranks.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/base/utf8_check.h"
@@ -112,7 +113,12 @@ void AddSharedModelFlags(CLI::App& command, ModelFlags& flags) {
   Choices(command.add_option("--activations", flags.activations, "type of the activations"), NamesOf(kActivations))
       ->capture_default_str();
   AddYes(command, flags.yes);
-  command.add_flag("--keep-binding", KeepBinding(), "under mpirun or srun: stay on the cores that it has bound the process to");
+  command.add_flag("--keep-binding", RankOptionsOf().keep_binding,
+                   "under mpirun or srun: stay on the cores that it has bound the process to");
+  Choices(command.add_option("--split", RankOptionsOf().split,
+                             "under mpirun or srun: divide all matrices, or keep each expert in one process"),
+          {kSplitNames.begin(), kSplitNames.end()})
+      ->capture_default_str();
   Choices(command.add_option("--impl", flags.impl, "kernels, of which ref are scalar references and blas is OpenBLAS"),
           NamesOf(kImpls))
       ->capture_default_str();
@@ -213,6 +219,8 @@ Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, con
   };
   const double begin = MonotonicSeconds();
   options.group = Ranks();
+  const auto split = std::ranges::find(kSplitNames, RankOptionsOf().split);
+  options.split = static_cast<Split>(split - kSplitNames.begin());
   RanksAgree();
   TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModel(path, engine, options));
   if (Ranks() != nullptr && Ranks()->rank() > 0) {

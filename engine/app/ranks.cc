@@ -19,7 +19,7 @@ constexpr const char* kFollowed = "followed";
 struct State {
   std::unique_ptr<Communicator> group;
   bool agreed = false;
-  bool keep_binding = false;
+  RankOptions options;
 };
 State& Shared() {
   static State state;
@@ -28,7 +28,7 @@ State& Shared() {
 
 }  // namespace
 
-bool& KeepBinding() { return Shared().keep_binding; }
+RankOptions& RankOptionsOf() { return Shared().options; }
 Communicator* Ranks() { return Shared().group.get(); }
 void RanksAgree() { Shared().agreed = true; }
 Status Followed() { return {StatusCode::kInterrupted, kFollowed}; }
@@ -39,7 +39,7 @@ Status StartRanks(const std::string& command) {
     if (launch.rank > 0) return Followed();  // rank 0 says it
     return BadInput("tally " + command + " runs in one process, not in " + std::to_string(launch.ranks) + " of " + launch.launcher);
   }
-  TALLY_ASSIGN_OR_RETURN(Shared().group, StartCommunicator({.keep_binding = Shared().keep_binding}));
+  TALLY_ASSIGN_OR_RETURN(Shared().group, StartCommunicator({.keep_binding = Shared().options.keep_binding}));
   if (Ranks() == nullptr) return {};
   const std::pair<std::string_view, std::string> facts[] = {{"tally", kTallyVersion}};
   const Status same = AgreeOn(*Ranks(), facts);

@@ -10,8 +10,12 @@
 
 namespace tally::app {
 
-// Option of the commands that load a model: the launcher's binding of ranks to cores stays.
-bool& KeepBinding();
+// Options of the commands that load a model. keep_binding: the launcher's binding of ranks to cores stays.
+struct RankOptions {
+  bool keep_binding = false;
+  std::string split = "auto";  // kSplitNames
+};
+RankOptions& RankOptionsOf();
 
 // Starts the group, if there are several ranks. kBadInput: the command does not run on several; errors of the start.
 Status StartRanks(const std::string& command);

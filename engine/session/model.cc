@@ -22,6 +22,7 @@
 #include "engine/recipe/rope_freqs.h"
 #include "engine/session/loaded_model.h"
 #include "engine/session/memory_plan.h"
+#include "engine/session/split.h"
 #include "engine/weights/plan.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
@@ -149,25 +150,18 @@ LoadedModel::~LoadedModel() {
 
 namespace {
 
-// What LoadModel does, in two parts: a group agrees after each.
+// What LoadModel does, in parts: a group agrees after each.
 class Loader {
  public:
   Loader(const std::string& path, const EngineOptions& engine, const LoadOptions& options)
       : path_(path), engine_(engine), options_(options) {}
 
-  // Reads the headers, plans, and checks that there is memory.
-  Status Plan() {
+  // Reads the headers.
+  Status Read() {
     TALLY_RETURN_IF_ERROR(CheckLibraries(engine_));
     TALLY_ASSIGN_OR_RETURN(inventory_, ReadCheckpoint(path_));
     TALLY_ASSIGN_OR_RETURN(model_->spec_, ReadModelSpec(inventory_));
     const ModelSpec& spec = model_->spec_;
-    if (Communicator* const group = Group(); group != nullptr) {
-      model_->group_ = group;
-      const bool experts = options_.split == Split::kExperts;
-      model_->shard_ = {
-          .rank = group->rank(), .ranks = group->ranks(), .whole_mixers = experts, .own_experts = experts};
-      if (group->rank() == 0) model_->log_ = std::make_unique<GroupLog>(*group);
-    }
     TALLY_RETURN_IF_ERROR(Prefixed(path_, CheckRunnable(spec.recipe)));
     Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerFor(inventory_);  // token ids need none
     if (tokenizer.ok()) {
@@ -182,7 +176,29 @@ class Loader {
     TALLY_RETURN_IF_ERROR(Prefixed(path_, CheckOptions(spec.recipe, model_->matrix_types_, engine_)));
 
     team_.emplace(engine_.threads);
-    TALLY_RETURN_IF_ERROR(team_->status());
+    return team_->status();
+  }
+
+  // How a group divides the model. Only for those who have read the same headers.
+  Status Divide() {
+    Communicator* const group = Group();
+    if (group == nullptr) return {};
+    TALLY_RETURN_IF_ERROR(Agree(*group));
+    const ModelSpec& spec = model_->spec_;
+    TALLY_ASSIGN_OR_RETURN(
+        const ChosenSplit chosen,
+        ChooseSplit(*group, *team_, spec.recipe, books::WeightTable(inventory_, spec), options_.split));
+    const bool experts = chosen.split == Split::kExperts;
+    model_->group_ = group;
+    model_->shard_ = {.rank = group->rank(), .ranks = group->ranks(), .whole_mixers = experts, .own_experts = experts};
+    model_->notes_.push_back("over " + std::to_string(group->ranks()) + " processes " + chosen.why);
+    if (group->rank() == 0) model_->log_ = std::make_unique<GroupLog>(*group);
+    return {};
+  }
+
+  // Checks that there is memory for this process's part.
+  Status Plan() {
+    const ModelSpec& spec = model_->spec_;
     stepper_ = MakeStepperOptions(spec.recipe, engine_);
     const uint64_t guard = options_.guard_slices ? SystemPageBytes() : 0;
     TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, spec, guard, model_->shard_));
@@ -197,13 +213,13 @@ class Loader {
   }
 
   // What all processes of a group must have alike: the bits depend on it.
-  Status Agree() const {
+  Status Agree(Communicator& group) const {
     const std::pair<std::string_view, std::string> facts[] = {{"instructions", std::string(HwyTargetName())},
                                                               {"a model with the checksum", std::to_string(HeaderChecksum())}};
-    return Group() == nullptr ? Status() : AgreeOn(*Group(), facts);
+    return AgreeOn(group, facts);
   }
 
-  Status Read() {
+  Status Load() {
     TALLY_ASSIGN_OR_RETURN(model_->weights_, LoadWeights(inventory_, weight_plan_, *team_, options_.progress));
     TALLY_RETURN_IF_ERROR(Prefixed(path_, model_->MakeRope(stepper_.context).status()));
     const ModelSpec& spec = model_->spec_;
@@ -248,9 +264,10 @@ class Loader {
 
 Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const EngineOptions& engine, const LoadOptions& options) {
   Loader loader(path, engine, options);
-  Status loaded = AgreeOnStatus(loader.Group(), loader.Plan());
-  if (loaded.ok()) loaded = loader.Agree();
-  if (loaded.ok()) loaded = AgreeOnStatus(loader.Group(), loader.Read());
+  Status loaded = AgreeOnStatus(loader.Group(), loader.Read());
+  if (loaded.ok()) loaded = loader.Divide();
+  if (loaded.ok()) loaded = AgreeOnStatus(loader.Group(), loader.Plan());
+  if (loaded.ok()) loaded = AgreeOnStatus(loader.Group(), loader.Load());
   if (!loaded.ok()) {
     loader.model()->log_ = nullptr;  // nobody follows
     return loaded;
