@@ -100,6 +100,7 @@ BillWork Bill::total() const {
 Bill& Bill::operator+=(const Bill& o) {
   for (size_t p = 0; p < work.size(); ++p) work[p] += o.work[p];
   touched.Add(o.touched);
+  touched_elsewhere = std::max(touched_elsewhere, o.touched_elsewhere);  // the union is this at least
   return *this;
 }
 

@@ -79,6 +79,9 @@ struct BillWork {
 struct Bill {
   std::array<BillWork, 2> work = {};  // prefill, decode
   TouchUnion touched = {};
+  // Where several processes run the model: elements that others touched for it, and no process of a lower rank. `work` has the work of all
+  // processes, copies of it included.
+  uint64_t touched_elsewhere = 0;
 
   const BillWork& at(Phase p) const { return work[p == Phase::kDecode ? 1 : 0]; }
   // Both phases.
@@ -86,7 +89,7 @@ struct Bill {
   // Adds another bill of the same ledger: the sums of the work, the union of the weights.
   TALLY_API Bill& operator+=(const Bill& o);
   // The union over the rows of the bill. Those of several bills do not add up.
-  uint64_t parameters_touched() const { return touched.parameters(); }
+  uint64_t parameters_touched() const { return touched.parameters() + touched_elsewhere; }
 };
 
 }  // namespace tally

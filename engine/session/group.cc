@@ -16,6 +16,8 @@ constexpr size_t kFirst = 1024;
 using First = std::array<uint8_t, kFirst>;
 constexpr size_t kInFirst = kFirst - sizeof(uint64_t);
 
+}  // namespace
+
 void WriteCost(const Cost& cost, CommandWriter& out) {
   uint64_t entries = 0;
   cost.ForEachEntry([&](size_t, uint64_t) { ++entries; });
@@ -31,8 +33,6 @@ Cost ReadCost(CommandReader& in) {
   }
   return cost;
 }
-
-}  // namespace
 
 void WriteBooks(const ProcessBooks& books, CommandWriter& out) {
   out.PutText(books.process).Put(static_cast<uint64_t>(books.accounts.size()));

@@ -37,6 +37,8 @@ enum class Command : uint8_t {
   kRepeat,          // engine, rows: run again, uncharged
   kBadRows,         // engine: the rows of the last step that failed
   kBooks,           // engine
+  kOpenBill,        // engine
+  kCloseBill,       // engine, bill
   kEnd
 };
 
@@ -118,6 +120,8 @@ Result<std::vector<uint8_t>> ReceiveCommands(Communicator& group);
 // Each process's bytes, to all, or to the first one alone.
 Result<std::vector<std::vector<uint8_t>>> GatherBytes(Communicator& group, std::span<const uint8_t> own, bool to_first);
 
+void WriteCost(const Cost& cost, CommandWriter& out);
+Cost ReadCost(CommandReader& in);
 void WriteBooks(const ProcessBooks& books, CommandWriter& out);
 ProcessBooks ReadBooks(CommandReader& in);
 

@@ -61,7 +61,7 @@ void Scheduler::GiveBack(Entry& e) {
 // It runs no more: the request has its bill.
 void Scheduler::Drop(Entry& e) {
   GiveBack(e);
-  if (e.bill != kNoBill) e.request->Billed(engine_.ledger().CloseBill(e.bill));
+  if (e.bill != kNoBill) e.request->Billed(engine_.CloseBill(e.bill));
 }
 
 void Scheduler::DropEnded() {
@@ -134,7 +134,7 @@ void Scheduler::Admit() {
     }
     entry.sequence = *made;
     entry.request->Begin(engine_.Length(*made));
-    if (entry.bill == kNoBill) entry.bill = engine_.ledger().OpenBill();
+    if (entry.bill == kNoBill) entry.bill = engine_.OpenBill();
     running_.push_back(std::move(entry));
   }
 }

@@ -186,6 +186,35 @@ Result<std::vector<ProcessBooks>> Stepper::Books() {
   return GatherBooks();
 }
 
+Bill Stepper::CloseBill(int32_t id) {
+  if (log_ != nullptr) {
+    Tell(Command::kCloseBill, id);
+    if (!log_->Flush().ok()) return ledger_.CloseBill(id);
+  }
+  Bill bill = ledger_.CloseBill(id);
+  if (group_ != nullptr && !GatherBill(bill).ok()) return {};
+  return bill;
+}
+
+// To the first process.
+Status Stepper::GatherBill(Bill& bill) {
+  CommandWriter own;
+  uint64_t touched = 0;
+  for (size_t w = 0; w < ledger_.weights().size(); ++w) {
+    const uint64_t n = bill.touched.touched(static_cast<WeightId>(w));
+    touched += n - std::min(n, ledger_.weights()[w].copied);
+  }
+  own.Put(touched);
+  for (const BillWork& work : bill.work) WriteCost(work.useful, own);
+  TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group_, own.bytes(), true));
+  for (size_t r = 1; r < all.size(); ++r) {
+    CommandReader in(all[r]);
+    bill.touched_elsewhere += in.Get<uint64_t>();
+    for (BillWork& work : bill.work) work.useful += ReadCost(in);
+  }
+  return {};
+}
+
 // To the first process.
 Result<std::vector<ProcessBooks>> Stepper::GatherBooks() {
   std::vector<ProcessBooks> books = {BooksOf(ledger_, group_ != nullptr ? group_->Place(group_->rank()) : "")};
@@ -209,6 +238,8 @@ Status Stepper::Follow(Command command, CommandReader& in) {
     case Command::kResetLedger: ledger_.Reset(); break;
     case Command::kBadRows: return SendBadRows();
     case Command::kBooks: return GatherBooks().status();
+    case Command::kOpenBill: (void)OpenBill(); break;
+    case Command::kCloseBill: (void)CloseBill(in.Get<int32_t>()); return group_->status();
     case Command::kFork: {
       const int32_t sequence = in.Get<int32_t>();
       (void)Fork(sequence, in.Get<int64_t>());
@@ -232,9 +263,8 @@ Status Stepper::Follow(Command command, CommandReader& in) {
     }
     case Command::kStep: {
       const uint64_t in_use = in.Get<uint64_t>();
-      std::vector<BatchRow> rows = in.GetAll<BatchRow>();
+      const std::vector<BatchRow> rows = in.GetAll<BatchRow>();
       if (store_->BytesInUse() != in_use) return InternalError("the processes of a group have come to hold different sequences");
-      for (BatchRow& row : rows) row.bill = kNoBill;
       return Step(rows).status();
     }
     case Command::kRepeat: {

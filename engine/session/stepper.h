@@ -78,6 +78,11 @@ class Stepper final : public Engine {
   uint64_t Fingerprint() const override;
   Result<StepOutput> Step(std::span<const BatchRow> rows) override;
   Ledger& ledger() override { return ledger_; }
+  int32_t OpenBill() override {
+    Tell(Command::kOpenBill);
+    return ledger_.OpenBill();
+  }
+  Bill CloseBill(int32_t bill) override;
   Result<std::vector<ProcessBooks>> Books() override;
   const Model& model() const override { return *model_; }
   std::string_view target() const override { return HwyTargetName(); }
@@ -124,6 +129,7 @@ class Stepper final : public Engine {
   Status SendBadRows();
   Result<std::vector<ProcessBooks>> GatherBooks();
   void TellReset();
+  Status GatherBill(Bill& bill);
   Status Repeat(std::span<const BatchRow> rows, int64_t before);
   Status Prepare(std::span<const BatchRow> rows);
   Status CheckRows(std::span<const BatchRow> rows);

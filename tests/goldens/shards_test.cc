@@ -31,15 +31,16 @@ EngineOptions OneThread() {
 }
 
 // Two sequences: a prompt in two pieces beside decoding, then both decode. The logits of all rows.
-std::vector<float> RunAll(Engine& engine) {
+std::vector<float> RunAll(Engine& engine, Bill& bill) {
   const int32_t vocab = engine.model().recipe().vocab;
   std::vector<float> logits;
   const int32_t a = engine.NewSequence().value(), b = engine.NewSequence().value();
+  const int32_t billed = engine.OpenBill();
   int32_t at = 3;
   const auto step = [&](std::initializer_list<std::array<int32_t, 3>> parts) {  // sequence, rows, generated
     std::vector<BatchRow> rows;
     for (const auto& [sequence, n, generated] : parts) {
-      for (int32_t i = 0; i < n; ++i) rows.push_back({at = (at * 5 + 7) % vocab, sequence, true, generated != 0});
+      for (int32_t i = 0; i < n; ++i) rows.push_back({at = (at * 5 + 7) % vocab, sequence, true, generated != 0, billed});
     }
     const auto out = engine.Step(rows);
     ASSERT_TRUE(out.ok()) << out.status().message();
@@ -53,6 +54,7 @@ std::vector<float> RunAll(Engine& engine) {
   step({{b, 1, 1}});
   step({{a, 1, 1}, {b, 1, 1}});
   step({{a, 6, 0}});
+  bill = engine.CloseBill(billed);
   return logits;
 }
 
@@ -85,7 +87,8 @@ class Shards : public testing::TestWithParam<std::string> {
     SCOPED_TRACE(path + " on " + std::to_string(ranks) + ", divided " + std::string(kSplitNames[static_cast<size_t>(split)]));
     const Opened one = Open(path, OneThread());
     ASSERT_NE(one.engine, nullptr);
-    const std::vector<float> wanted = RunAll(*one.engine);
+    Bill wanted_bill, bill;
+    const std::vector<float> wanted = RunAll(*one.engine, wanted_bill);
     ThreadGroup group(ranks);
     std::vector<std::thread> followers;
     for (int r = 1; r < ranks; ++r) {
@@ -99,10 +102,14 @@ class Shards : public testing::TestWithParam<std::string> {
     {
       const Opened first = Open(path, OneThread(), {.group = group.member(0), .split = split});
       ASSERT_NE(first.engine, nullptr);
-      EXPECT_EQ(RunAll(*first.engine), wanted);
+      EXPECT_EQ(RunAll(*first.engine, bill), wanted);
       const auto books = first.engine->Books();
       ASSERT_TRUE(books.ok()) << books.status().message();
       ExpectSums(*books, one.engine->ledger());
+      EXPECT_EQ(bill.parameters_touched(), wanted_bill.parameters_touched());
+      Cost all;
+      for (const ProcessBooks& b : *books) all += b.Useful();
+      EXPECT_TRUE(bill.total().useful == all);
     }
     for (std::thread& follower : followers) follower.join();
   }
