@@ -155,8 +155,10 @@ class Gathers {
         ByColumns(Component::kAttnKv, N_, at.H * s_.Dv, heads(at.H, at.H, s_.Dv));
         return Component::kAttnOutput;
       case Mixer::kShortConv: Pieces(Component::kShortConv, N_, s_.E); return Component::kConvOut;
-      case Mixer::kDeltaRule:
-        ByColumns(Component::kRecurrentNorm, N_, s_.Hv * s_.Nv, heads(s_.Hv, s_.Hk, s_.Nv));
+      case Mixer::kDeltaRule:  // by key head; ranks without one are idle
+        ByColumns(Component::kRecurrentNorm, N_, s_.Hv * s_.Nv, [&](uint64_t rank) {
+          return Dealt(s_.Hk.value(), 1, rank, ranks_) * (s_.Hv.value() / s_.Hk.value()) * s_.Nv.value();
+        });
         return Component::kRecurrentOut;
       case Mixer::kMamba2: {
         const OfRank own = heads(s_.Hm, s_.G, s_.Dm);
