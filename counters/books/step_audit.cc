@@ -13,17 +13,18 @@ bool Gathered(const ParameterForm& p) {
   return p.component == Component::kEmbedding || p.component == Component::kPositionEmbedding;
 }
 
-// Name of a weight -> its index in the inventory's table and in the ledger's.
-struct Names {
-  std::map<std::string, size_t> inventory;
-  std::map<std::string, WeightId> ledger;
-};
-
-Names NamesOf(std::span<const WeightInfo> inventory, std::span<const WeightInfo> charged) {
-  Names names;
-  for (size_t i = 0; i < inventory.size(); ++i) names.inventory.emplace(inventory[i].name, i);
-  for (size_t i = 0; i < charged.size(); ++i) names.ledger.emplace(charged[i].name, static_cast<WeightId>(i));
+// Name of a weight -> its index.
+std::map<std::string, size_t> NamesOf(std::span<const WeightInfo> weights) {
+  std::map<std::string, size_t> names;
+  for (size_t i = 0; i < weights.size(); ++i) names.emplace(weights[i].name, i);
   return names;
+}
+
+// Of touched elements of a weight those that no lower rank has touched too: of a weight with copies all or none are touched, or all of
+// them are copies.
+uint64_t WithoutCopies(const WeightInfo& w, uint64_t touched) {
+  if (w.copied == w.parameters()) return 0;
+  return touched == w.parameters() ? touched - w.copied : touched;
 }
 
 // Bytes of one row of a tensor of this type; of one that is stored transposed: its share. FP8: without scales, which rows share.
@@ -39,11 +40,9 @@ Form WithScales(const Form& rows, const std::string& name, uint64_t bytes) {
 
 class StepAudit {
  public:
-  StepAudit(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types, const Ledger& ledger,
-            const StepFacts& facts)
-      : recipe_(recipe), inventory_(inventory), types_(types), ledger_(ledger), facts_(facts) {
-    names_ = NamesOf(inventory, ledger.weights());
-  }
+  StepAudit(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types,
+            const StepCharges& charges, const StepFacts& facts)
+      : recipe_(recipe), inventory_(inventory), types_(types), charges_(charges), facts_(facts), names_(NamesOf(inventory)) {}
 
   std::vector<AuditRow> Take() {
     Work();
@@ -54,7 +53,7 @@ class StepAudit {
   }
 
  private:
-  Cost Charged(int32_t layer, Component component) const { return ledger_.at(facts_.phase, {layer, component}).useful; }
+  Cost Charged(int32_t layer, Component component) const { return charges_.At(layer, component); }
 
   void Row(AuditAccount account, int32_t layer, Component component, const Form& form, std::optional<uint64_t> inventory,
            std::optional<uint64_t> ledger, WorkClass work_class = WorkClass::kLinear, std::string tensor = "") {
@@ -79,16 +78,6 @@ class StepAudit {
     }
   }
 
-  // U: experts touched in this layer. Takes the maximum over the layer's tensors, as all of them are touched alike.
-  uint64_t Union(int32_t layer) const {
-    uint32_t n = 0;
-    for (size_t i = 0; i < ledger_.weights().size(); ++i) {
-      const WeightInfo& w = ledger_.weights()[i];
-      if (w.layer == layer && w.experts) n = std::max(n, ledger_.touched().slices(static_cast<WeightId>(i)));
-    }
-    return n;
-  }
-
   // Parameters and rows of a tensor that the step must read: whole tensors, the slices of touched experts, gathered rows.
   std::pair<Form, uint64_t> Read(const ParameterForm& p) const {
     const Form E = Form::Symbol("E", p.cols);
@@ -99,7 +88,7 @@ class StepAudit {
       return {Form::Symbol("R", facts_.distinct_tokens) * E, facts_.distinct_tokens};
     }
     if (!p.expert) return {p.count, p.rows * p.slices};
-    const uint64_t u = Union(p.layer);
+    const uint64_t u = charges_.Union(p.layer);
     return {Form::Symbol("U", u) * p.slice, u * p.rows};
   }
 
@@ -114,24 +103,23 @@ class StepAudit {
     };
     for (const ParameterForm& p : ParameterForms(recipe_)) {
       if (p.prediction) continue;
-      const auto at = names_.inventory.find(p.full_name());
-      const auto charged = names_.ledger.find(p.full_name());
+      const auto at = names_.find(p.full_name());
+      const StepCharges::Weight* const charged = charges_.Find(p.full_name());
       const auto [touched, rows] = Read(p);
       const bool head_only =
           (p.component == Component::kHead || p.component == Component::kOutputNorm) && facts_.work.logit_rows == 0;
       const Form none;
       Row(AuditAccount::kTouched, p.layer, p.component, head_only ? none : touched, std::nullopt,
-          charged != names_.ledger.end() ? std::optional(ledger_.touched().touched(charged->second)) : 0, WorkClass::kLinear,
-          p.name);
-      if (p.expert && charged != names_.ledger.end()) {
+          charged != nullptr ? std::optional(charged->touched) : 0, WorkClass::kLinear, p.name);
+      if (p.expert && charged != nullptr) {
         // Each row is routed to k experts.
         const Form rows_of_experts = Form::Symbol("B", facts_.work.sequences) * Form::Symbol("P", facts_.work.rows) *
                                      Form::Symbol("k", static_cast<uint64_t>(recipe_.top_k));
         uint64_t uses = 0;
-        for (uint32_t e = 0; e < p.slices; ++e) uses += ledger_.touched().uses(charged->second, e);
+        for (const uint64_t n : charged->expert_rows) uses += n;
         Row(AuditAccount::kExpertRows, p.layer, p.component, rows_of_experts, std::nullopt, uses, WorkClass::kLinear, p.name);
       }
-      if (at == names_.inventory.end() || head_only) continue;
+      if (at == names_.end() || head_only) continue;
       const WeightInfo& w = inventory_[at->second];
       const uint64_t row = RowBytes(types_[at->second], p.cols), all_rows = p.rows * p.slices;
       const Form size = Form::Symbol("b(" + p.name + ")", row);  // stored bytes of a row
@@ -192,9 +180,9 @@ class StepAudit {
     uint64_t expected = 0;
     for (const AuditRow& row : rows_) expected += row.account == AuditAccount::kTouched ? row.closed : 0;
     Row(AuditAccount::kTouchedSet, -1, Component::kEmbedding, Form::Symbol("sum_of_rows", expected), std::nullopt,
-        ledger_.last_step().parameters_touched);
-    if (ledger_.touched().bad() > 0) {
-      Row(AuditAccount::kTouchedSet, -1, Component::kEmbedding, none, std::nullopt, ledger_.touched().bad());
+        charges_.touched());
+    if (charges_.bad_touches() > 0) {
+      Row(AuditAccount::kTouchedSet, -1, Component::kEmbedding, none, std::nullopt, charges_.bad_touches());
     }
   }
   void Stray(AuditAccount account, int32_t layer, Component component, uint64_t charged,
@@ -207,19 +195,89 @@ class StepAudit {
   const Recipe& recipe_;
   std::span<const WeightInfo> inventory_;
   std::span<const DType> types_;
-  const Ledger& ledger_;
+  const StepCharges& charges_;
   const StepFacts& facts_;
-  Names names_;
+  const std::map<std::string, size_t> names_;
   std::vector<AuditRow> rows_;
   std::map<std::tuple<AuditAccount, int32_t, Component, WorkClass>, bool> seen_;
 };
 
 }  // namespace
 
+StepCharges::StepCharges(const Ledger& ledger, Phase phase) {
+  for (const auto& [site, account] : ledger.sites(phase)) sites_[{site.layer, site.component}] = account.useful;
+  const std::vector<WeightInfo>& weights = ledger.weights();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const WeightId id = static_cast<WeightId>(i);
+    Weight& w = weights_[weights[i].name];
+    w.touched = ledger.touched().touched(id);
+    if (!weights[i].experts) continue;
+    w.slices = ledger.touched().slices(id);
+    for (uint32_t e = 0; e < weights[i].slices; ++e) w.expert_rows.push_back(ledger.touched().uses(id, e));
+  }
+  Finish(weights);
+  touched_ = ledger.last_step().parameters_touched;
+  bad_ = ledger.touched().bad();
+}
+
+StepCharges::StepCharges(std::span<const ProcessBooks> ranks, Phase phase, bool own_experts) {
+  for (const ProcessBooks& books : ranks) {
+    for (const SiteAccount& a : books.accounts) {
+      if (a.phase == phase) sites_[{a.site.layer, a.site.component}] += tally::WithoutCopies(a.account);
+    }
+    size_t at = 0;
+    for (size_t i = 0; i < books.weights.size(); ++i) {
+      const WeightInfo& info = books.weights[i];
+      Weight& w = weights_[info.name];
+      const uint64_t touched = WithoutCopies(info, books.touched[i]);
+      w.touched += touched;
+      touched_ += touched;
+      if (!info.experts) continue;
+      const auto rows = std::span(books.expert_rows).subspan(at, info.slices);
+      at += info.slices;
+      const uint32_t slices = static_cast<uint32_t>(books.touched[i] / (info.rows * info.cols));
+      if (own_experts) {
+        w.slices += slices;
+        w.expert_rows.insert(w.expert_rows.end(), rows.begin(), rows.end());
+      } else if (w.expert_rows.empty()) {  // every rank has a part of each
+        w.slices = slices;
+        w.expert_rows.assign(rows.begin(), rows.end());
+      }
+    }
+    bad_ += books.bad_touches;
+  }
+  for (const ProcessBooks& books : ranks) Finish(books.weights);
+}
+
+void StepCharges::Finish(std::span<const WeightInfo> weights) {
+  for (const WeightInfo& info : weights) {
+    if (!info.experts) continue;
+    const Weight& w = weights_[info.name];
+    unions_[info.layer] = std::max(unions_[info.layer], w.slices);
+    std::vector<uint64_t>& of_layer = expert_tokens_[info.layer];
+    if (of_layer.empty()) of_layer = w.expert_rows;  // all tensors of a layer have the same counts
+  }
+}
+
+Cost StepCharges::At(int32_t layer, Component component) const {
+  const auto at = sites_.find({layer, component});
+  return at == sites_.end() ? Cost() : at->second;
+}
+
+const StepCharges::Weight* StepCharges::Find(const std::string& name) const {
+  const auto at = weights_.find(name);
+  return at == weights_.end() ? nullptr : &at->second;
+}
+
+uint64_t StepCharges::Union(int32_t layer) const {
+  const auto at = unions_.find(layer);
+  return at == unions_.end() ? 0 : at->second;
+}
+
 std::string_view AccountName(AuditAccount account) {
   static constexpr std::array<std::string_view, kAuditAccounts> kNames = {
       "parameters stored", "parameters touched", "touched, all",     "expert rows",        "FLOPs", "special", "weight bytes",
-      "KV bytes read",     "KV bytes written",   "state bytes read", "state bytes written"};
+      "KV bytes read",     "KV bytes written",   "state bytes read", "state bytes written", "bytes sent", "bytes received"};
   return kNames[static_cast<size_t>(account)];
 }
 
@@ -248,9 +306,38 @@ std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightIn
   return rows;
 }
 
+std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types,
+                                  std::span<const ProcessBooks> ranks) {
+  struct Held {
+    uint64_t parameters = 0, bytes = 0;
+  };
+  std::map<std::pair<int32_t, std::string>, Held> held;
+  for (const ProcessBooks& books : ranks) {
+    for (const WeightInfo& w : books.weights) {
+      const std::string prefix = w.layer < 0 ? "" : "blk." + std::to_string(w.layer) + ".";
+      Held& h = held[{w.layer, w.name.substr(prefix.size())}];
+      h.parameters += w.parameters() - w.copied;
+      if (w.copied == w.parameters()) continue;
+      h.bytes += w.stored_bytes - (w.stored_bytes - w.scale_bytes) / w.parameters() * w.copied -
+                 (w.stored_bytes - w.scale_bytes) % w.parameters() * w.copied / w.parameters();
+    }
+  }
+  std::vector<AuditRow> rows = AuditStored(recipe, inventory, types);
+  for (AuditRow& row : rows) {
+    const Held& h = held[{row.layer, row.tensor}];
+    row.ledger = row.account == AuditAccount::kStored ? h.parameters : h.bytes;
+  }
+  return rows;
+}
+
+std::vector<AuditRow> AuditStep(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types,
+                                const StepCharges& charges, const StepFacts& facts) {
+  return StepAudit(recipe, inventory, types, charges, facts).Take();
+}
+
 std::vector<AuditRow> AuditStep(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types,
                                 const Ledger& ledger, const StepFacts& facts) {
-  return StepAudit(recipe, inventory, types, ledger, facts).Take();
+  return AuditStep(recipe, inventory, types, StepCharges(ledger, facts.phase), facts);
 }
 
 std::map<int32_t, std::vector<uint64_t>> ExpertTokens(const Ledger& ledger) {
@@ -263,6 +350,45 @@ std::map<int32_t, std::vector<uint64_t>> ExpertTokens(const Ledger& ledger) {
     for (uint32_t e = 0; e < w.slices; ++e) of_layer.push_back(ledger.touched().uses(static_cast<WeightId>(i), e));
   }
   return tokens;
+}
+
+std::vector<AuditRow> AuditCommunication(const Recipe& recipe, const Shard& shard, std::span<const ProcessBooks> ranks,
+                                         std::span<const int32_t> tokens, const StepFacts& facts) {
+  std::vector<RankRows> rows = EmbeddedRows(recipe, static_cast<int32_t>(ranks.size()), tokens);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    rows[r].routed.assign(recipe.layers.size(), 0);
+    size_t at = 0;
+    for (const WeightInfo& w : ranks[r].weights) {
+      if (!w.experts) continue;
+      uint64_t routed = 0;
+      for (uint32_t e = 0; e < w.slices; ++e) routed += ranks[r].expert_rows[at++];
+      rows[r].routed[static_cast<size_t>(w.layer)] = routed;  // the same for all tensors of a layer
+    }
+  }
+  std::vector<AuditRow> audit;
+  for (int32_t r = 0; r < static_cast<int32_t>(ranks.size()); ++r) {
+    using Place = std::pair<int32_t, Component>;
+    std::map<Place, Cost> charged;
+    for (const SiteAccount& a : ranks[static_cast<size_t>(r)].accounts) {
+      if (a.phase == facts.phase) charged[{a.site.layer, a.site.component}] += a.account.useful;
+    }
+    const auto row = [&](AuditAccount account, const Place& place, const Form& form, ByteKind kind) {
+      audit.push_back({account, place.first, place.second, WorkClass::kCommunication, "", form.text(), form.value(), std::nullopt,
+                       charged[place].Bytes(kind), r});
+    };
+    for (const CommunicationForm& f : CommunicationForms(recipe, shard.Of(r), facts.work, rows)) {
+      const Place place{f.layer, f.component};
+      row(AuditAccount::kSent, place, f.sent, ByteKind::kSent);
+      row(AuditAccount::kReceived, place, f.received, ByteKind::kReceived);
+      charged.erase(place);
+    }
+    const Form none;
+    for (const auto& [place, cost] : std::map(charged)) {  // where no closed form expects any
+      if (cost.Bytes(ByteKind::kSent) > 0) row(AuditAccount::kSent, place, none, ByteKind::kSent);
+      if (cost.Bytes(ByteKind::kReceived) > 0) row(AuditAccount::kReceived, place, none, ByteKind::kReceived);
+    }
+  }
+  return audit;
 }
 
 }  // namespace tally::books

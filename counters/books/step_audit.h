@@ -8,10 +8,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "counters/books/closed_form.h"
+#include "counters/books/communication.h"
 #include "counters/ledger/ledger.h"
+#include "counters/ledger/process_books.h"
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
 
@@ -28,9 +31,11 @@ enum class AuditAccount : uint8_t {
   kKvRead,
   kKvWritten,
   kStateRead,
-  kStateWritten
+  kStateWritten,
+  kSent,  // by rank
+  kReceived
 };
-inline constexpr int kAuditAccounts = 11;
+inline constexpr int kAuditAccounts = 13;
 // "parameters stored", "KV bytes read"; static.
 TALLY_API std::string_view AccountName(AuditAccount account);
 
@@ -45,6 +50,7 @@ struct AuditRow {
   uint64_t closed = 0;                     // the value of the closed form
   std::optional<uint64_t> inventory = {};  // from the files, if they determine the figure
   std::optional<uint64_t> ledger = {};     // as charged, if running determines the figure
+  int32_t rank = -1;                       // accounts by rank
   bool agrees() const { return (!inventory.has_value() || *inventory == closed) && (!ledger.has_value() || *ledger == closed); }
 };
 
@@ -57,16 +63,60 @@ struct StepFacts {
   KvStorage kv = {};
 };
 
+// What one step was charged: by one process, or by all that run the model together. Of several, the sums over them without copies:
+// what a lower rank does, holds or touches too.
+class StepCharges {
+ public:
+  // The ledger must hold exactly one step since Reset.
+  TALLY_API StepCharges(const Ledger& ledger, Phase phase);
+  // Of every rank, each with exactly one step since Reset. `own_experts`: a rank's slices of experts are its own (Shard).
+  TALLY_API StepCharges(std::span<const ProcessBooks> ranks, Phase phase, bool own_experts);
+
+  struct Weight {
+    uint64_t touched = 0;                   // elements
+    uint32_t slices = 0;                    // with touched elements; of experts
+    std::vector<uint64_t> expert_rows = {};  // rows routed to each
+  };
+  TALLY_API Cost At(int32_t layer, Component component) const;
+  TALLY_API const Weight* Find(const std::string& name) const;  // null: there is no such weight
+  // U: experts touched in this layer. The maximum over the layer's tensors, as all of them are touched alike.
+  TALLY_API uint64_t Union(int32_t layer) const;
+  // Tokens routed to each expert: [layer] -> [expert].
+  const std::map<int32_t, std::vector<uint64_t>>& expert_tokens() const { return expert_tokens_; }
+  uint64_t touched() const { return touched_; }  // elements of all weights
+  uint64_t bad_touches() const { return bad_; }
+
+ private:
+  void Finish(std::span<const WeightInfo> weights);
+
+  std::map<std::pair<int32_t, Component>, Cost> sites_;
+  std::map<std::string, Weight> weights_;
+  std::map<int32_t, uint32_t> unions_;
+  std::map<int32_t, std::vector<uint64_t>> expert_tokens_;
+  uint64_t touched_ = 0, bad_ = 0;
+};
+
 // Elements and bytes of each tensor: closed form against the files. `inventory` is the table made from the files alone
 // (weight_table.h), `types` the stored type of each entry.
 TALLY_API std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory,
                                             std::span<const DType> types);
 
+// The same, and what ranks hold together, without copies, as AuditRow::ledger.
+TALLY_API std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory,
+                                            std::span<const DType> types, std::span<const ProcessBooks> ranks);
+
+// The charges name weights as `inventory` does.
+TALLY_API std::vector<AuditRow> AuditStep(const Recipe& recipe, std::span<const WeightInfo> inventory,
+                                          std::span<const DType> types, const StepCharges& charges, const StepFacts& facts);
 // The ledger must hold exactly one step since Reset, and name weights as `inventory` does.
 TALLY_API std::vector<AuditRow> AuditStep(const Recipe& recipe, std::span<const WeightInfo> inventory,
                                           std::span<const DType> types, const Ledger& ledger, const StepFacts& facts);
 
 // Tokens routed to each expert in the ledger's last step: [layer] -> [expert].
 TALLY_API std::map<int32_t, std::vector<uint64_t>> ExpertTokens(const Ledger& ledger);
+
+// What each rank sent and received in a step with these tokens: closed form and ledger. `shard`: of any rank.
+TALLY_API std::vector<AuditRow> AuditCommunication(const Recipe& recipe, const Shard& shard, std::span<const ProcessBooks> ranks,
+                                                   std::span<const int32_t> tokens, const StepFacts& facts);
 
 }  // namespace tally::books

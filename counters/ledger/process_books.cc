@@ -20,7 +20,11 @@ ProcessBooks BooksOf(const Ledger& ledger, std::string process) {
     books.stored_bytes += w.stored_bytes;
     books.packed_bytes += w.packed_bytes;
     books.touched.push_back(ledger.touched().touched(static_cast<WeightId>(id)));
+    for (uint32_t e = 0; w.experts && e < w.slices; ++e) {
+      books.expert_rows.push_back(ledger.touched().uses(static_cast<WeightId>(id), e));
+    }
   }
+  books.bad_touches = ledger.touched().bad();
   return books;
 }
 

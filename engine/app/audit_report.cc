@@ -12,6 +12,7 @@
 #include "engine/app/bars.h"
 #include "engine/app/page_report.h"
 #include "engine/app/parts.h"
+#include "engine/app/rank_report.h"
 #include "engine/app/table.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
@@ -177,6 +178,7 @@ Json RowJson(const AuditRow& r) {
   Json row = {{"account", AccountName(r.account)}, {"layer", r.layer}, {"component", ComponentName(r.component)}};
   if (ByClass(r.account)) row["class"] = kWorkClassNames[static_cast<size_t>(r.work_class)];
   if (!r.tensor.empty()) row["tensor"] = r.tensor;
+  if (r.rank >= 0) row["rank"] = r.rank;
   row["form"] = r.form;
   row["closed"] = r.closed;
   if (r.inventory) row["files"] = *r.inventory;
@@ -237,6 +239,7 @@ std::string DifferencesText(const AuditReport& report, size_t most, size_t width
       std::string line = (r.layer >= 0 ? "layer " + std::to_string(r.layer) + ", " : "") +
                          (r.tensor.empty() ? std::string(ComponentName(r.component)) : r.tensor) + ", " +
                          std::string(AccountName(r.account));
+      if (r.rank >= 0) line += " by rank " + std::to_string(r.rank);
       if (ByClass(r.account)) line += " of " + std::string(kWorkClassNames[static_cast<size_t>(r.work_class)]);
       line += ": closed form " + WithThousands(r.closed) + " = " + r.form;
       if (r.inventory) line += "; files " + WithThousands(*r.inventory);
@@ -348,6 +351,7 @@ std::string AuditTables(const AuditReport& report, const Model& model, const std
     table(ExpertTable(report));
   }
   add(AuditNotes(report, model, width));
+  add(AuditRanksText(report, width));
   if (report.page_bytes > 0) {
     table(PageStepTable(report));
     table(PageSiteTable(report));
@@ -407,6 +411,7 @@ Json AuditDocument(const std::string& name, const AuditReport& report, const Mod
     }
   }
   if (report.page_bytes > 0) document["page_bytes"] = report.page_bytes;
+  if (!report.ranks.empty()) document["over_ranks"] = AuditRanksJson(report);
   return document;
 }
 

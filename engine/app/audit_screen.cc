@@ -8,6 +8,7 @@
 
 #include "engine/app/audit_report.h"
 #include "engine/app/page_report.h"
+#include "engine/app/rank_report.h"
 #include "engine/app/table.h"
 #include "engine/app/words.h"
 
@@ -110,6 +111,7 @@ std::string AuditScreen(const AuditReport& report, const Recipe& recipe, const s
   if (!report.experts.empty()) line("experts", ExpertsText(report, recipe));
   if (report.page_bytes > 0) line("pages", PagesText(report));
   out += notes;
+  if (!report.ranks.empty()) out += "\n" + AuditRanksText(report, width);
   if (claims != nullptr) out += ClaimsVerdict(*claims, width);
   if (report.differing > 0) {
     Table findings = PageFindingTable(report);

@@ -185,9 +185,14 @@ Result<int> RunModel(const RunFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*loaded.engine, prompt.tokens, options));
   bar.Wipe();  // where the prompt was interrupted
   const Status recorded = records.Close();
-  const RunBooks books = BooksOf(flags, loaded, result);
+  RunBooks books = BooksOf(flags, loaded, result);
+  if (flags.json || flags.verbose) {
+    TALLY_ASSIGN_OR_RETURN(books.ranks, RankBooksOf(*loaded.engine));
+  }
   if (flags.json) {
-    PrintJson(RunJson(flags, *loaded.engine, result, books));
+    Json document = RunJson(flags, *loaded.engine, result, books);
+    if (!books.ranks.ranks.empty()) document["ranks"] = RanksJson(books.ranks);
+    PrintJson(document);
   } else {
     Print("\n");
     if (const Status printed = FlushOutput(); !printed.ok()) {

@@ -100,7 +100,8 @@ std::string RunTables(const RunBooks& run, const std::string& description) {
   if (const std::optional<double> ratio = RatioOfBandwidth(run)) {
     text += "decode: " + OfRoof(*ratio) + " of the " + ShortGigabytes(*run.read_bandwidth) + " that fit or bench measured\n";
   }
-  return text + "ended: " + run.ended + "\n" + (run.samples ? "seed: " + std::to_string(run.seed) + "\n" : "");
+  text += "ended: " + run.ended + "\n" + (run.samples ? "seed: " + std::to_string(run.seed) + "\n" : "");
+  return run.ranks.ranks.empty() ? text : text + "\n" + RanksText(run.ranks, kPlainWidth);
 }
 
 }  // namespace tally::app

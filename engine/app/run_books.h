@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/api/tally.h"
+#include "engine/app/rank_report.h"
 
 namespace tally::app {
 
@@ -19,6 +20,7 @@ struct RunBooks {
   std::optional<double> read_bandwidth = {};       // bytes/s that the run's threads can read; none: not known
   uint64_t seed = 0;
   bool samples = false, seed_drawn = false;  // the seed decided the text; nobody had named it
+  RankBooks ranks = {};                      // of several processes
 };
 
 // "length", "end of text"

@@ -46,7 +46,8 @@ void WriteBooks(const ProcessBooks& books, CommandWriter& out) {
     out.PutText(w.name).Put(w.layer).Put(w.component).Put(w.slices).Put(w.experts).Put(w.rows).Put(w.cols);
     out.Put(w.stored_bytes).Put(w.scale_bytes).Put(w.row_scale_bytes).Put(w.packed_bytes).Put(w.copied).Put(w.kind);
   }
-  out.PutAll(std::span<const uint64_t>(books.touched));
+  out.PutAll(std::span<const uint64_t>(books.touched)).PutAll(std::span<const uint64_t>(books.expert_rows));
+  out.Put(books.bad_touches);
 }
 
 ProcessBooks ReadBooks(CommandReader& in) {
@@ -75,6 +76,8 @@ ProcessBooks ReadBooks(CommandReader& in) {
     w.kind = in.Get<WeightInfo::Kind>();
   }
   books.touched = in.GetAll<uint64_t>();
+  books.expert_rows = in.GetAll<uint64_t>();
+  books.bad_touches = in.Get<uint64_t>();
   return books;
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "engine/machine/page_watch.h"
 #include "engine/session/loaded_model.h"
 #include "engine/session/scoped_sequence.h"
+#include "engine/studies/packed_size.h"
 #include "engine/studies/page_proof.h"
 
 namespace tally {
@@ -36,14 +39,19 @@ class Auditor {
 
   Result<AuditReport> Run() {
     const Recipe& recipe = model_.recipe();
-    report_.head_is_copy = !model_.not_run().head.empty() || HeadIsCopy(model_.weights(), recipe);
+    if (model_.group_ != nullptr) {
+      TALLY_ASSIGN_OR_RETURN(books_, engine_.Books());
+      HeldByRanks();
+    }
+    report_.head_is_copy = !model_.not_run().head.empty() || (books_.empty() && HeadIsCopy(model_.weights(), recipe));
     const std::vector<WeightInfo>& infos = model_.weights().infos();
     for (size_t i = 0; i < infos.size(); ++i) {
       if (!GetDTypeInfo(types_[i]).quantised || infos[i].packed_bytes < infos[i].parameters() * sizeof(float)) continue;
       report_.widened_stored += infos[i].stored_bytes;
       report_.widened_packed += infos[i].packed_bytes;
     }
-    report_.stored = books::AuditStored(recipe, table_, types_);
+    report_.stored = books_.empty() ? books::AuditStored(recipe, table_, types_)
+                                    : books::AuditStored(recipe, table_, types_, books_);
     Add(report_.stored);
     switch (engine_.kv_type()) {
       case KvType::kF32: facts_.kv = {.element_bytes = 4}; break;
@@ -66,10 +74,55 @@ class Auditor {
     for (int64_t i = 0; i < options_.decode_tokens; ++i) {
       TALLY_ASSIGN_OR_RETURN(next, Step(sequence.id(), {&next, 1}, Phase::kDecode, true));
     }
+    for (const auto& [component, copy] : copies_) report_.copies.push_back(copy);
     return std::move(report_);
   }
 
  private:
+  AuditReport::Copy& CopyAt(Component component) {
+    AuditReport::Copy& copy = copies_[component];
+    copy.component = component;
+    return copy;
+  }
+
+  void HeldByRanks() {
+    uint64_t packed = 0;
+    for (const ProcessBooks& b : books_) {
+      report_.ranks.push_back({b.process, b.parameters, b.copied_parameters, b.stored_bytes, b.packed_bytes, {}, {}, {}});
+      packed += b.packed_bytes;
+      for (const WeightInfo& w : b.weights) {
+        if (w.copied == 0) continue;
+        CopyAt(w.component).parameters += w.copied;
+        report_.packed_copies += w.packed_bytes / w.parameters() * w.copied + w.packed_bytes % w.parameters() * w.copied / w.parameters();
+      }
+    }
+    std::map<std::string, DType> types;
+    for (size_t i = 0; i < table_.size(); ++i) types[table_[i].name] = types_[i];
+    for (int role = 0; role < kRoles; ++role) {
+      for (int32_t layer = -1; layer < model_.recipe().n_layers; ++layer) {
+        const Role r = static_cast<Role>(role);
+        const auto type = types.find(WeightName(r, layer));
+        if (type == types.end() || !HasRole(model_.recipe(), r, layer)) continue;
+        report_.packed_alone += PackedBytes(PackedView(model_.recipe(), {}, r, layer, PackedType(r, type->second)));
+      }
+    }
+    report_.packed_padding = packed - report_.packed_copies - report_.packed_alone;
+  }
+
+  // What ranks did in a step.
+  void AddRanks() {
+    for (size_t r = 0; r < books_.size(); ++r) {
+      AuditReport::Rank& rank = report_.ranks[r];
+      for (const SiteAccount& a : books_[r].accounts) {
+        rank.useful += a.account.useful;
+        rank.copied += a.account.copied;
+        rank.executed += a.account.executed;
+        if (a.account.copied == Cost()) continue;
+        CopyAt(a.site.component).work += a.account.copied;
+      }
+    }
+  }
+
   // The prompt alone fits.
   Status CheckRoom() const {
     const auto prompt = static_cast<int64_t>(options_.prompt.size());
@@ -118,21 +171,29 @@ class Auditor {
     facts_.distinct_tokens = std::set<int32_t>(tokens.begin(), tokens.end()).size();
     facts_.distinct_positions = tokens.size();
     AuditReport::Step step{phase, facts_.work.rows, facts_.work.context, {}, {}};
-    step.audit = books::AuditStep(model_.recipe(), table_, types_, engine_.ledger(), facts_);
+    if (model_.group_ != nullptr) {
+      TALLY_ASSIGN_OR_RETURN(books_, engine_.Books());
+      AddRanks();
+    }
+    const Shard& shard = model_.shard_;
+    const books::StepCharges charges = books_.empty() ? books::StepCharges(engine_.ledger(), phase)
+                                                      : books::StepCharges(books_, phase, shard.own_experts);
+    step.audit = books::AuditStep(model_.recipe(), table_, types_, charges, facts_);
+    if (!books_.empty()) std::ranges::copy(books::AuditCommunication(model_.recipe(), shard, books_, tokens, facts_), std::back_inserter(step.audit));
     Add(step.audit);
     if (watch_ != nullptr) {
       step.pages = ComparePages(engine_.ledger(), model_.weights(), watch_->page_bytes(), touched);
       Add(step.pages);
     }
     report_.steps.push_back(std::move(step));
-    CountExperts();
+    CountExperts(charges);
     if (!logits) return 0;
     const float* row = out.Row(0);
     return static_cast<int32_t>(std::max_element(row, row + out.cols) - row);
   }
 
-  void CountExperts() {
-    for (const auto& [layer, tokens] : books::ExpertTokens(engine_.ledger())) {
+  void CountExperts(const books::StepCharges& charges) {
+    for (const auto& [layer, tokens] : charges.expert_tokens()) {
       const int32_t wanted = layer;
       auto found = std::find_if(report_.experts.begin(), report_.experts.end(), [&](const auto& e) { return e.layer == wanted; });
       if (found == report_.experts.end()) {
@@ -162,6 +223,8 @@ class Auditor {
   const std::vector<DType>& types_;
   books::StepFacts facts_;
   std::unique_ptr<PageWatch> watch_;
+  std::vector<ProcessBooks> books_;  // of the last step, by rank; empty: one process
+  std::map<Component, AuditReport::Copy> copies_;
   AuditReport report_;
 };
 

@@ -67,6 +67,23 @@ struct AuditReport {
     uint64_t run_union = 0;                 // experts touched in the run
   };
   std::vector<Experts> experts = {};
+  // Of a model of several processes (LoadOptions::group): what each holds, and did in all steps. Empty: of one.
+  struct Rank {
+    std::string process = {};  // "rank 2 on alpha"
+    uint64_t parameters = 0, copied_parameters = 0;
+    uint64_t stored_bytes = 0, packed_bytes = 0;
+    Cost useful = {}, copied = {}, executed = {};
+  };
+  std::vector<Rank> ranks = {};
+  // What several processes hold or do at a site, beside the one of the lowest rank that does: `work` of all steps.
+  struct Copy {
+    Component component{};
+    uint64_t parameters = 0;
+    Cost work = {};
+  };
+  std::vector<Copy> copies = {};
+  // Packed bytes of all weights: of one process; of copies; and what panels of parts take besides.
+  uint64_t packed_alone = 0, packed_copies = 0, packed_padding = 0;
   uint64_t compared = 0, differing = 0;  // rows
   uint64_t page_bytes = 0;               // page size, if pages were watched; else 0
   // Quantised matrices that are F32 in memory, as latent attention needs them transposed by head: their bytes.

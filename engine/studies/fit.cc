@@ -13,7 +13,7 @@
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/session/loaded_model.h"
 #include "engine/session/memory_plan.h"
-#include "engine/weights/plan.h"
+#include "engine/studies/packed_size.h"
 
 namespace tally {
 namespace {
@@ -42,34 +42,7 @@ struct PackedViews {
   }
 };
 
-WeightView Packed(const Recipe& recipe, Role role, int32_t layer, DType type) {
-  const std::vector<uint64_t> shape = RoleShape(recipe, role, layer);
-  const bool vector = FactsOf(role).vector;
-  const size_t own_rank = vector ? 1 : 2;
-  WeightView view;
-  view.dtype = vector ? DType::kF32 : type;
-  view.layout = LayoutFor(role, recipe);
-  if (type == DType::kFP8 && view.layout == WeightLayout::kRowMajor) view.layout = WeightLayout::kPanel16;
-  view.slices = static_cast<int64_t>(shape.size() > own_rank ? shape[0] : 1);
-  view.cols = static_cast<int64_t>(shape.back());
-  view.rows = vector ? 1 : static_cast<int64_t>(shape[shape.size() - 2]);
-  const DTypeInfo info = GetDTypeInfo(view.dtype);
-  const uint64_t row = static_cast<uint64_t>(view.cols) / info.block_size * info.block_bytes;
-  uint64_t count = 1;
-  switch (view.layout) {
-    case WeightLayout::kVector: view.panel_stride = static_cast<uint64_t>(view.cols) * sizeof(float); break;
-    case WeightLayout::kRowMajor: view.panel_stride = row, count = static_cast<uint64_t>(view.rows); break;
-    case WeightLayout::kPanel16:
-      view.panel_stride = PanelBytes(view.dtype, view.cols), count = static_cast<uint64_t>(view.panels());
-      break;
-  }
-  const uint64_t slice = SaturatingAdd(SaturatingMul(view.panel_stride, count), kWeightPage - 1);
-  view.slice_stride = slice / kWeightPage * kWeightPage;
-  view.stored_row_bytes = row;
-  return view;
-}
-
-Result<PackedViews> PackedOf(const CountedModel& model) {
+Result<PackedViews> PackedOf(const CountedModel& model, const Shard& shard = {}) {
   const Recipe& recipe = model.count.recipe;
   TALLY_RETURN_IF_ERROR(CheckRunnable(recipe));
   std::map<std::string, DType> types;
@@ -92,7 +65,7 @@ Result<PackedViews> PackedOf(const CountedModel& model) {
       if (!HasRole(recipe, r, layer)) continue;
       const auto type = types.find(WeightName(r, layer));
       if (type == types.end()) return InternalError(WeightName(r, layer) + " is no tensor of the closed forms");
-      const WeightView view = Packed(recipe, r, layer, type->second);
+      const WeightView view = PackedView(recipe, shard, r, layer, type->second);
       packed.bytes = SaturatingAdd(packed.bytes, SaturatingMul(static_cast<uint64_t>(view.slices), view.slice_stride));
       packed.views[{r, layer}] = view;
     }

@@ -12,6 +12,7 @@
 
 #include "counters/ledger/process_books.h"
 #include "engine/session/group.h"
+#include "engine/studies/audit.h"
 #include "engine/studies/synth.h"
 #include "tests/support/open_engine.h"
 #include "tests/support/small_config.h"
@@ -55,6 +56,7 @@ std::vector<float> RunAll(Engine& engine, Bill& bill) {
   step({{a, 1, 1}, {b, 1, 1}});
   step({{a, 6, 0}});
   bill = engine.CloseBill(billed);
+  for (const int32_t sequence : {a, b}) engine.Free(sequence);
   return logits;
 }
 
@@ -110,6 +112,7 @@ class Shards : public testing::TestWithParam<std::string> {
       Cost all;
       for (const ProcessBooks& b : *books) all += b.Useful();
       EXPECT_TRUE(bill.total().useful == all);
+      ExpectAudit(*first.engine, static_cast<size_t>(ranks));
     }
     for (std::thread& follower : followers) follower.join();
   }
@@ -141,6 +144,29 @@ class Shards : public testing::TestWithParam<std::string> {
     EXPECT_EQ(sums.size(), wanted.size());
     EXPECT_EQ(elements, alone.parameters);
     EXPECT_EQ(sent, received);
+  }
+
+  // Closed form, files and what the ranks did, without copies; and the closed form of what each of them sent and received.
+  static void ExpectAudit(Engine& engine, size_t ranks) {
+    AuditOptions options;
+    options.prompt = {3, 22, 100, 5, 3};
+    options.decode_tokens = 2;
+    const auto report = Audit(engine, options);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->ranks.size(), ranks);
+    uint64_t sent = 0;
+    const auto check = [&](const std::vector<books::AuditRow>& rows) {
+      for (const books::AuditRow& r : rows) {
+        if (r.account == books::AuditAccount::kSent) sent += r.closed;
+        if (r.agrees()) continue;
+        ADD_FAILURE() << books::AccountName(r.account) << " of layer " << r.layer << " " << ComponentName(r.component) << " " << r.tensor << ", rank "
+                      << r.rank << ": closed form " << r.closed << " = " << r.form << ", files " << r.inventory.value_or(0) << ", run "
+                      << r.ledger.value_or(0);
+      }
+    };
+    check(report->stored);
+    for (const AuditReport::Step& step : report->steps) check(step.audit);
+    EXPECT_GT(sent, 0u);
   }
 
   const TempFolder folder_;

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Closed forms of what ranks that run one model together send each other. Written apart from the planner on purpose: the second account.
+//
+//   Z        ranks
+//   own(n)   of n elements of a row, those that this rank computes
+//   R_o      rows of the step whose embedding this rank has
+//   M        rows routed to this rank's experts, of an expert's owner
+//
+// A gather gives every rank the whole: each sends its part to each other rank, and receives the parts of all others. Logits go to rank 0
+// alone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "counters/books/closed_form.h"
+#include "engine/recipe/shard.h"
+
+namespace tally::books {
+
+// How the rows of a step fall to a rank; the model's data decides.
+struct RankRows {
+  uint64_t embedded = 0;              // R_o
+  std::vector<uint64_t> routed = {};  // M of each layer; may be empty without Shard::own_experts
+};
+
+// One gather, as a rank sees it.
+struct CommunicationForm {
+  int32_t layer = -1;
+  Component component{};
+  Form sent, received;             // bytes
+  uint64_t messages_sent = 0;      // none of a rank whose part is empty
+  uint64_t messages_received = 0;  // one from each other rank that has a part
+  bool to_first = false;           // only rank 0 waits for it
+};
+// In the order of a forward pass. `rows`: of every rank.
+TALLY_API std::vector<CommunicationForm> CommunicationForms(const Recipe& recipe, const Shard& shard, const Workload& work,
+                                                            std::span<const RankRows> rows);
+
+// Rows of a step, tokens, whose embedding each rank has.
+TALLY_API std::vector<RankRows> EmbeddedRows(const Recipe& recipe, int32_t ranks, std::span<const int32_t> tokens);
+
+// Sums over the gathers of a step.
+struct Communication {
+  uint64_t sent = 0, received = 0, messages_sent = 0, messages_received = 0;
+  uint64_t gathers = 0;  // that this rank waits for
+};
+TALLY_API Communication SumOf(std::span<const CommunicationForm> forms);
+
+}  // namespace tally::books

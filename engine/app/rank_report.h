@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is said of a model that several processes run: the books by rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/api/tally.h"
+#include "engine/app/json.h"
+
+namespace tally::app {
+
+// By rank and in sum: what each holds and did, and what is copied, named. Empty: one process. `per`: what the work is divided by, decoded
+// tokens or 1.
+struct RankBooks {
+  std::vector<AuditReport::Rank> ranks = {};
+  double per = 1;
+  std::string work_of = {};  // "of all steps", "a decoded token"
+};
+
+// Of an engine of several processes: the work of a decoded token; of one process: no ranks.
+Result<RankBooks> RankBooksOf(Engine& engine);
+
+std::string RanksText(const RankBooks& books, size_t width);
+Json RanksJson(const RankBooks& books);
+
+// The same of an audit, with what is done and held more than once.
+std::string AuditRanksText(const AuditReport& report, size_t width);
+Json AuditRanksJson(const AuditReport& report);
+
+}  // namespace tally::app
