@@ -95,6 +95,7 @@ int Main(int argc, char** argv) {
   for (const auto& [name, action] : commands) {
     if (!app.got_subcommand(name)) continue;
     if (const Status started = StartRanks(name); !started.ok()) return EndRanks(Report(started));
+    if (IsFollower()) return EndRanks(Report(FollowRanks()));
     const int code = action();
     const Status written = FlushOutput();
     if (code != 0 || !written.ok()) return EndRanks(code != 0 ? code : Report(written));

@@ -221,12 +221,8 @@ Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, con
   options.group = Ranks();
   const auto split = std::ranges::find(kSplitNames, RankOptionsOf().split);
   options.split = static_cast<Split>(split - kSplitNames.begin());
-  RanksAgree();
+  TALLY_RETURN_IF_ERROR(TellRanks(given, engine, options));
   TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModel(path, engine, options));
-  if (Ranks() != nullptr && Ranks()->rank() > 0) {
-    TALLY_RETURN_IF_ERROR(FollowGroup(model, engine));
-    return Followed();
-  }
   if (time != nullptr) *time = {MonotonicSeconds() - begin, stored};
   bar.Wipe();
   if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command where a launcher (mpirun, srun) has started it several times: each process, a rank, has a part of the model. Rank 0 reads,
-// prints and decides; the others follow, and are silent.
+// The command where a launcher (mpirun, srun) has started it several times: each process, a rank, has a part of the model. Rank 0 runs the
+// command, and the others load and step what it tells them; they say only what ends the group.
 #pragma once
 
 #include <string>
 
 #include "engine/base/communicator.h"
 #include "engine/base/status.h"
+#include "engine/session/model.h"
 
 namespace tally::app {
 
@@ -21,10 +22,11 @@ RankOptions& RankOptionsOf();
 Status StartRanks(const std::string& command);
 // Null: this is the only process.
 Communicator* Ranks();
-// From now on a failure is all ranks' (LoadModel and later). A rank that fails before tells the others where it ends.
-void RanksAgree();
-// What a rank that has followed to the end returns through the command; Report is silent about it.
-Status Followed();
+bool IsFollower();  // a rank, and not the first
+// Of rank 0, before it loads a model: the others load it too, and follow its engines.
+Status TellRanks(const std::string& model, const EngineOptions& engine, const LoadOptions& options);
+// Of the others: does what rank 0 tells, until that ends.
+Status FollowRanks();
 // What this rank is to report of a failure: it has the code, and an empty message where another rank says it.
 Status BeforeReport(const Status& status);
 // Ends the group, with this rank's exit code. Returns the code.

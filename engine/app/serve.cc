@@ -18,6 +18,7 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/ranks.h"
 #include "engine/app/report_files.h"
 #include "engine/app/syntax.h"
 #include "engine/app/words.h"
@@ -75,6 +76,7 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
   options.loop.most_waiting_of_client = std::max<size_t>(1, options.loop.most_waiting / 2);
   options.loop.deadline_seconds = flags.deadline;
   options.loop.step_seconds = flags.step;
+  if (flags.cache_folder && Ranks() != nullptr) return BadInput("--cache-dir: not where several processes run the model");
   if (flags.cache_folder) {
     options.cache_folder = *flags.cache_folder;
     options.cache_bytes = static_cast<uint64_t>(ParseAmount(flags.cache_bytes, {"B"}));
@@ -145,7 +147,11 @@ Result<int> Serve(const ServeFlags& flags) {
                {"memory_bytes", MemoryJson(*loaded.engine)}});
     TALLY_RETURN_IF_ERROR(FlushOutput());
   }
-  while (!Interrupted()) ::usleep(kLookEvery);
+  while (!Interrupted() && loaded.engine->Health().ok()) ::usleep(kLookEvery);
+  if (Status health = loaded.engine->Health(); !health.ok()) {
+    (void)server->Stop(0);
+    return health;
+  }
   Note("finishing what runs; once more ends it at once\n");
   const size_t cut = server->Stop(flags.grace);
   if (cut == 0) return 0;

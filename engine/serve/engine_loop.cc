@@ -328,6 +328,13 @@ void EngineLoop::Turn() {
   const double step = MonotonicSeconds();
   scheduler_.Step();
   step_seconds_ += MonotonicSeconds() - step;
+  if (const Status health = engine_.Health(); !health.ok()) {
+    FailAll(Unavailable(health.message(), "processes_lost"));
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;  // nothing will run again
+    stop_at_ = 0;
+    return;
+  }
   Deliver();
   feed_.AfterStep(drawn_, LockedState());
   if (active_.empty()) feed_.Idle(LockedState());

@@ -84,6 +84,8 @@ class TALLY_API Engine {
   // [rows with want_logits, vocab] in row order, valid until the next step.
   Result<Mat<const float>> StepAll(std::span<const BatchRow> rows);
   virtual Ledger& ledger() = 0;  // sums over every Step since creation or Reset; lives as long as the engine
+  // Not ok: the group of processes has failed, and no step will run again. Any thread.
+  virtual Status Health() const { return {}; }
   // A bill of the ledger's, of all processes that run the model: Ledger::OpenBill and CloseBill. Empty where the group has failed.
   virtual int32_t OpenBill() { return ledger().OpenBill(); }
   virtual Bill CloseBill(int32_t bill) { return ledger().CloseBill(bill); }

@@ -436,6 +436,12 @@ StepOutput Stepper::Output(std::span<const BatchRow> rows, Mat<const float> logi
 }
 
 Result<StepOutput> Stepper::Step(std::span<const BatchRow> rows) {
+  Result<StepOutput> out = RunStep(rows);
+  if (group_ != nullptr && !group_->status().ok()) failed_group_ = true;
+  return out;
+}
+
+Result<StepOutput> Stepper::RunStep(std::span<const BatchRow> rows) {
   const Team::Turn turn(team_);  // engines that are stepped at the same time take turns by step
   TALLY_RETURN_IF_ERROR(TellStep(rows));
   TALLY_RETURN_IF_ERROR(Prepare(rows));

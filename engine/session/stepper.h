@@ -2,6 +2,7 @@
 // The engine of a loaded model: its team, decoder, sequence store, executor and ledger.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -78,6 +79,7 @@ class Stepper final : public Engine {
   uint64_t Fingerprint() const override;
   Result<StepOutput> Step(std::span<const BatchRow> rows) override;
   Ledger& ledger() override { return ledger_; }
+  Status Health() const override { return failed_group_.load() ? group_->status() : Status(); }
   int32_t OpenBill() override {
     Tell(Command::kOpenBill);
     return ledger_.OpenBill();
@@ -124,6 +126,7 @@ class Stepper final : public Engine {
     CommandWriter& writer = log_->Add(command).Put(id_);
     (writer.Put(arguments), ...);
   }
+  Result<StepOutput> RunStep(std::span<const BatchRow> rows);
   Status TellStep(std::span<const BatchRow> rows);
   Status FindBadRows();
   Status SendBadRows();
@@ -154,6 +157,7 @@ class Stepper final : public Engine {
   int32_t id_ = 0;                     // of the engine, for the others
   uint64_t resets_ = 0;                // of the ledger, that the others know of
   std::vector<Decoder::BadRow> bad_;  // of the last step, of all processes
+  std::atomic<bool> failed_group_{false};
   mutable Team team_;  // changes nothing of the engine
   const Recipe& recipe_;
   StepperOptions options_;
