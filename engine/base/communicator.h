@@ -25,7 +25,7 @@ class Communicator {
   virtual Status AllGather(std::span<const uint64_t> bytes, const uint8_t* own, uint8_t* all) = 0;
   // The same to rank 0 alone; elsewhere `all` is not used.
   virtual Status Gather(std::span<const uint64_t> bytes, const uint8_t* own, uint8_t* all) = 0;
-  // From rank 0 to all. kStep: within the time that a step may take; kIdle: it may take for ever, and waiting costs no core.
+  // From rank 0 to all. kStep: within the time that a step may take; kIdle: the others wait for ever, which costs them no core.
   enum class Wait : uint8_t { kStep, kIdle };
   virtual Status Broadcast(std::span<uint8_t> data, Wait wait) = 0;
 

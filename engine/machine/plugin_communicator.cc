@@ -198,6 +198,7 @@ Status PluginCommunicator::Broadcast(std::span<uint8_t> data, Wait wait) {
   Call call{"broadcast", wait};
   call.begun = stamp_ = MonotonicSeconds();
   if (rank_ == 0) {
+    call.wait = Wait::kStep;  // the others wait for it, or come within a step's time
     for (int r = 1; r < ranks_; ++r) {
       StampSend(r);
       Send(r, data.data(), data.size());
