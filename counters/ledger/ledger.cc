@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "counters/ledger/ledger.h"
 
-#include <map>
 #include <algorithm>
 #include <bit>
+#include <map>
 
 namespace tally {
 

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "engine/app/interrupt.h"
-#include "engine/app/ranks.h"
 #include "engine/app/numbers.h"
+#include "engine/app/ranks.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 

@@ -89,8 +89,8 @@ std::string RanksText(const RankBooks& books, size_t width) {
              {},
              {true}};
   for (const Rank& r : rows) {
-    held.rows.push_back({r.process, WithThousands(r.parameters), WithThousands(r.copied_parameters), WithThousands(r.stored_bytes),
-                         WithThousands(r.packed_bytes)});
+    held.rows.push_back({r.process, WithThousands(r.parameters), WithThousands(r.copied_parameters),
+                         WithThousands(r.stored_bytes), WithThousands(r.packed_bytes)});
     const auto each = [&](uint64_t n) { return WithThousands(Each(n, books.per)); };
     work.rows.push_back({r.process, each(r.useful.TotalFlops()), each(r.copied.TotalFlops()), each(r.executed.TotalFlops()),
                          each(r.useful.Bytes(ByteKind::kWeightsPacked)), each(CacheBytes(r.useful)),
@@ -114,9 +114,9 @@ std::string AuditRanksText(const AuditReport& report, size_t width) {
                {true}};
   for (const AuditReport::Copy& c : report.copies) {
     if (IsNone(c)) continue;
-    copies.rows.push_back({std::string(ComponentName(c.component)), WithThousands(c.parameters), WithThousands(c.work.TotalFlops()),
-                           WithThousands(c.work.TotalSpecial()), WithThousands(c.work.Bytes(ByteKind::kWeightsStored)),
-                           WithThousands(CacheBytes(c.work))});
+    copies.rows.push_back({std::string(ComponentName(c.component)), WithThousands(c.parameters),
+                           WithThousands(c.work.TotalFlops()), WithThousands(c.work.TotalSpecial()),
+                           WithThousands(c.work.Bytes(ByteKind::kWeightsStored)), WithThousands(CacheBytes(c.work))});
   }
   const Rank all = SumOf(report.ranks);
   return RanksText(books, width) + "\n" + Render(copies, TableFormat::kText, width) + "\n" +
@@ -127,7 +127,8 @@ std::string AuditRanksText(const AuditReport& report, size_t width) {
                    width) +
          Paragraph("executed",
                    WithThousands(all.executed.TotalFlops()) + " FLOPs; useful " + WithThousands(all.useful.TotalFlops()) + ", " +
-                       WithThousands(all.copied.TotalFlops()) + " of them copied; padding, masked lanes and quantisation take the rest",
+                       WithThousands(all.copied.TotalFlops()) +
+                       " of them copied; padding, masked lanes and quantisation take the rest",
                    width);
 }
 

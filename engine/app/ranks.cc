@@ -59,7 +59,8 @@ Status StartRanks(const std::string& command) {
   const Launch launch = DetectLaunch();
   if (launch.ranks > 1 && std::ranges::find(kOnSeveral, command) == kOnSeveral.end()) {
     Shared().silent = launch.rank > 0;
-    return BadInput("tally " + command + " runs in one process, not in " + std::to_string(launch.ranks) + " of " + launch.launcher);
+    return BadInput("tally " + command + " runs in one process, not in " + std::to_string(launch.ranks) + " of " +
+                    launch.launcher);
   }
   TALLY_ASSIGN_OR_RETURN(Shared().group, StartCommunicator({.keep_binding = Shared().options.keep_binding}));
   if (Ranks() == nullptr) return {};

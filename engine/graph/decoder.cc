@@ -32,7 +32,9 @@ float KvLimit(KvType type) {
 Result<std::unique_ptr<Decoder>> Decoder::Create(const PlanSource& source, const PlanOptions& options, Executor& executor) {
   std::unique_ptr<Decoder> d(new Decoder(options, source.shard, executor));
   TALLY_RETURN_IF_ERROR(MakePlan(source, options, d->plan_));
-  for (const PlannedOp& op : d->plan_.ops) d->slots_.push_back(executor.Add(op.sites, op.rows == RowsOf::kLogits, op.copied, d->plan_.own_experts && op.rows == RowsOf::kRouted));
+  for (const PlannedOp& op : d->plan_.ops)
+    d->slots_.push_back(
+        executor.Add(op.sites, op.rows == RowsOf::kLogits, op.copied, d->plan_.own_experts && op.rows == RowsOf::kRouted));
   for (int32_t rank = 0; rank < source.shard.ranks; ++rank) {
     d->vocab_.push_back(PartOf(source.recipe.vocab, kShardRows, source.shard.Of(rank)));
     d->experts_.push_back(PartOf(source.recipe.n_experts, 1, source.shard.Of(rank)));
@@ -76,7 +78,8 @@ void Decoder::TakeOwnExperts(const RouteOp& op) {
   int64_t begin = 0, rows = 0;
   for (int64_t g = 0; g < all; ++g) {
     RowGroup group = plan_.groups[g];
-    const auto owner = std::ranges::find_if(experts_, [&](const Span& s) { return group.slice >= s.begin && group.slice < s.end; });
+    const auto owner =
+        std::ranges::find_if(experts_, [&](const Span& s) { return group.slice >= s.begin && group.slice < s.end; });
     plan_.routed->parts[static_cast<size_t>(owner - experts_.begin())].rows += group.rows;
     if (owner - experts_.begin() != shard_.rank) continue;
     if (groups_ == 0) begin = group.row_begin;
@@ -109,7 +112,8 @@ void Decoder::GroupByOwner(int64_t n) {
     const int32_t* const first = to;
     for (int64_t i = 0; i < n; ++i) {
       if (plan_.tokens[i] < rows.begin || plan_.tokens[i] >= rows.end) continue;
-      if (static_cast<int32_t>(rank) == shard_.rank) plan_.owned_ids[to - first] = static_cast<int32_t>(plan_.tokens[i] - rows.begin);
+      if (static_cast<int32_t>(rank) == shard_.rank)
+        plan_.owned_ids[to - first] = static_cast<int32_t>(plan_.tokens[i] - rows.begin);
       *to++ = static_cast<int32_t>(i);
     }
     plan_.embedded->parts[rank].rows = to - first;

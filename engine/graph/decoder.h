@@ -65,7 +65,7 @@ class Decoder {
   int64_t groups_ = 0;                 // experts chosen by the last router
   std::vector<int32_t> next_of_expert_;
   std::vector<int32_t> rows_of_row_;  // of each row of the step: those that this process's experts have
-  std::vector<int32_t> run_of_;  // by sequence: its run in this step
+  std::vector<int32_t> run_of_;       // by sequence: its run in this step
   std::vector<BadRow> bad_rows_;
   Around around_;
 };

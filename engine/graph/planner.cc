@@ -116,7 +116,8 @@ std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type, const Shard& s
         case Mixer::kShortConv:
         case Mixer::kDeltaRule:
         case Mixer::kMamba2:
-          caches.push_back({.layer = i, .mixer = mixer, .layout = {}, .state = RecurrentLayout(r, part, mixer), .recurrent = true});
+          caches.push_back(
+              {.layer = i, .mixer = mixer, .layout = {}, .state = RecurrentLayout(r, part, mixer), .recurrent = true});
           break;
       }
     }
@@ -214,13 +215,13 @@ void Planner::Project(Role role, Mat<const float> in, Mat<float> out, const Proj
 void Planner::Multiply(Role role, const ActPack& pack, Mat<float> out, const Projection& p) {
   if (Get(role).rows == 0) return;
   AddMatMul(role, MatMulOp{.x = pack,
-                     .w = Get(role),
-                     .bias = p.bias ? GetBias(role) : WeightView{},
-                     .activation = p.activation,
-                     .add_to_out = p.add_to_out,
-                     .out = out,
-                     .out_row = {},
-                     .work_class = role == Role::kRouter ? WorkClass::kRouter : WorkClass::kLinear});
+                           .w = Get(role),
+                           .bias = p.bias ? GetBias(role) : WeightView{},
+                           .activation = p.activation,
+                           .add_to_out = p.add_to_out,
+                           .out = out,
+                           .out_row = {},
+                           .work_class = role == Role::kRouter ? WorkClass::kRouter : WorkClass::kLinear});
 }
 
 // `part`: the columns of the output that this process has.
@@ -337,8 +338,9 @@ void Planner::DenseFeedForward(Mat<const float> in) {
   const Mat<float> hidden = First(hidden_, part_.hidden.size());
   FirstMatrices(Role::kGate, Role::kUp, in, hidden);
   ScaleHidden(Role::kDown, hidden, sizes().d_ff);
-  ProjectOut(Role::kDown, FactsOf(Role::kUp).component, hidden, sizes().d_ff,
-             [](const Shard&, const LayerPart& p) { return std::vector{p.hidden}; }, part_.fed);
+  ProjectOut(
+      Role::kDown, FactsOf(Role::kUp).component, hidden, sizes().d_ff,
+      [](const Shard&, const LayerPart& p) { return std::vector{p.hidden}; }, part_.fed);
 }
 
 // This process's columns of what the role's matrix reads.
@@ -443,11 +445,9 @@ void Planner::SparseFeedForward(Mat<const float> in) {
   const Destination to = latent ? Destination{latent_out_.Cols(part.begin, part.size()), false} : Out(part);
   if (part.size() > 0) {
     const As as(*this, owned ? Work::kWhole : Work::kOwn);
-    Add(Component::kMoeCombine, MoeCombineOp{.y = given,
-                                             .weights = route_weights_,
-                                             .weighted = !r_.weighted_expert_inputs,
-                                             .add_to_out = to.add,
-                                             .out = to.out});
+    Add(Component::kMoeCombine,
+        MoeCombineOp{
+            .y = given, .weights = route_weights_, .weighted = !r_.weighted_expert_inputs, .add_to_out = to.add, .out = to.out});
   }
   const As after(*this, Work::kWhole);
   if (latent) {

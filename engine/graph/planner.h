@@ -257,10 +257,10 @@ class Planner {
     Mat<float> step, beta, decay;  // [n, H_v]
   } delta_;
   struct {
-    Mat<float> in;     // [n, H D + channels + H]: z, what is convolved, steps
-    Mat<float> xbc;    // [n, channels], after the convolution
-    Mat<float> decay;  // [n, H]
-    Mat<float> out;    // [n, H D]
+    Mat<float> in;          // [n, H D + channels + H]: z, what is convolved, steps
+    Mat<float> xbc;         // [n, channels], after the convolution
+    Mat<float> decay;       // [n, H]
+    Mat<float> out;         // [n, H D]
     Mat<float> whole_gate;  // [n, H D], of all processes
   } mamba_;
   AttentionPartials partials_;  // of the op that runs; without data until all layers have asked for room

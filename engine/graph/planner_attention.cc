@@ -126,21 +126,21 @@ void Planner::Attend(Mixer mixer, Mat<const float> q, Mat<float> out, const Span
   AttentionPartials partials = partials_;
   partials.queries = QueriesToSplit(heads.size());
   const std::span<const float> slopes(plan_.slopes);
-  Add(Component::kAttention, AttentionOp{.q = q,
-                                         .out = out,
-                                         .heads = heads.size(),
-                                         .layout = layout,
-                                         .scale = layer().attention_scale,
-                                         .window = layer().window,
-                                         .chunk = layer().chunk,
-                                         .softcap = r_.attention_softcap,
-                                         .sinks = r_.sinks ? Get(Role::kSinks) : WeightView{},
-                                         .slopes = slopes.empty() ? slopes
-                                                                  : slopes.subspan(static_cast<size_t>(heads.begin),
-                                                                                   static_cast<size_t>(heads.size())),
-                                         .rows = Rows(),
-                                         .tables = {},
-                                         .partials = partials});
+  Add(Component::kAttention,
+      AttentionOp{
+          .q = q,
+          .out = out,
+          .heads = heads.size(),
+          .layout = layout,
+          .scale = layer().attention_scale,
+          .window = layer().window,
+          .chunk = layer().chunk,
+          .softcap = r_.attention_softcap,
+          .sinks = r_.sinks ? Get(Role::kSinks) : WeightView{},
+          .slopes = slopes.empty() ? slopes : slopes.subspan(static_cast<size_t>(heads.begin), static_cast<size_t>(heads.size())),
+          .rows = Rows(),
+          .tables = {},
+          .partials = partials});
   PlannedOp& planned = plan_.ops.back();
   planned.cache = CacheOf(mixer);
   const bool shares = mixer == Mixer::kLatentAttention ? shard_.rank > 0 : part_.attention.copy;
@@ -176,11 +176,14 @@ void Planner::WholeQkNorms(Mat<float>& q, Mat<float>& k) {
   const As as(*this, Work::kWhole);
   const int64_t D = sizes().head_dim;
   const auto norm = [&](Role role, Mat<float>& own, int64_t heads, const Span& part, float* to, bool groups) {
-    const Mat<float> all = Whole(FactsOf(role).component, own, heads * D, [D, groups](const Shard& s, const LayerPart& p) {
-      const Span span = groups ? p.attention.groups : p.attention.heads;
-      const bool again = groups && p.attention.copy && s.rank > 0;  // another process gives it
-      return std::vector{Span{span.begin * D, again ? span.begin * D : span.end * D}};
-    }, to);
+    const Mat<float> all = Whole(
+        FactsOf(role).component, own, heads * D,
+        [D, groups](const Shard& s, const LayerPart& p) {
+          const Span span = groups ? p.attention.groups : p.attention.heads;
+          const bool again = groups && p.attention.copy && s.rank > 0;  // another process gives it
+          return std::vector{Span{span.begin * D, again ? span.begin * D : span.end * D}};
+        },
+        to);
     if (own.cols == 0) return;
     QkNorm(role, all, 1);
     if (all.data != own.data) own = all.Cols(part.begin * D, part.size() * D);

@@ -15,8 +15,9 @@ void Planner::ShortConv(Mat<const float> in) {
   const int64_t own = part_.channels.size();
   const Mat<float> made = First(conv_.in, 3 * own), out = First(conv_.out, own);
   if (own > 0) Convolve(in, made, out);
-  ProjectOut(Role::kConvOut, Component::kShortConv, out, r_.d_model,
-             [](const Shard&, const LayerPart& p) { return std::vector{p.channels}; }, part_.mixed);
+  ProjectOut(
+      Role::kConvOut, Component::kShortConv, out, r_.d_model,
+      [](const Shard&, const LayerPart& p) { return std::vector{p.channels}; }, part_.mixed);
 }
 
 void Planner::Convolve(Mat<const float> in, Mat<float> made, Mat<float> out) {

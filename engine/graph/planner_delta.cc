@@ -69,8 +69,7 @@ void Planner::DeltaHeads(Mat<const float> in, int64_t heads, Mat<float> out) {
         NormOp{.kind = NormKind::kL2, .x = x, .groups = key_heads, .weight = {}, .bias = {}, .eps = d.l2_norm_eps, .out = x});
   }
   Add(Component::kRecurrentRates,
-      RatesOp{
-          .x = step, .bias = Get(Role::kSsmDtBias), .a = Get(Role::kSsmA), .beta = beta, .decay = decay});
+      RatesOp{.x = step, .bias = Get(Role::kSsmDtBias), .a = Get(Role::kSsmA), .beta = beta, .decay = decay});
   Add(Component::kRecurrence, DeltaRuleOp{.q = q,
                                           .k = k,
                                           .v = v,
@@ -85,12 +84,8 @@ void Planner::DeltaHeads(Mat<const float> in, int64_t heads, Mat<float> out) {
                                           .states = {},
                                           .out = out});
   plan_.ops.back().cache = CacheOf(Mixer::kDeltaRule);
-  Add(Role::kSsmNorm, GatedNormOp{.x = out,
-                                  .gate = gate,
-                                  .groups = heads,
-                                  .weight = Get(Role::kSsmNorm),
-                                  .eps = r_.norm_eps,
-                                  .out = out});
+  Add(Role::kSsmNorm,
+      GatedNormOp{.x = out, .gate = gate, .groups = heads, .weight = Get(Role::kSsmNorm), .eps = r_.norm_eps, .out = out});
   CopiedWeights(Get(Role::kSsmNorm));
 }
 

@@ -10,7 +10,10 @@ namespace tally {
 KvLayout LatentLayout(const Recipe& r, const LayerPart& part, KvType type) {
   const int64_t rank = r.latent.kv_rank;
   return {.type = type,
-          .kv_heads = part.attention.heads.size() > 0 ? 1 : 0, .k_dim = rank + r.latent.rope_dim, .v_dim = rank, .shared = true};
+          .kv_heads = part.attention.heads.size() > 0 ? 1 : 0,
+          .k_dim = rank + r.latent.rope_dim,
+          .v_dim = rank,
+          .shared = true};
 }
 
 void Planner::LatentBuffers() {
@@ -42,7 +45,8 @@ void Planner::LatentAttention(Mat<const float> in) {
 
 // This process's heads, of the latent key and value that all of them see.
 void Planner::LatentHeads(Mat<const float> in) {
-  const int64_t H = part_.attention.heads.size(), D = r_.head_dim, rank = r_.latent.kv_rank, Dr = r_.latent.rope_dim, Dn = r_.latent.nope_dim;
+  const int64_t H = part_.attention.heads.size(), D = r_.head_dim, rank = r_.latent.kv_rank, Dr = r_.latent.rope_dim,
+                Dn = r_.latent.nope_dim;
   const Mat<float>&q = latent_.q, &key = latent_.key, &q_of_keys = latent_.q_of_keys;
   SharedPack shared;
   if (r_.latent.q_rank > 0) {

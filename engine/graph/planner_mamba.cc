@@ -98,12 +98,9 @@ Mat<float> Planner::MambaHeads(Mat<const float> in, Mat<float> out) {
   Add(Role::kSsmConv, conv);
   plan_.ops.back().cache = CacheOf(Mixer::kMamba2);
   if (part_.mamba.copy && !IsCopy()) plan_.ops.back().copied.part = OfChannels(conv, 2 * of_b);
-  Add(Component::kRecurrentRates, RatesOp{.x = step,
-                                          .bias = Get(Role::kSsmDtBias),
-                                          .a = Get(Role::kSsmA),
-                                          .least = m.dt_min,
-                                          .most = m.dt_max,
-                                          .decay = decay});
+  Add(Component::kRecurrentRates,
+      RatesOp{
+          .x = step, .bias = Get(Role::kSsmDtBias), .a = Get(Role::kSsmA), .least = m.dt_min, .most = m.dt_max, .decay = decay});
   Add(Component::kRecurrence, SsmScanOp{.x = convolved.Cols(0, inner),
                                         .b = convolved.Cols(inner, of_b),
                                         .c = convolved.Cols(inner + of_b, of_b),

@@ -88,9 +88,10 @@ ActPack Planner::PackWhole(Role role, Component from, Mat<float> own, int64_t co
   const ActFormat format = FormatFor(role);
   const int64_t piece = PackedPiece(format.kind);
   GatherRoom& room = NewGather(columns);
-  const bool in_pieces = own.stride == own.cols && std::ranges::all_of(room.columns, [&](const std::vector<ColumnRun>& runs) {
-    return std::ranges::all_of(runs, [&](const ColumnRun& run) { return run.begin % piece == 0 && run.count % piece == 0; });
-  });
+  const bool in_pieces =
+      own.stride == own.cols && std::ranges::all_of(room.columns, [&](const std::vector<ColumnRun>& runs) {
+        return std::ranges::all_of(runs, [&](const ColumnRun& run) { return run.begin % piece == 0 && run.count % piece == 0; });
+      });
   if (!in_pieces) {
     plan_.gathers.pop_back();
     const Mat<float> whole = Whole(from, own, cols, columns);
@@ -104,12 +105,9 @@ ActPack Planner::PackWhole(Role role, Component from, Mat<float> own, int64_t co
     Add(role, PackActOp{.x = own, .row_index = {}, .pack = part});
     if (routed) plan_.ops.back().input_rows = RowsOf::kRouted;
   }
-  Add(from, GatherPackOp{.group = source_.group,
-                         .parts = room.parts,
-                         .own = part,
-                         .all = all,
-                         .received = received_,
-                         .part_bytes = room.bytes});
+  Add(from,
+      GatherPackOp{
+          .group = source_.group, .parts = room.parts, .own = part, .all = all, .received = received_, .part_bytes = room.bytes});
   return all;
 }
 
@@ -178,7 +176,7 @@ void Planner::ShardBuffers(Mat<float> logits) {
   plan_.routed_slots = arena_.Take<int32_t>(SaturatingMul(n, static_cast<uint64_t>(plan_.top_k)));
   gathered_ = arena_.Take<float>(gathered_floats_);
   const uint64_t received = std::max(gathered_floats_, SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows),
-                                                                      static_cast<uint64_t>(shard_.rank == 0 ? r_.vocab : 0)));
+                                                                     static_cast<uint64_t>(shard_.rank == 0 ? r_.vocab : 0)));
   received_ = {arena_.Take<float>(received), received};
   own_pack_ = arena_.Take<uint8_t>(PackBytes());
   sent_ = {arena_.Take<float>(sent), sent};

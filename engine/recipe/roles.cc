@@ -10,7 +10,8 @@ using Kind = WeightInfo::Kind;
 
 enum class Form : uint8_t { Matrix, Vector, Experts, Heads, Taps };
 
-constexpr RoleFacts Facts(std::string_view name, Component component, Kind kind, Form form, Division division, bool bias, bool biased) {
+constexpr RoleFacts Facts(std::string_view name, Component component, Kind kind, Form form, Division division, bool bias,
+                          bool biased) {
   return {name,
           component,
           kind,
@@ -26,7 +27,7 @@ constexpr RoleFacts Facts(std::string_view name, Component component, Kind kind,
 constexpr RoleFacts kFacts[] = {
 #define TALLY_ROLE(role, name, component, kind, form, division, ...) \
   Facts(name, Component::component, Kind::kind, Form::form, Division::k##division, false, false),
-#define TALLY_BIASED_ROLE(role, name, component, kind, form, division, ...)         \
+#define TALLY_BIASED_ROLE(role, name, component, kind, form, division, ...)                      \
   Facts(name, Component::component, Kind::kind, Form::form, Division::k##division, false, true), \
       Facts(name ".bias", Component::component, Kind::kind, Form::form, Division::k##division, true, false),
 #include "engine/recipe/roles.inc"

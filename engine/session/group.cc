@@ -111,13 +111,13 @@ Result<std::vector<std::vector<uint8_t>>> GatherBytes(Communicator& group, std::
   std::vector<uint64_t> sizes(ranks);
   const std::vector<uint64_t> each(ranks, sizeof(uint64_t));
   const uint64_t size = own.size();
-  TALLY_RETURN_IF_ERROR(
-      group.AllGather(each, reinterpret_cast<const uint8_t*>(&size), reinterpret_cast<uint8_t*>(sizes.data())));
+  TALLY_RETURN_IF_ERROR(group.AllGather(each, reinterpret_cast<const uint8_t*>(&size), reinterpret_cast<uint8_t*>(sizes.data())));
   uint64_t total = 0;
   for (const uint64_t s : sizes) total += s;
   std::vector<uint8_t> all(to_first && group.rank() > 0 ? 0 : total);
   if (total > 0) {
-    TALLY_RETURN_IF_ERROR(to_first ? group.Gather(sizes, own.data(), all.data()) : group.AllGather(sizes, own.data(), all.data()));
+    TALLY_RETURN_IF_ERROR(to_first ? group.Gather(sizes, own.data(), all.data())
+                                   : group.AllGather(sizes, own.data(), all.data()));
   }
   if (to_first && group.rank() > 0) return std::vector<std::vector<uint8_t>>();
   std::vector<std::vector<uint8_t>> parts(ranks);

@@ -46,8 +46,7 @@ enum class Command : uint8_t {
 class CommandWriter {
  public:
   template <class T>
-  requires std::is_trivially_copyable_v<T> && (!std::is_pointer_v<T>)
-  CommandWriter& Put(const T& value) {
+  requires std::is_trivially_copyable_v<T> &&(!std::is_pointer_v<T>)CommandWriter& Put(const T& value) {
     return Append(&value, sizeof(T));
   }
   template <class T>

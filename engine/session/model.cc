@@ -185,9 +185,8 @@ class Loader {
     if (group == nullptr) return {};
     TALLY_RETURN_IF_ERROR(Agree(*group));
     const ModelSpec& spec = model_->spec_;
-    TALLY_ASSIGN_OR_RETURN(
-        const ChosenSplit chosen,
-        ChooseSplit(*group, *team_, spec.recipe, books::WeightTable(inventory_, spec), options_.split));
+    TALLY_ASSIGN_OR_RETURN(const ChosenSplit chosen,
+                           ChooseSplit(*group, *team_, spec.recipe, books::WeightTable(inventory_, spec), options_.split));
     const bool experts = chosen.split == Split::kExperts;
     model_->group_ = group;
     model_->shard_ = {.rank = group->rank(), .ranks = group->ranks(), .whole_mixers = experts, .own_experts = experts};

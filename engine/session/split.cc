@@ -79,7 +79,8 @@ Result<ChosenSplit> ChooseSplit(Communicator& group, Team& team, const Recipe& r
   const bool sparse = AnyLayer(recipe, &LayerRecipe::sparse);
   if (wanted == Split::kExperts && !sparse) return BadInput("--split experts: the model has none");
   if (!sparse) return ChosenSplit{Split::kAll, "every matrix is divided"};
-  if (wanted != Split::kAuto) return ChosenSplit{wanted, wanted == Split::kAll ? "every matrix is divided" : "experts are divided"};
+  if (wanted != Split::kAuto)
+    return ChosenSplit{wanted, wanted == Split::kAll ? "every matrix is divided" : "experts are divided"};
   TALLY_ASSIGN_OR_RETURN(const LinkSpeed link, MeasureLink(group));
   // All at once: processes of one machine share its memory.
   double memory = 0;
@@ -92,8 +93,7 @@ Result<ChosenSplit> ChooseSplit(Communicator& group, Team& team, const Recipe& r
   }
   std::vector<double> all(static_cast<size_t>(group.ranks()));
   const std::vector<uint64_t> each(all.size(), sizeof(double));
-  TALLY_RETURN_IF_ERROR(
-      group.AllGather(each, reinterpret_cast<const uint8_t*>(&memory), reinterpret_cast<uint8_t*>(all.data())));
+  TALLY_RETURN_IF_ERROR(group.AllGather(each, reinterpret_cast<const uint8_t*>(&memory), reinterpret_cast<uint8_t*>(all.data())));
   const double slowest = std::max(*std::ranges::min_element(all), 1e9);
   std::array<double, 2> seconds{};
   for (const Split split : {Split::kAll, Split::kExperts}) {

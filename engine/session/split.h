@@ -26,7 +26,8 @@ SplitEstimate EstimateSplit(const Recipe& recipe, std::span<const WeightInfo> we
 
 struct ChosenSplit {
   Split split = Split::kAll;
-  std::string why = {};  // "every matrix is divided: 3.1 ms a token expected, 4.0 with whole experts (28 us, 2.1 GB/s between processes; ...)"
+  std::string why =
+      {};  // "every matrix is divided: 3.1 ms a token expected, 4.0 with whole experts (28 us, 2.1 GB/s between processes; ...)"
 };
 // All processes of the group call it; the same on all. A dense model's matrices are always divided. Errors of the group.
 Result<ChosenSplit> ChooseSplit(Communicator& group, Team& team, const Recipe& recipe, std::span<const WeightInfo> weights,

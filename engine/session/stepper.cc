@@ -56,7 +56,8 @@ Status Stepper::Start() {
   TALLY_RETURN_IF_ERROR(CheckMemory());
   TALLY_ASSIGN_OR_RETURN(rope_, model_->MakeRope(options_.context));
   TALLY_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->Source(rope_), options_.plan, executor_));
-  TALLY_ASSIGN_OR_RETURN(store_, SequenceStore::Create(KvLayers(recipe_, options_.plan.kv, model_->shard_), options_.kv_size(), &team_));
+  TALLY_ASSIGN_OR_RETURN(store_,
+                         SequenceStore::Create(KvLayers(recipe_, options_.plan.kv, model_->shard_), options_.kv_size(), &team_));
   extent_of_.assign(static_cast<size_t>(options_.sequences), -1);
   return {};
 }
@@ -285,8 +286,7 @@ Status Stepper::FindBadRows() {
   const uint64_t own = bad_.size();
   const std::vector<uint64_t> each(static_cast<size_t>(group_->ranks()), sizeof(own));
   std::vector<uint64_t> found(log_ != nullptr ? each.size() : 0);
-  TALLY_RETURN_IF_ERROR(
-      group_->Gather(each, reinterpret_cast<const uint8_t*>(&own), reinterpret_cast<uint8_t*>(found.data())));
+  TALLY_RETURN_IF_ERROR(group_->Gather(each, reinterpret_cast<const uint8_t*>(&own), reinterpret_cast<uint8_t*>(found.data())));
   if (std::ranges::all_of(found, [](uint64_t n) { return n == 0; })) return {};
   Tell(Command::kBadRows);
   TALLY_RETURN_IF_ERROR(log_->Flush());

@@ -288,9 +288,8 @@ class ItemLoader {
     const uint64_t piece = whole ? outputs : kStagingBytes / (inputs * element * (step + 1)) / kPanelRows * kPanelRows;
     for (uint64_t r = 0; r < outputs; r += piece) {
       const uint64_t rows = std::min(piece, outputs - r), count = inputs * rows;
-      TALLY_RETURN_IF_ERROR(
-          ReadPart(Source(w, slice), offset, inputs, row_bytes, (first_row + r) * step * element, rows * step * element,
-                   rows * step * element, staging));
+      TALLY_RETURN_IF_ERROR(ReadPart(Source(w, slice), offset, inputs, row_bytes, (first_row + r) * step * element,
+                                     rows * step * element, rows * step * element, staging));
       uint8_t* const own = staging + count * step * element;
       for (const PlannedWeight* to : job.weights) {
         for (uint64_t i = 0; i < count; ++i) {

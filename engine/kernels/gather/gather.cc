@@ -57,8 +57,7 @@ void Run(const GatherOp& op, int64_t, int64_t, std::span<uint8_t>) {
   }
   const uint8_t* const from = reinterpret_cast<const uint8_t*>(own);
   uint8_t* const to = reinterpret_cast<uint8_t*>(op.received.data());
-  const Status status =
-      op.to_first ? op.group->Gather(op.part_bytes, from, to) : op.group->AllGather(op.part_bytes, from, to);
+  const Status status = op.to_first ? op.group->Gather(op.part_bytes, from, to) : op.group->AllGather(op.part_bytes, from, to);
   if (status.ok() && (!op.to_first || op.rank() == 0)) Place(op, op.received.data());
 }
 
@@ -103,7 +102,8 @@ Status GatherPackOp::Validate() const {
   for (const GatherPart& part : parts) {
     for (const ColumnRun& run : part.columns) {
       const int64_t end = run.begin + run.count;
-      if (run.begin % piece != 0 || (end % piece != 0 && end != all.cols)) return InternalError("columns that are no whole blocks");
+      if (run.begin % piece != 0 || (end % piece != 0 && end != all.cols))
+        return InternalError("columns that are no whole blocks");
     }
     width += part.width;
   }
@@ -140,7 +140,8 @@ Status GatherOp::Validate() const {
   for (const GatherPart& part : parts) {
     int64_t width = 0;
     for (const ColumnRun& run : part.columns) {
-      if (run.begin < 0 || run.count < 0 || run.begin + run.count > all.cols) return InternalError("columns outside of the whole");
+      if (run.begin < 0 || run.count < 0 || run.begin + run.count > all.cols)
+        return InternalError("columns outside of the whole");
       width += run.count;
     }
     if (width != part.width || part.rows < 0) return InternalError("a part of another width than its columns");
@@ -151,7 +152,8 @@ Status GatherOp::Validate() const {
   if (mine.rows * mine.width > 0) TALLY_RETURN_IF_ERROR(CheckShape("own part", own, mine.rows, mine.width));
   if (!to_rows.empty() && static_cast<int64_t>(to_rows.size()) != rows) return InternalError("rows of parts without a place");
   const bool receives = !to_first || rank() == 0;
-  if ((receives && static_cast<int64_t>(received.size()) < floats) || (WithoutGaps(*this) == nullptr && static_cast<int64_t>(sent.size()) < mine.rows * mine.width)) {
+  if ((receives && static_cast<int64_t>(received.size()) < floats) ||
+      (WithoutGaps(*this) == nullptr && static_cast<int64_t>(sent.size()) < mine.rows * mine.width)) {
     return InternalError("no room to gather");
   }
   return {};
@@ -169,7 +171,8 @@ CostAmounts GatherOp::Amounts() const {
 
 Cost GatherOp::Useful(const CostAmounts& n) const {
   Cost cost;
-  const uint64_t ranks = parts.size(), own_bytes = static_cast<uint64_t>(parts[static_cast<size_t>(rank())].width) * sizeof(float);
+  const uint64_t ranks = parts.size(),
+                 own_bytes = static_cast<uint64_t>(parts[static_cast<size_t>(rank())].width) * sizeof(float);
   const uint64_t receivers = to_first ? (rank() > 0 ? 1 : 0) : ranks - 1;
   const bool receives = !to_first || rank() == 0;
   if (to_rows.empty()) {
@@ -195,8 +198,10 @@ template <>
 std::span<const Kernel<GatherPackOp>> Kernels<GatherPackOp>() {
   static constexpr Kernel<GatherPackOp> kKernels[] = {
       {"ref", [](const GatherPackOp&) -> const char* { return nullptr; },
-       [](const GatherPackOp& op, int) -> TaskPlan { return {op.all.rows > 0 ? 1 : 0, 0, 0}; }, RunPacked,
-       [](const GatherPackOp& op, const CostAmounts& n) { return op.Useful(n); }}};
+       [](const GatherPackOp& op, int) -> TaskPlan {
+         return {op.all.rows > 0 ? 1 : 0, 0, 0};
+       },
+       RunPacked, [](const GatherPackOp& op, const CostAmounts& n) { return op.Useful(n); }}};
   return kKernels;
 }
 

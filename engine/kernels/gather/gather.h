@@ -23,11 +23,11 @@ struct GatherPart {
 struct GatherOp {
   static constexpr std::string_view kName = "gather";
   Communicator* group = nullptr;
-  std::span<GatherPart> parts;  // [ranks]
-  Mat<const float> own;               // [rows of this part, width]; may be its columns of `all`
-  std::span<const int32_t> to_rows;   // the row of `all` of each row of the parts, one part after another; empty: row i
+  std::span<GatherPart> parts;       // [ranks]
+  Mat<const float> own;              // [rows of this part, width]; may be its columns of `all`
+  std::span<const int32_t> to_rows;  // the row of `all` of each row of the parts, one part after another; empty: row i
   Mat<float> all;
-  bool to_first = false;  // only rank 0 gets the whole
+  bool to_first = false;            // only rank 0 gets the whole
   std::span<float> sent, received;  // room for this part, and for all parts
   std::span<uint64_t> part_bytes;   // [ranks]
   Status Validate() const;
