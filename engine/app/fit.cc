@@ -13,6 +13,7 @@
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/count_argument.h"
+#include "engine/app/fit_ranks.h"
 #include "engine/app/fit_report.h"
 #include "engine/app/hub_models.h"
 #include "engine/app/json.h"
@@ -31,7 +32,8 @@ struct FitFlags {
   FitOptions options;
   int threads = 0;
   std::string kv = "f16";
-  std::optional<std::string> type, machine;
+  std::optional<std::string> type, machine, ranks;
+  std::string network = "10Gbit", latency = "30us";
   bool all = false, full = false, json = false, yes = false;
 };
 
@@ -165,8 +167,42 @@ Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std
   return m;
 }
 
+// Of one model.
+Status RunFitOfRanks(const FitFlags& flags, FitPage page) {
+  if (flags.all || flags.models.size() > 1) return BadInput("--ranks is of one model");
+  FitRanksPage ranks{.name = {}, .type = {}, .machine = std::move(page.machine), .options = page.options, .network = {}};
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> numbers, ParseRanks(*flags.ranks));
+  ranks.network = {ParseBandwidth(flags.network), ParseLatency(flags.latency)};
+  if (ranks.network.bandwidth <= 0) return BadInput("--network: " + Quote(flags.network) + " is no rate such as 10Gbit or 1GB/s");
+  if (ranks.network.latency < 0) return BadInput("--latency: " + Quote(flags.latency) + " is no time such as 30us");
+  if (!flags.machine) {
+    TALLY_ASSIGN_OR_RETURN(ranks.machine, MeasureMachine(CacheDirectory(), flags.threads));
+  }
+  CountRequest request;
+  request.settings = flags.settings;
+  std::string path;
+  TALLY_ASSIGN_OR_RETURN(CountedModel counted,
+                         CountArgument(flags.models.empty() ? "demo" : flags.models[0], std::move(request), flags.yes, &path));
+  if (flags.type) {
+    TALLY_ASSIGN_OR_RETURN(counted, CountedAs(counted, *flags.type));
+  }
+  ranks.name = counted.name;
+  ranks.type = counted.stored_as;
+  for (const int32_t n : numbers) {
+    TALLY_ASSIGN_OR_RETURN(RanksFit fit, FitRanks(counted, ranks.options, ranks.machine, ranks.network, n));
+    ranks.fits.push_back(std::move(fit));
+  }
+  if (flags.json) {
+    PrintJson(FitRanksJson(ranks));
+  } else if (CheckFits(ranks).ok()) {
+    Print(FitRanksText(ranks, static_cast<size_t>(std::max(TerminalWidth(Stream::kOutput, 80), 80))));
+  }
+  return CheckFits(ranks);
+}
+
 Status RunFit(const FitFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(FitPage page, ReadFlags(flags));
+  if (flags.ranks) return RunFitOfRanks(flags, std::move(page));
   std::vector<std::string> arguments = flags.models;
   if (flags.all) {
     if (!arguments.empty()) return BadInput("--all is of the built-in models: leave the names out, or --all");
@@ -223,6 +259,11 @@ Action AddFit(CLI::App& app) {
       "--machine", flags->machine,
       "another machine than this one, by what is known of it: ram=16GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8 "
       "(bf16=none, int8dot=none: no such dot product)");
+  c->add_option("--ranks", flags->ranks, "over so many machines, each like this one or --machine, under mpirun: 4, or 2,4,8")
+      ->allow_extra_args(false);
+  c->add_option("--network", flags->network, "with --ranks: what a machine sends, and receives, in a second: 10Gbit, 1.25GB/s")
+      ->capture_default_str();
+  c->add_option("--latency", flags->latency, "with --ranks: of a gather")->capture_default_str();
   AddYes(*c, flags->yes);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   c->footer(

@@ -68,13 +68,18 @@ Result<RankBooks> RankBooksOf(Engine& engine) {
   if (books.size() < 2) return all;
   for (const ProcessBooks& b : books) {
     Rank rank{b.process, b.parameters, b.copied_parameters, b.stored_bytes, b.packed_bytes, {}, {}, {}};
+    RankBooks::Traffic traffic{.start = b.start, .books = b.message_bytes};
     for (const SiteAccount& a : b.accounts) {
+      traffic.model.sent += a.account.useful.Bytes(ByteKind::kSent);
+      traffic.model.received += a.account.useful.Bytes(ByteKind::kReceived);
       if (a.phase != Phase::kDecode) continue;
       rank.useful += a.account.useful;
       rank.copied += a.account.copied;
       rank.executed += a.account.executed;
     }
     all.ranks.push_back(std::move(rank));
+    traffic.commands = {b.all.sent - b.start.sent - traffic.model.sent, b.all.received - b.start.received - traffic.model.received};
+    all.traffic.push_back(traffic);
   }
   return all;
 }
@@ -96,12 +101,32 @@ std::string RanksText(const RankBooks& books, size_t width) {
                          each(r.useful.Bytes(ByteKind::kWeightsPacked)), each(CacheBytes(r.useful)),
                          each(r.useful.Bytes(ByteKind::kSent)), each(r.useful.Bytes(ByteKind::kReceived))});
   }
-  return Render(held, TableFormat::kText, width) + "\n" + Render(work, TableFormat::kText, width);
+  std::string text = Render(held, TableFormat::kText, width) + "\n" + Render(work, TableFormat::kText, width);
+  if (books.traffic.empty()) return text;
+  Table traffic{"bytes between ranks, sent and received: start, the model's gathers (the ledger), commands and answers",
+                {"", "start", "", "gathers", "", "commands", ""},
+                {},
+                {true}};
+  for (size_t r = 0; r < books.traffic.size(); ++r) {
+    traffic.rows.push_back({books.ranks[r].process});
+    for (const ProcessBooks::Traffic& t : {books.traffic[r].start, books.traffic[r].model, books.traffic[r].commands}) {
+      traffic.rows.back().push_back(WithThousands(t.sent));
+      traffic.rows.back().push_back(WithThousands(t.received));
+    }
+  }
+  return text + "\n" + Render(traffic, TableFormat::kText, width);
 }
 
 Json RanksJson(const RankBooks& books) {
   Json all = Json::array();
-  for (const Rank& r : books.ranks) all.push_back(RankJson(r, books.per));
+  const auto both = [](const ProcessBooks::Traffic& t) { return Json{{"sent", t.sent}, {"received", t.received}}; };
+  for (size_t i = 0; i < books.ranks.size(); ++i) {
+    all.push_back(RankJson(books.ranks[i], books.per));
+    if (books.traffic.empty()) continue;
+    const RankBooks::Traffic& t = books.traffic[i];
+    all.back()["traffic"] = {
+        {"start", both(t.start)}, {"gathers", both(t.model)}, {"commands", both(t.commands)}, {"these_books", t.books}};
+  }
   return all;
 }
 

@@ -14,9 +14,16 @@ namespace tally::app {
 // By rank and in sum: what each holds and did, and what is copied, named. Empty: one process. `per`: what the work is divided by, decoded
 // tokens or 1.
 struct RankBooks {
+  // All bytes to and from other ranks so far: until the engine was there; of the gathers that the ledger has; and what rank 0 tells the
+  // others to do and they answer.
+  struct Traffic {
+    ProcessBooks::Traffic start = {}, model = {}, commands = {};
+    uint64_t books = 0;  // of the message that brought these figures to rank 0
+  };
   std::vector<AuditReport::Rank> ranks = {};
   double per = 1;
   std::string work_of = {};  // "of all steps", "a decoded token"
+  std::vector<Traffic> traffic = {};  // by rank; may be empty
 };
 
 // Of an engine of several processes: the work of a decoded token; of one process: no ranks.

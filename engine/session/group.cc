@@ -47,7 +47,7 @@ void WriteBooks(const ProcessBooks& books, CommandWriter& out) {
     out.Put(w.stored_bytes).Put(w.scale_bytes).Put(w.row_scale_bytes).Put(w.packed_bytes).Put(w.copied).Put(w.kind);
   }
   out.PutAll(std::span<const uint64_t>(books.touched)).PutAll(std::span<const uint64_t>(books.expert_rows));
-  out.Put(books.bad_touches);
+  out.Put(books.bad_touches).Put(books.start).Put(books.all);
 }
 
 ProcessBooks ReadBooks(CommandReader& in) {
@@ -78,6 +78,8 @@ ProcessBooks ReadBooks(CommandReader& in) {
   books.touched = in.GetAll<uint64_t>();
   books.expert_rows = in.GetAll<uint64_t>();
   books.bad_touches = in.Get<uint64_t>();
+  books.start = in.Get<ProcessBooks::Traffic>();
+  books.all = in.Get<ProcessBooks::Traffic>();
   return books;
 }
 

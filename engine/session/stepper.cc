@@ -46,6 +46,7 @@ Result<std::unique_ptr<Stepper>> Stepper::Create(std::shared_ptr<const LoadedMod
     TALLY_RETURN_IF_ERROR(log->Flush());
   }
   TALLY_RETURN_IF_ERROR(AgreeOnStatus(stepper->group_, stepper->Start()));
+  if (stepper->group_ != nullptr) stepper->start_ = stepper->group_->traffic();
   return stepper;
 }
 
@@ -220,12 +221,16 @@ Status Stepper::GatherBill(Bill& bill) {
 Result<std::vector<ProcessBooks>> Stepper::GatherBooks() {
   std::vector<ProcessBooks> books = {BooksOf(ledger_, group_ != nullptr ? group_->Place(group_->rank()) : "")};
   if (group_ == nullptr) return books;
+  const Communicator::Traffic all_so_far = group_->traffic();
+  books[0].start = {start_.sent, start_.received};
+  books[0].all = {all_so_far.sent, all_so_far.received};
   CommandWriter own;
   WriteBooks(books[0], own);
   TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group_, own.bytes(), true));
   for (size_t r = 1; r < all.size(); ++r) {
     CommandReader in(all[r]);
     books.push_back(ReadBooks(in));
+    books.back().message_bytes = all[r].size();
   }
   return books;
 }

@@ -13,6 +13,7 @@
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/session/loaded_model.h"
 #include "engine/session/memory_plan.h"
+#include "engine/studies/fit_parts.h"
 #include "engine/studies/packed_size.h"
 
 namespace tally {
@@ -30,48 +31,6 @@ DType TypeOf(const CountedModel& model, const ParameterForm& p) {
   return p.name == FactsOf(Role::kKB).name && GetDTypeInfo(type).quantised ? DType::kF32 : type;
 }
 
-// The weights as LoadWeights would pack them, without data.
-struct PackedViews {
-  std::map<std::pair<Role, int32_t>, WeightView> views;
-  uint64_t bytes = 0;
-
-  WeightView View(const Recipe& recipe, Role role, int32_t layer) const {
-    if (role == Role::kHead && recipe.tied_head) role = Role::kTokenEmbedding;
-    const auto found = views.find({role, layer});
-    return found == views.end() ? WeightView() : found->second;
-  }
-};
-
-Result<PackedViews> PackedOf(const CountedModel& model, const Shard& shard = {}) {
-  const Recipe& recipe = model.count.recipe;
-  TALLY_RETURN_IF_ERROR(CheckRunnable(recipe));
-  std::map<std::string, DType> types;
-  for (const ParameterForm& p : model.count.tensors) {
-    if (p.prediction) continue;
-    const DType type = TypeOf(model, p);
-    if (!p.vector && !IsWeightType(type)) {
-      const bool other = type == DType::kU8;  // StoredTensor::other_type
-      return BadInput(p.full_name() + " has " +
-                      (other ? "a type of " + model.stored_as + " that" : "type " + std::string(DTypeName(type)) + ", which") +
-                      " cannot be run");
-    }
-    types[p.full_name()] = type;
-  }
-  PackedViews packed;
-  for (int role = 0; role < kRoles; ++role) {
-    const Role r = static_cast<Role>(role);
-    if (FactsOf(r).kind == WeightInfo::Kind::kBuffer) continue;
-    for (int32_t layer = -1; layer < recipe.n_layers; ++layer) {
-      if (!HasRole(recipe, r, layer)) continue;
-      const auto type = types.find(WeightName(r, layer));
-      if (type == types.end()) return InternalError(WeightName(r, layer) + " is no tensor of the closed forms");
-      const WeightView view = PackedView(recipe, shard, r, layer, type->second);
-      packed.bytes = SaturatingAdd(packed.bytes, SaturatingMul(static_cast<uint64_t>(view.slices), view.slice_stride));
-      packed.views[{r, layer}] = view;
-    }
-  }
-  return packed;
-}
 
 // ---- work
 
@@ -135,15 +94,6 @@ Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv)
   return work;
 }
 
-books::KvStorage StorageOf(KvType kv) {
-  switch (kv) {
-    case KvType::kF32: return {.element_bytes = 4};
-    case KvType::kF16:
-    case KvType::kBF16: break;
-    case KvType::kQ8_0: return {.element_bytes = 1, .block = 32, .scale_bytes = 2};
-  }
-  return {.element_bytes = 2};
-}
 
 StepBound BoundOf(uint64_t tokens, double bytes, const Work& work, const FitMachine& machine) {
   StepBound b{.tokens = tokens, .bytes = bytes, .flops = work.flops};
@@ -177,6 +127,52 @@ StepBound BoundOf(uint64_t tokens, double bytes, const Work& work, const FitMach
   return b;
 }
 
+
+
+}  // namespace
+
+Result<PackedViews> PackedOf(const CountedModel& model, const Shard& shard) {
+  const Recipe& recipe = model.count.recipe;
+  TALLY_RETURN_IF_ERROR(CheckRunnable(recipe));
+  std::map<std::string, DType> types;
+  for (const ParameterForm& p : model.count.tensors) {
+    if (p.prediction) continue;
+    const DType type = TypeOf(model, p);
+    if (!p.vector && !IsWeightType(type)) {
+      const bool other = type == DType::kU8;  // StoredTensor::other_type
+      return BadInput(p.full_name() + " has " +
+                      (other ? "a type of " + model.stored_as + " that" : "type " + std::string(DTypeName(type)) + ", which") +
+                      " cannot be run");
+    }
+    types[p.full_name()] = type;
+  }
+  PackedViews packed;
+  for (int role = 0; role < kRoles; ++role) {
+    const Role r = static_cast<Role>(role);
+    if (FactsOf(r).kind == WeightInfo::Kind::kBuffer) continue;
+    for (int32_t layer = -1; layer < recipe.n_layers; ++layer) {
+      if (!HasRole(recipe, r, layer)) continue;
+      const auto type = types.find(WeightName(r, layer));
+      if (type == types.end()) return InternalError(WeightName(r, layer) + " is no tensor of the closed forms");
+      const WeightView view = PackedView(recipe, shard, r, layer, type->second);
+      if (view.slices == 0 || (view.rows == 0 && view.cols == 0)) continue;  // of other ranks
+      packed.bytes = SaturatingAdd(packed.bytes, SaturatingMul(static_cast<uint64_t>(view.slices), view.slice_stride));
+      packed.views[{r, layer}] = view;
+    }
+  }
+  return packed;
+}
+
+books::KvStorage StorageOf(KvType kv) {
+  switch (kv) {
+    case KvType::kF32: return {.element_bytes = 4};
+    case KvType::kF16:
+    case KvType::kBF16: break;
+    case KvType::kQ8_0: return {.element_bytes = 1, .block = 32, .scale_bytes = 2};
+  }
+  return {.element_bytes = 2};
+}
+
 Result<books::Count> CountSteps(const CountedModel& model, const FitOptions& options) {
   books::CountOptions count = model.count.options;
   count.prompt = options.prompt;
@@ -185,7 +181,7 @@ Result<books::Count> CountSteps(const CountedModel& model, const FitOptions& opt
   return books::CountRecipe(model.count.recipe, std::move(count));
 }
 
-Result<FitOptions> WithDefaults(const Recipe& recipe, FitOptions options) {
+Result<FitOptions> FitDefaults(const Recipe& recipe, FitOptions options) {
   const uint64_t trained = recipe.context > 0 ? static_cast<uint64_t>(recipe.context) : 0;
   if (options.batch == 0 || options.batch > 65536) return BadInput("a batch must be of 1 to 65536 sequences");
   if (options.context > kMostContext || options.prompt > kMostContext) {
@@ -200,8 +196,6 @@ Result<FitOptions> WithDefaults(const Recipe& recipe, FitOptions options) {
   return options;
 }
 
-}  // namespace
-
 double PartOfInt8Peak(DType type) {
   if (!IsWeightType(type) || FormatOf(type).act != ActKind::kInt8) return 1;
   constexpr int kDots = kInt8Block / 4;  // of 4 products each
@@ -209,7 +203,7 @@ double PartOfInt8Peak(DType type) {
 }
 
 Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const FitMachine& machine) {
-  TALLY_ASSIGN_OR_RETURN(const FitOptions options, WithDefaults(model.count.recipe, given));
+  TALLY_ASSIGN_OR_RETURN(const FitOptions options, FitDefaults(model.count.recipe, given));
   TALLY_ASSIGN_OR_RETURN(const books::Count count, CountSteps(model, options));
   const double B = static_cast<double>(options.batch), P = static_cast<double>(options.prompt);
   double written = 0, seen = 0;  // bytes of a position, and of those that the next one sees, in all layers
@@ -231,8 +225,8 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
 
 Result<Fit> FitModel(const CountedModel& model, const FitOptions& given, const FitMachine& machine) {
   const Recipe& recipe = model.count.recipe;
-  TALLY_ASSIGN_OR_RETURN(const PackedViews packed, PackedOf(model));
-  TALLY_ASSIGN_OR_RETURN(const FitOptions options, WithDefaults(recipe, given));
+  TALLY_ASSIGN_OR_RETURN(const PackedViews packed, PackedOf(model, {}));
+  TALLY_ASSIGN_OR_RETURN(const FitOptions options, FitDefaults(recipe, given));
   TALLY_ASSIGN_OR_RETURN(Fit fit, BoundModel(model, options, machine));
   const auto view = [&](Role role, int32_t layer) { return packed.View(recipe, role, layer); };
   const RopePair rope;  // not needed to measure

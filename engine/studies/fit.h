@@ -6,10 +6,12 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "counters/books/communication.h"
 #include "engine/base/export.h"
 #include "engine/base/kinds.h"
 #include "engine/base/status.h"
@@ -95,6 +97,58 @@ struct Fit {
 TALLY_API Result<Fit> FitModel(const CountedModel& model, const FitOptions& options, const FitMachine& machine);
 // The bounds alone, of other steps than those of a fit: a prefill of `prompt`, and a decode of `context` positions.
 TALLY_API Result<Fit> BoundModel(const CountedModel& model, const FitOptions& options, const FitMachine& machine);
+
+// ---- over several machines, a rank on each (docs/mpi.md)
+
+// The network between them.
+struct FitNetwork {
+  double bandwidth = 1.25e9;  // bytes that a machine sends, and receives, in a second
+  double latency = 30e-6;     // seconds until a gather begins to come in
+};
+// "10Gbit", "10Gbit/s" or "1.25GB/s"; 0: it is neither.
+TALLY_API double ParseBandwidth(std::string_view text);
+// "30us", "0.5ms"; negative: it is none.
+TALLY_API double ParseLatency(std::string_view text);
+
+// How a model is divided. kRows: every matrix by rows of its output. kExperts: experts by owner, all else on every rank.
+enum class FitSplit : uint8_t { kRows, kExperts };
+inline constexpr std::array<std::string_view, 2> kFitSplitNames = {"rows", "experts"};
+
+// What ranks wait for in a step: so many gathers and messages by which they keep in step, and their bytes, of the rank that has most of
+// each to send or to receive.
+struct CommunicationLoad {
+  uint64_t waits = 0, bytes = 0;
+  double Seconds(const FitNetwork& n) const {
+    return static_cast<double>(waits) * n.latency + static_cast<double>(bytes) / n.bandwidth;
+  }
+};
+TALLY_API CommunicationLoad LoadOf(const Recipe& recipe, const Shard& shard, const books::Workload& work,
+                                   std::span<const books::RankRows> rows);
+
+struct FitRank {
+  MemoryPlan memory = {};
+  double bytes = 0;                         // that a decode step reads of weights, KV and states; of experts: the busiest rank's
+  books::Communication communication = {};  // of a decode step; the first rank has the embedding
+};
+struct RanksFit {
+  FitSplit split{};
+  std::vector<FitRank> ranks = {};
+  size_t largest = 0;  // the rank that needs most memory
+  bool fits = true;    // every rank; or the machine's memory is not known
+  // A decode step, in seconds. It reads or computes, then communicates. 0: unknown.
+  double working = 0, communicating = 0;
+  CommunicationLoad load = {};
+  uint64_t gathers = 0;
+  double tokens_per_second = 0;
+};
+// kBadInput: as FitModel; ranks below 1; experts by owner of a model without.
+TALLY_API Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& options, const FitMachine& machine,
+                                    const FitNetwork& network, int32_t ranks, FitSplit split);
+// The faster of those that fit; if none does, kRows.
+TALLY_API Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& options, const FitMachine& machine,
+                                    const FitNetwork& network, int32_t ranks);
+// The mean over all choices of k of n experts of the most that one rank owns of them.
+TALLY_API double BusiestOwner(int64_t experts, int64_t top_k, int32_t ranks);
 
 // The same model with its weights as `type`. kBadInput: a type of experts, and the model has none.
 TALLY_API Result<CountedModel> CountedAs(const CountedModel& model, DType type);

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tally fit --ranks`: a model over several machines, a rank on each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/api/tally.h"
+#include "engine/app/json.h"
+
+namespace tally::app {
+
+struct FitRanksPage {
+  std::string name, type;
+  FitMachine machine;
+  FitOptions options;
+  FitNetwork network;
+  std::vector<RanksFit> fits = {};  // by number of ranks
+};
+// "2,4,8": the numbers of ranks. kBadInput.
+Result<std::vector<int32_t>> ParseRanks(const std::string& text);
+
+std::string FitRanksText(const FitRanksPage& page, size_t width);
+Json FitRanksJson(const FitRanksPage& page);
+// Why it fits on none of them, with the figures of the largest rank; ok: it does, or the memory is not known.
+Status CheckFits(const FitRanksPage& page);
+
+}  // namespace tally::app
