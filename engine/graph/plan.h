@@ -108,7 +108,7 @@ struct Plan {
   // each row that the processes have, one process after another.
   int32_t *owned_ids = nullptr, *owned_rows = nullptr, *embedded_rows = nullptr;
   int64_t owned = 0;
-  GatherRoom* embedded = nullptr;
+  std::vector<GatherRoom*> embedded;  // of each table of which processes have rows
   std::deque<GatherRoom> gathers;
   AnonymousMemory memory;
 
