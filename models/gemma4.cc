@@ -138,6 +138,7 @@ void ReadRopes(Config& c, Recipe& r, int32_t full_dim) {
   const bool given = c.Has(full + "rope_type");
   r.rope = {.style = RopeStyle::kRotateHalf, .dim = full_dim, .theta = c.Positive(full + "rope_theta", 1e6), .scaling = {}};
   r.local_rope.theta = c.Positive(local + "rope_theta", 10000);
+  if (!c.Below("rope_scaling.").empty()) c.Unsupported("rope_scaling", "in this architecture");
   c.ExpectText(full + "rope_type", "proportional");
   c.ExpectText(local + "rope_type", "default");
   c.ExpectNumber(full + "factor", 1);
