@@ -145,7 +145,9 @@ class Planner {
     if (view.slices > UINT32_MAX) return InternalError(name + " has too many slices");
 
     TALLY_RETURN_IF_ERROR(FindSources(binding, name, w));
-    w.held = HeldOf(spec_.recipe, shard_, binding.role, binding.layer);
+    // A process that is alone holds what the binding has, which need not be of a whole recipe.
+    const int64_t rows = FactsOf(binding.role).vector ? view.cols : view.rows;
+    w.held = shard_.alone() ? Held{{0, view.slices}, {{{0, rows}}}} : HeldOf(spec_.recipe, shard_, binding.role, binding.layer);
     w.all_slices = view.slices;
     if (w.held.empty()) return {};
     if (w.held.rows.size() > 1 && w.striped_outputs()) return InternalError(name + " cannot be divided as it is stored");
