@@ -71,7 +71,7 @@ inline std::vector<float> ExpectedValues(const Inventory& inventory, const Tenso
         const float value = stored[taps ? r * slices + s : s * slice_elements + at];
         switch (b.storage) {
           case Storage::kPlusOne: out.push_back(1 + value); break;
-          case Storage::kOverRoot: out.push_back(value / std::sqrt(static_cast<float>(cols))); break;
+          case Storage::kOverRoot: out.push_back(value / std::sqrt(static_cast<float>(rows))); break;
           case Storage::kMinusExp: out.push_back(-std::exp(value)); break;
           default: out.push_back(value);
         }
