@@ -24,7 +24,7 @@ struct RouteOp {
   int64_t groups = 1, kept_groups = 1;  // experts in equal groups, one after another
   int64_t group_best = 1;               // at most X / groups
   float scale = 1;                      // multiplies the weights
-  WeightView expert_scale = {};  // [X] or empty: multiplies the weight of each chosen expert, last
+  WeightView expert_scale = {};         // [X] or empty: multiplies the weight of each chosen expert, last
   float sum_eps = 0;                    // joins the sum that weights are divided by
   Mat<int32_t> experts;                 // [n, k]
   Mat<float> weights;                   // [n, k]
