@@ -59,8 +59,22 @@ class Keys {
   }
 
   void Heads() {
+    if (architecture_ == "gemma4") return Gemma4();
     Int("attention.key_length", r_.head_dim);
     Int("attention.value_length", r_.head_dim);
+  }
+
+  // Layers with a window have the recipe's heads, the others their own. The last layers share caches.
+  void Gemma4() {
+    const auto full = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window == 0; });
+    const int32_t dim = full == r_.layers.end() ? r_.head_dim : SizesOf(r_, *full).head_dim;
+    for (const char* of : {"attention.key_length", "attention.value_length"}) {
+      Int(of, dim);
+      Int(std::string(of) + "_swa", r_.head_dim);
+    }
+    Int("rope.dimension_count_swa", r_.local_rope.dim);
+    Int("embedding_length_per_layer_input", r_.layer_embedding);
+    Int("attention.shared_kv_layers", std::ranges::count_if(r_.layers, [](const LayerRecipe& l) { return l.cache_of >= 0; }));
   }
 
   // The cache has the compressed keys and values; heads of their own size are the "mla" ones.
@@ -139,6 +153,11 @@ class Keys {
     const auto windowed = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window > 0; });
     if (windowed == r_.layers.end()) return;
     Int("attention.sliding_window", windowed->window);
+    if (architecture_ == "gemma4") {
+      std::vector<bool> windows;
+      for (const LayerRecipe& l : r_.layers) windows.push_back(l.window > 0);
+      return Set("attention.sliding_window_pattern", std::move(windows));
+    }
     const auto full = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.attends() && l.window == 0; });
     if (full != r_.layers.end()) Int("attention.sliding_window_pattern", full - r_.layers.begin() + 1);
   }

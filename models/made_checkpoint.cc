@@ -99,6 +99,9 @@ Recipe AsGguf(Recipe r) {
   if (s.kind == RopeScalingKind::kLlama3) {
     s = {};
     r.rope.freq_factors = true;
+  } else if (r.rope.turned > 0) {
+    r.rope.turned = 0;
+    r.rope.freq_factors = true;
   } else if (s.kind == RopeScalingKind::kLongRope) {
     s.short_factors = s.long_factors = {};
     r.rope.stored_long_factors = true;
@@ -126,6 +129,12 @@ std::vector<float> Llama3Factors(const Rope& rope) {
 
 std::vector<float> GgufRopeFactors(Role role, const Recipe& published) {
   const RopeScaling& s = published.rope.scaling;
+  if (role == Role::kRopeFactors && published.rope.turned > 0) {
+    constexpr float kNever = 1e30f;  // llama.cpp's converter: pairs that do not turn
+    std::vector<float> factors(static_cast<size_t>(published.rope.dim / 2), kNever);
+    std::fill_n(factors.begin(), published.rope.turned, 1.0f);
+    return factors;
+  }
   if (role == Role::kRopeFactors) return Llama3Factors(published.rope);
   const std::vector<double>& factors = role == Role::kRopeShortFactors ? s.short_factors : s.long_factors;
   return {factors.begin(), factors.end()};

@@ -31,6 +31,7 @@ namespace tally {
   F(kGemmaFamily)         \
   F(kGemma2Family)        \
   F(kGemma3Family)        \
+  F(kGemma4Family)        \
   F(kPhiFamily)           \
   F(kPhi3Family)          \
   F(kOlmo2Family)         \

@@ -21,7 +21,7 @@ namespace tally::books {
 // experts, the top k.
 struct ParameterCounts {
   uint64_t total = 0;
-  uint64_t active_all = 0;   // includes embedding, learned positions and head
+  uint64_t active_all = 0;   // includes embedding, tables that are looked up beside it, learned positions and head
   uint64_t active_head = 0;  // includes the head, excludes embedding and learned positions (convention of the gpt-oss model card)
   uint64_t active_none = 0;  // excludes embedding, learned positions and head, and a tied matrix
   bool operator==(const ParameterCounts&) const = default;
@@ -43,7 +43,7 @@ TALLY_API ParameterCounts CountParameters(std::span<const WeightInfo> weights, i
 // The same from the recipe alone: sums of its closed forms (closed_form.h). Excludes layers for multi-token prediction.
 TALLY_API ParameterCounts ClosedFormCounts(const Recipe& recipe);
 
-// Where parameters are, coarsely: "embedding", "attention", "feed-forward", "experts", "router", "norms", "head"; static.
+// Where parameters are, coarsely: "embedding", "layer embeddings", "attention", "feed-forward", "experts", "router", "norms", "head"; static.
 TALLY_API std::span<const std::string_view> ParameterParts();
 // The index of a tensor's part; `expert`: it is one of those that tokens choose among.
 TALLY_API size_t ParameterPartOf(Component component, bool expert);

@@ -20,6 +20,8 @@
 //   D_m   elements of a head               N     elements of B and of C
 // Experts in a space of their own
 //   E_x   its width
+// An embedding of the token for each layer
+//   E_l   its elements
 // Latent attention
 //   R_q   rank of the queries              D_n   dimensions of a query head without rope
 //   R_kv  rank of keys and values          D_r   dimensions of a query head with rope
@@ -136,7 +138,7 @@ struct SizeSymbol {
   std::string_view meaning = {};  // of RecurrentSymbols
 };
 TALLY_API std::vector<SizeSymbol> LayerSizeSymbols(const Recipe& recipe);
-// The symbols of recurrent layers and of experts in a space of their own that the recipe has.
+// The symbols of recurrent layers, of experts in a space of their own and of layers' embeddings that the recipe has.
 TALLY_API std::vector<SizeSymbol> RecurrentSymbols(const Recipe& recipe);
 
 }  // namespace tally::books

@@ -31,7 +31,10 @@ Part PartOf(const WorkForm& f) {
     case Component::kSharedDown:
     case Component::kSharedSigmoid:
     case Component::kLatentIn:
-    case Component::kLatentOut: return Part::kFeedForward;
+    case Component::kLatentOut:
+    case Component::kLayerEmbeddingProj:
+    case Component::kLayerGate:
+    case Component::kLayerOut: return Part::kFeedForward;
     case Component::kConvIn:
     case Component::kShortConv:
     case Component::kConvOut:
@@ -162,7 +165,8 @@ WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, ui
       t.most += t.most_experts * slice;
     } else {
       uint64_t read = bytes[i];
-      if (p.kind == WeightInfo::Kind::kEmbedding) read = std::min(rows, p.rows) * (bytes[i] / p.rows);
+      if (p.kind == WeightInfo::Kind::kEmbedding || p.kind == WeightInfo::Kind::kTable)
+        read = std::min(rows, p.rows) * (bytes[i] / p.rows);
       if (p.kind == WeightInfo::Kind::kPosition) read = std::min(positions, p.rows) * (bytes[i] / p.rows);
       t.uniform += static_cast<double>(read);
       t.most += read;

@@ -18,6 +18,14 @@ class Parameters {
     if (!r_.tied_head) out_.back().touched = s_.E;
     kind_ = Kind::kBlock;
     if (r_.embedding_norm) Norm("token_embd_norm", Component::kEmbeddingNorm, s_.E);
+    if (r_.layer_embedding > 0) {
+      kind_ = Kind::kTable;
+      Matrix("per_layer_token_embd", Component::kLayerEmbedding, s_.V, s_.LEl);
+      out_.back().touched = s_.LEl;
+      kind_ = Kind::kBlock;
+      Matrix("per_layer_model_proj", Component::kLayerEmbeddingProj, s_.LEl, s_.E);
+      RmsNorm("per_layer_proj_norm", Component::kLayerEmbeddingNorm, s_.El);
+    }
     if (r_.learned_positions) {
       kind_ = Kind::kPosition;
       Matrix("position_embd", Component::kPositionEmbedding, s_.T, s_.E);
@@ -91,17 +99,31 @@ class Parameters {
       if (l.mixers.has(mixer)) Mix(mixer, l);
     }
     if (r_.post_norms && !l.mixers.empty()) Norm("post_attention_norm", Component::kAttnPostNorm, s_.E);
-    if (l.feed_forward.empty()) return;
+    if (!l.feed_forward.empty()) FeedForwards(l);
+    if (r_.layer_embedding > 0) {
+      Matrix("inp_gate", Component::kLayerGate, s_.El, s_.E);
+      Matrix("proj", Component::kLayerOut, s_.E, s_.El);
+      RmsNorm("post_norm", Component::kLayerPostNorm, s_.E);
+    }
+    if (r_.layer_scale) Vector("layer_output_scale", Component::kLayerScale, 1);
+  }
+
+  void FeedForwards(const LayerRecipe& l) {
     if (r_.pre_norms && r_.residual != Residual::kParallelOneNorm) Norm("ffn_norm", Component::kFfnNorm, s_.E);
     if (l.sparse()) SparseNetworks();
     if (l.dense()) Network("ffn", "", at_.F, r_.ffn_bias, Component::kFfnGateUp, Component::kFfnDown);
+    if (l.both()) {  // norms around each of the two
+      RmsNorm("post_ffw_norm_1", Component::kDensePostNorm, s_.E);
+      RmsNorm("pre_ffw_norm_2", Component::kExpertNorm, s_.E);
+      RmsNorm("post_ffw_norm_2", Component::kExpertPostNorm, s_.E);
+    }
     if (r_.post_norms) Norm("post_ffw_norm", Component::kFfnPostNorm, s_.E);
   }
 
   void Mix(Mixer mixer, const LayerRecipe& l) {
     switch (mixer) {
       case Mixer::kAttention:
-        Projections(l.cache_of < 0);
+        Projections(l.cache_of < 0, l.v_is_k);
         if (r_.attention_gate) Matrix("attn_q_gate", Component::kAttnGate, at_.H * at_.D, s_.E);
         return Attended(at_.D);
       case Mixer::kLatentAttention: LatentProjections(); return Attended(s_.Dv);
@@ -145,15 +167,15 @@ class Parameters {
     Projection("attn_output", Component::kAttnOutput, s_.E, at_.H * value_dim, r_.o_bias);
   }
 
-  // `own_kv`: keys and values are not another layer's.
-  void Projections(bool own_kv) {
+  // `own_kv`: keys and values are not another layer's. `v_is_k`: nor are there matrices for both.
+  void Projections(bool own_kv, bool v_is_k) {
     const Form q = at_.H * at_.D, kv = at_.K * at_.D;
     if (r_.fused_qkv) {
       Projection("attn_qkv", Component::kAttnQkv, (at_.H + 2 * at_.K) * at_.D, s_.E, r_.q_bias);
     } else {
       Projection("attn_q", Component::kAttnQ, q, s_.E, r_.q_bias);
       if (own_kv) Projection("attn_k", Component::kAttnK, kv, s_.E, r_.k_bias);
-      if (own_kv) Projection("attn_v", Component::kAttnV, kv, s_.E, r_.v_bias);
+      if (own_kv && !v_is_k) Projection("attn_v", Component::kAttnV, kv, s_.E, r_.v_bias);
     }
     if (r_.qk_norm == QkNormKind::kNone || r_.qk_norm == QkNormKind::kUnweighted) return;
     const bool all = r_.qk_norm != QkNormKind::kHead;
@@ -183,7 +205,9 @@ class Parameters {
   }
 
   void SparseNetworks() {
+    if (r_.router_norm) RmsNorm("ffn_gate_inp_norm", Component::kRouterNorm, s_.E);
     Projection("ffn_gate_inp", Component::kRouter, s_.X, s_.E, r_.router_bias);
+    if (r_.expert_scale) Vector("ffn_down_exps_scale", Component::kRouter, s_.X);
     if (r_.expert_latent > 0) Matrix("ffn_latent_down", Component::kLatentIn, s_.Ex, s_.E);
     if (r_.gated_ffn) Experts("ffn_gate_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, r_.expert_bias);
     Experts("ffn_up_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, r_.expert_bias);

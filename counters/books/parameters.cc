@@ -34,6 +34,7 @@ void Add(ParameterCounts& counts, WeightInfo::Kind kind, uint64_t all, uint64_t 
 
 enum ParameterPart : uint8_t {
   kEmbeddingPart,
+  kTablePart,
   kAttentionPart,
   kConvolutionPart,
   kRecurrentPart,
@@ -43,8 +44,8 @@ enum ParameterPart : uint8_t {
   kNormsPart,
   kHeadPart
 };
-constexpr std::string_view kPartNames[] = {"embedding", "attention", "convolution", "recurrent", "feed-forward",
-                                           "experts",   "router",    "norms",       "head"};
+constexpr std::string_view kPartNames[] = {"embedding",    "layer embeddings", "attention", "convolution", "recurrent",
+                                           "feed-forward", "experts",          "router",    "norms",       "head"};
 
 }  // namespace
 
@@ -121,13 +122,17 @@ size_t ParameterPartOf(Component component, bool expert) {
   switch (component) {
     case Component::kEmbedding:
     case Component::kPositionEmbedding: return kEmbeddingPart;
+    case Component::kLayerEmbedding: return kTablePart;
     case Component::kFfnGateUp:
     case Component::kFfnDown: return expert ? kExpertsPart : kFeedForwardPart;
     case Component::kSharedGateUp:
     case Component::kSharedDown:
     case Component::kSharedSigmoid:
     case Component::kLatentIn:
-    case Component::kLatentOut: return kFeedForwardPart;
+    case Component::kLatentOut:
+    case Component::kLayerEmbeddingProj:
+    case Component::kLayerGate:
+    case Component::kLayerOut: return kFeedForwardPart;
     case Component::kRouter: return kRouterPart;
     case Component::kConvIn:
     case Component::kShortConv:
@@ -143,6 +148,13 @@ size_t ParameterPartOf(Component component, bool expert) {
     case Component::kAttnPostNorm:
     case Component::kFfnNorm:
     case Component::kFfnPostNorm:
+    case Component::kLayerEmbeddingNorm:
+    case Component::kLayerPostNorm:
+    case Component::kLayerScale:
+    case Component::kRouterNorm:
+    case Component::kDensePostNorm:
+    case Component::kExpertNorm:
+    case Component::kExpertPostNorm:
     case Component::kOutputNorm:
     case Component::kEmbeddingNorm: return kNormsPart;
     case Component::kHead:

@@ -10,7 +10,8 @@ namespace tally::books {
 namespace {
 
 bool Gathered(const ParameterForm& p) {
-  return p.component == Component::kEmbedding || p.component == Component::kPositionEmbedding;
+  return p.component == Component::kEmbedding || p.component == Component::kPositionEmbedding ||
+         p.component == Component::kLayerEmbedding;
 }
 
 // Name of a weight -> its index.
@@ -84,6 +85,9 @@ class StepAudit {
     if (p.component == Component::kPositionEmbedding) {
       return {Form::Symbol("R_p", facts_.distinct_positions) * E, facts_.distinct_positions};
     }
+    if (p.component == Component::kLayerEmbedding) {
+      return {Form::Symbol("R", facts_.distinct_tokens) * p.touched, facts_.distinct_tokens};
+    }
     if (p.component == Component::kEmbedding && !(recipe_.tied_head && facts_.work.logit_rows > 0)) {
       return {Form::Symbol("R", facts_.distinct_tokens) * E, facts_.distinct_tokens};
     }
@@ -129,7 +133,7 @@ class StepAudit {
         add(layer, component, WithScales(read * size, p.name, scales), rows_of_file(n) + scales);
       };
       if (Gathered(p)) {
-        const uint64_t n = p.component == Component::kEmbedding ? facts_.distinct_tokens : facts_.distinct_positions;
+        const uint64_t n = p.component == Component::kPositionEmbedding ? facts_.distinct_positions : facts_.distinct_tokens;
         const uint64_t scales = n * w.row_scale_bytes;
         add(p.layer, p.component, WithScales(Form(n) * size, p.name, scales), rows_of_file(n) + scales);
         if (p.component == Component::kEmbedding && recipe_.tied_head && facts_.work.logit_rows > 0) {

@@ -68,6 +68,8 @@ Symbols::Symbols(const Recipe& r)
       G(Form::Symbol("G", Unsigned(r.mamba.groups))),
       N(Form::Symbol("N", Unsigned(r.mamba.state_dim))),
       Ex(r.expert_latent > 0 ? Form::Symbol("E_x", Unsigned(r.expert_latent)) : E),
+      El(Form::Symbol("E_l", Unsigned(r.layer_embedding))),
+      LEl(Form::Symbol("L", Unsigned(r.n_layers)) * El),
       r_(r) {}
 
 LayerSymbols Symbols::Of(const LayerRecipe& layer) const {
@@ -102,7 +104,8 @@ std::vector<SizeSymbol> RecurrentSymbols(const Recipe& r) {
                             {"D_m", Unsigned(r.mamba.head_dim), "elements of such a head"},
                             {"G", r.mamba.heads > 0 ? Unsigned(r.mamba.groups) : 0, "groups of heads with one B and C"},
                             {"N", Unsigned(r.mamba.state_dim), "elements of B and of C"},
-                            {"E_x", Unsigned(r.expert_latent), "width of what experts work on"}};
+                            {"E_x", Unsigned(r.expert_latent), "width of what experts work on"},
+                            {"E_l", Unsigned(r.layer_embedding), "elements of a layer's embedding"}};
   std::vector<SizeSymbol> symbols;
   for (const SizeSymbol& s : all) {
     if (s.value > 0) symbols.push_back(s);

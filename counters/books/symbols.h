@@ -17,6 +17,7 @@ struct Symbols {
   Form Hk, Hv, Nk, Nv;  // gated delta rule
   Form Hm, Dm, G, N;    // Mamba-2
   Form Ex;              // what experts work on: E_x, or E
+  Form El, LEl;         // a layer's embedding, and those of all layers
 
   explicit Symbols(const Recipe& r);
   LayerSymbols Of(const LayerRecipe& layer) const;

@@ -43,6 +43,13 @@ class Work {
     if (r_.embedding_scale != 1) Add(Component::kEmbedding, WorkClass::kResidualBias, N_ * s_.E);
     if (r_.learned_positions) Add(Component::kPositionEmbedding, WorkClass::kResidualBias, N_ * s_.E);
     if (r_.embedding_norm) Norm(Component::kEmbeddingNorm, N_, s_.E);
+    if (r_.layer_embedding > 0) {  // a row is scaled, joined by a norm's output, and the sum scaled
+      Add(Component::kLayerEmbedding, WorkClass::kResidualBias, N_ * s_.LEl);
+      Linear(Component::kLayerEmbeddingProj, N_, s_.E, s_.LEl, false);
+      RmsNorm(Component::kLayerEmbeddingNorm, N_ * Form::Symbol("L", Unsigned(r_.n_layers)), s_.El);
+      Add(Component::kLayerEmbeddingNorm, WorkClass::kResidualBias, N_ * s_.LEl);
+      Add(Component::kLayerEmbeddingNorm, WorkClass::kActivation, N_ * s_.LEl);
+    }
     // One table per rope in use. Per rotated pair: the angle, its cosine and sine, both multiplied by YaRN's magnitude.
     for (const LayerRope rope : {LayerRope::kGlobal, LayerRope::kLocal}) {
       const auto turns = [&](const LayerRecipe& l) { return l.attends() && l.rope == rope; };
@@ -89,8 +96,26 @@ class Work {
       if (own) Residual(r_.post_norms ? Component::kAttnPostNorm : last);
       if (r_.post_norms) Norm(Component::kAttnPostNorm, N_, s_.E);
     }
-    if (l.feed_forward.empty()) return;
+    if (!l.feed_forward.empty()) FeedForwards(l);
+    if (r_.layer_embedding > 0) {
+      Linear(Component::kLayerGate, N_, s_.E, s_.El, false);
+      Activate(Component::kLayerGate, r_.activation, N_ * s_.El);
+      Linear(Component::kLayerOut, N_, s_.El, s_.E, false);
+      RmsNorm(Component::kLayerPostNorm, N_, s_.E);
+      Add(Component::kLayerPostNorm, WorkClass::kResidualBias, N_ * s_.E);
+    }
+    if (r_.layer_scale) Add(Component::kLayerScale, WorkClass::kActivation, N_ * s_.E);
+  }
+
+  void FeedForwards(const LayerRecipe& l) {
     if (r_.pre_norms && r_.residual != Residual::kParallelOneNorm) Norm(Component::kFfnNorm, N_, s_.E);
+    if (l.both()) {  // norms around each of the two; the sum of both is the block's output
+      Network(Component::kFfnGateUp, Component::kFfnDown, N_, s_.E, at_.F, r_.ffn_bias);
+      RmsNorm(Component::kDensePostNorm, N_, s_.E);
+      RmsNorm(Component::kExpertNorm, N_, s_.E);
+      RmsNorm(Component::kExpertPostNorm, N_, s_.E);
+      Add(Component::kExpertPostNorm, WorkClass::kResidualBias, N_ * s_.E);
+    }
     if (l.sparse()) {
       Sparse();
     } else {
@@ -259,7 +284,11 @@ class Work {
     } else {
       Linear(Component::kAttnQ, N_, s_.E, H * D, r_.q_bias);
       if (own_kv) Linear(Component::kAttnK, N_, s_.E, K * D, r_.k_bias);
-      if (own_kv) Linear(Component::kAttnV, N_, s_.E, K * D, r_.v_bias);
+      if (own_kv && !l.v_is_k) Linear(Component::kAttnV, N_, s_.E, K * D, r_.v_bias);
+    }
+    // Without weights: square, add, multiply; eps; special: divide, rsqrt.
+    if (own_kv && r_.v_norm) {
+      Add(l.v_is_k ? Component::kAttnK : Component::kAttnV, WorkClass::kNorm, N_ * K * (3 * D + 1), 2 * (N_ * K));
     }
     if (r_.qk_norm != QkNormKind::kUnweighted || l.rope != LayerRope::kNone) {
       QkNorm(Component::kAttnQNorm, H);
@@ -358,6 +387,7 @@ class Work {
     const Form& X = s_.X;
     const Form& k = s_.k;
     const bool sigmoid = SigmoidOfAll(r_.routing), one_by_one = r_.routing == RoutingRule::kTopKThenSigmoid;
+    if (r_.router_norm) RmsNorm(Component::kRouterNorm, N_, s_.E);
     Linear(Component::kRouter, N_, s_.E, X, r_.router_bias && !sigmoid, WorkClass::kRouter);
     // The choice takes k X compares. Softmax, per value of k or X: maximum, subtract, add; special: exp, divide. Sigmoid, per
     // value of X: add, and the bias for the choice; special: exp, divide.
@@ -368,6 +398,7 @@ class Work {
       chosen += best * X + Form(Unsigned(r_.kept_groups) * groups + (best - 1) * groups);
     }
     if (r_.route_scale != 1) chosen += k;
+    if (r_.expert_scale) chosen += k;
     if (sigmoid || one_by_one) {
       chosen += (one_by_one ? k : X) + (sigmoid && r_.router_bias ? X : Form(0));
       special = 2 * (one_by_one ? k : X);

@@ -47,7 +47,18 @@ std::string_view ComponentName(Component c) {
                                                                        "recurrent.out",
                                                                        "attn.gate",
                                                                        "experts.in",
-                                                                       "experts.out"};
+                                                                       "experts.out",
+                                                                       "layer embedding",
+                                                                       "layer embedding.proj",
+                                                                       "layer embedding.norm",
+                                                                       "layer.gate",
+                                                                       "layer.out",
+                                                                       "layer.post_norm",
+                                                                       "layer.scale",
+                                                                       "router.norm",
+                                                                       "ffn.dense_norm",
+                                                                       "experts.norm",
+                                                                       "experts.post_norm"};
   return kNames[static_cast<int>(c)];
 }
 

@@ -62,8 +62,21 @@ enum class Component : uint8_t {
   kAttnGate,   // a gate of attention's output: its matrix and the product
   kLatentIn,   // experts that work in a smaller space: the matrix into it
   kLatentOut,  // and out of it
+  // A second embedding of the token that gives each layer a vector (Gemma 4).
+  kLayerEmbedding,      // its table
+  kLayerEmbeddingProj,  // what the token's first embedding adds to it: the matrix
+  kLayerEmbeddingNorm,  // and its norm
+  kLayerGate,           // in a layer: the matrix of the gate, and the product
+  kLayerOut,
+  kLayerPostNorm,
+  kLayerScale,  // the number that multiplies what a layer leaves in the residual stream
+  kRouterNorm,
+  // Of a dense feed-forward and experts side by side.
+  kDensePostNorm,
+  kExpertNorm,
+  kExpertPostNorm,
 };
-inline constexpr int kComponents = 42;
+inline constexpr int kComponents = 53;
 // "attn.q"; static.
 TALLY_API std::string_view ComponentName(Component c);
 
@@ -88,7 +101,8 @@ struct WeightInfo {
   uint64_t packed_bytes = 0;  // all slices, as in memory
   // Of a process that has a part of the model: elements that a process of a lower rank has too.
   uint64_t copied = 0;
-  enum class Kind : uint8_t { kEmbedding, kPosition, kHead, kTiedEmbeddingHead, kBlock, kBuffer } kind = Kind::kBlock;
+  // kTable: looked up beside the embedding, a row for each token.
+  enum class Kind : uint8_t { kEmbedding, kPosition, kTable, kHead, kTiedEmbeddingHead, kBlock, kBuffer } kind = Kind::kBlock;
   uint64_t parameters() const { return slices * rows * cols; }
   uint64_t stored_row_bytes() const { return (stored_bytes - scale_bytes) / (slices * rows) + row_scale_bytes; }
 };

@@ -29,4 +29,18 @@ std::string NotRunText(const books::NotRun& n) {
 
 size_t PartOf(Component component, bool expert) { return books::ParameterPartOf(component, expert); }
 
+Tables LookedUp(const books::Count& count) {
+  Tables tables;
+  for (const books::ParameterForm& p : count.tensors) {
+    if (p.kind != WeightInfo::Kind::kTable) continue;
+    tables.stored += p.count.value();
+    tables.read += p.touched.value();
+  }
+  return tables;
+}
+
+std::string LookedUpText(const Tables& tables) {
+  return "layers' embeddings, " + books::WithThousands(tables.read) + " read for a token";
+}
+
 }  // namespace tally::app

@@ -24,4 +24,11 @@ std::vector<uint64_t> CountParts(const books::Count& count, books::Form books::P
 // "present, not run: 132 parameters, 528 bytes (lm_head.weight)" and a line end; empty where nothing is.
 std::string NotRunText(const books::NotRun& not_run);
 
+// Tables that are looked up beside the embedding: their elements, and those that one token reads.
+struct Tables {
+  uint64_t stored = 0, read = 0;
+};
+Tables LookedUp(const books::Count& count);
+std::string LookedUpText(const Tables& tables);
+
 }  // namespace tally::app

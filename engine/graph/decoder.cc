@@ -116,7 +116,7 @@ void Decoder::GroupByOwner(int64_t n) {
         plan_.owned_ids[to - first] = static_cast<int32_t>(plan_.tokens[i] - rows.begin);
       *to++ = static_cast<int32_t>(i);
     }
-    plan_.embedded->parts[rank].rows = to - first;
+    for (GatherRoom* room : plan_.embedded) room->parts[rank].rows = to - first;
     if (static_cast<int32_t>(rank) != shard_.rank) continue;
     plan_.owned = to - first;
     std::copy(first, static_cast<const int32_t*>(to), plan_.owned_rows);
@@ -229,10 +229,10 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
     plan_.positions[i] = plan_.kv_rows[i].position;
   }
   // With several rows, groups and tables can change from step to step, so shapes are checked every time.
-  const bool reshaped = n > 1 || rows_ != n || plan_.embedded != nullptr, head_reshaped = logits > 1 || logit_rows_ != logits;
+  const bool reshaped = n > 1 || rows_ != n || !plan_.embedded.empty(), head_reshaped = logits > 1 || logit_rows_ != logits;
   if (reshaped) GroupByHead(n);
   if (plan_.recurrent) GroupBySequence(n);
-  if (plan_.embedded != nullptr) GroupByOwner(n);
+  if (!plan_.embedded.empty()) GroupByOwner(n);
   bad_rows_.clear();
   rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};

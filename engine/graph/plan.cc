@@ -143,8 +143,8 @@ std::vector<std::string> CannotRun(const Recipe& r) {
   if (AnyLayer(r, [](const LayerRecipe& l) { return l.attends() && !(l.attention_scale > 0); })) {
     why.emplace_back("attention without a scale");
   }
-  if (AnyLayer(r, [](const LayerRecipe& l) { return l.feed_forward.size() > 1; })) {
-    why.emplace_back("a dense and a sparse feed-forward in one layer");
+  if (AnyLayer(r, &LayerRecipe::both) && (!r.pre_norms || !r.post_norms || r.norm != NormKind::kRms)) {
+    why.emplace_back("experts beside a dense feed-forward without RMSNorms before and after them");
   }
   const auto half = [](const LayerRecipe& l) { return l.mixers.empty() || l.feed_forward.empty(); };
   if (r.residual != Residual::kSequential && AnyLayer(r, half)) why.emplace_back("parallel blocks of which one is absent");

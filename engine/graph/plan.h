@@ -110,7 +110,7 @@ struct Plan {
   // each row that the processes have, one process after another.
   int32_t *owned_ids = nullptr, *owned_rows = nullptr, *embedded_rows = nullptr;
   int64_t owned = 0;
-  GatherRoom* embedded = nullptr;
+  std::vector<GatherRoom*> embedded;  // of each table of which processes have rows
   // The same of experts, where a process has some of them: groups and their rows are this process's. Slots of all rows, grouped by expert.
   Span experts;
   bool own_experts = false;

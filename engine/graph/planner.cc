@@ -2,6 +2,8 @@
 #include "engine/graph/planner.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "engine/recipe/alibi.h"
 
@@ -22,6 +24,7 @@ void Planner::Make() {
   plan_.routed = nullptr;
   plan_.own_experts = !shard_.alone() && shard_.own_experts && AnyLayer(r_, &LayerRecipe::sparse);
   plan_.experts = plan_.own_experts ? tally::PartOf(r_.n_experts, 1, shard_) : Span{0, r_.n_experts};
+  plan_.embedded.clear();
   if (r_.alibi_bias > 0) plan_.slopes = AlibiSlopes(r_.n_heads, r_.alibi_bias);
   Buffers();
   Embed();
@@ -58,7 +61,7 @@ void Planner::Buffers() {
   plan_.x = Floats(E);
   normed_ = Floats(E);
   if (r_.residual == Residual::kParallel) ffn_normed_ = Floats(E);
-  if (OwnOutput()) block_out_ = Floats(E);
+  if (OwnOutput() || r_.layer_embedding > 0) block_out_ = Floats(E);
   Room(E);
   AttentionBuffers();
   LatentBuffers();
@@ -80,6 +83,16 @@ void Planner::Buffers() {
     router_ = Floats(r_.n_experts);
     route_weights_ = Floats(k);
     route_experts_ = {arena_.Take<int32_t>(routed), n_, k};
+  }
+  if (AnyLayer(r_, &LayerRecipe::both)) beside_ = Floats(E);
+  if (r_.router_norm) router_in_ = Floats(E);
+  if (r_.layer_embedding > 0) {
+    const int64_t all = int64_t{r_.n_layers} * r_.layer_embedding;
+    layer_inputs_ = Floats(all);
+    layer_given_ = Floats(all);
+    layer_gate_ = Floats(r_.layer_embedding);
+    Widest(r_.layer_embedding);
+    Room(all);
   }
   if (r_.shared_gate) {
     shared_out_ = Floats(E);
@@ -250,12 +263,7 @@ void Planner::Scale(Role role, Mat<float> x, float factor) {
 
 void Planner::Embed() {
   const size_t n = static_cast<size_t>(n_);
-  if (shard_.alone()) {
-    Add(Role::kTokenEmbedding,
-        EmbedOp{.ids = {plan_.tokens, n}, .table = Get(Role::kTokenEmbedding), .out = plan_.x, .scale = r_.embedding_scale});
-  } else {
-    EmbedOwned();
-  }
+  EmbedTokens(Role::kTokenEmbedding, r_.embedding_scale, plan_.x);
   if (r_.learned_positions) {
     Add(Role::kPositionEmbedding, EmbedOp{.ids = {plan_.positions, n},
                                           .table = Get(Role::kPositionEmbedding),
@@ -264,6 +272,7 @@ void Planner::Embed() {
                                           .first_row = r_.first_position});
   }
   if (r_.embedding_norm) Norm(Role::kEmbeddingNorm, plan_.x, plan_.x);
+  if (r_.layer_embedding > 0) EmbedLayers();
   const auto used = [&](LayerRope which) {
     return AnyLayer(r_, [&](const LayerRecipe& l) { return l.attends() && l.rope == which; });
   };
@@ -276,6 +285,43 @@ void Planner::Embed() {
                                              .floor = r_.temperature_floor,
                                              .out = temperature_});
   }
+}
+
+void Planner::EmbedTokens(Role table, float scale, Mat<float> out) {
+  if (!shard_.alone()) return EmbedOwned(table, scale, out);
+  Add(table, EmbedOp{.ids = {plan_.tokens, static_cast<size_t>(n_)}, .table = Get(table), .out = out, .scale = scale});
+}
+
+// What each layer gets of the token: a row of the table, and the embedding x through a matrix W of [layers P, E] and a norm:
+// (sqrt(P) row + norm(W x / sqrt(E))) / sqrt(2). The norm takes W x with an eps that is E times as large: the same.
+void Planner::EmbedLayers() {
+  const float root = std::sqrt(static_cast<float>(r_.layer_embedding));
+  EmbedTokens(Role::kLayerEmbedding, root, layer_inputs_);
+  Project(Role::kLayerEmbeddingProj, plan_.x, layer_given_);
+  Add(Role::kLayerEmbeddingNorm, NormOp{.kind = NormKind::kRms,
+                                        .x = layer_given_,
+                                        .groups = r_.n_layers,
+                                        .weight = Get(Role::kLayerEmbeddingNorm),
+                                        .bias = {},
+                                        .eps = r_.norm_eps * static_cast<float>(r_.d_model),
+                                        .add_to_out = true,
+                                        .out = layer_inputs_});
+  Scale(Role::kLayerEmbeddingNorm, layer_inputs_, std::numbers::sqrt2_v<float> / 2);
+}
+
+// The last that a layer adds: norm(out (act(gate x) * the layer's input)).
+void Planner::LayerEmbedding() {
+  const int64_t P = r_.layer_embedding;
+  Project(Role::kLayerGate, plan_.x, layer_gate_);
+  Add(Role::kLayerGate, ElementwiseOp{.x = layer_gate_, .up = layer_inputs_.Cols(layer_ * P, P), .activation = r_.activation});
+  Project(Role::kLayerOut, layer_gate_, block_out_);
+  Add(Role::kLayerPostNorm, NormOp{.kind = NormKind::kRms,
+                                   .x = block_out_,
+                                   .weight = Get(Role::kLayerPostNorm),
+                                   .bias = {},
+                                   .eps = r_.norm_eps,
+                                   .add_to_out = true,
+                                   .out = plan_.x});
 }
 
 void Planner::Turns(const Rope& rope, const RopeFrequencies& frequencies, RopeTurns& turns) {
@@ -306,10 +352,38 @@ void Planner::Layer() {
     const bool ends = r_.residual == Residual::kSequential || l.feed_forward.empty() || !IsDivided(fed, r_.d_model);
     EndBlock(Role::kAttnPostNorm, last, part_.mixed, ends, [](const Shard&, const LayerPart& p) { return std::vector{p.mixed}; });
   }
-  if (l.feed_forward.empty()) return;
-  if (r_.pre_norms && r_.residual == Residual::kSequential) Norm(Role::kFfnNorm, plan_.x, ffn_in);
+  if (!l.feed_forward.empty()) FeedForwards(ffn_in);
+  if (r_.layer_embedding > 0) LayerEmbedding();
+  if (r_.layer_scale) Add(Role::kLayerScale, ElementwiseOp{.x = plan_.x, .factor = Get(Role::kLayerScale)});
+}
+
+void Planner::FeedForwards(Mat<float> in) {
+  const LayerRecipe& l = layer();
+  const Columns fed = [](const Shard&, const LayerPart& p) { return std::vector{p.fed}; };
+  if (r_.pre_norms && r_.residual == Residual::kSequential) Norm(Role::kFfnNorm, plan_.x, in);
   block_has_output_ = false;
-  l.sparse() ? SparseFeedForward(ffn_in) : DenseFeedForward(ffn_in);
+  if (l.dense()) DenseFeedForward(in);
+  if (l.both()) {
+    // Experts beside it: each with a norm of what it gives, and the sum is the block's output.
+    GatherInPlace(FactsOf(Role::kDown).component, block_out_, fed);
+    Norm(Role::kDensePostNorm, block_out_, block_out_);
+    Norm(Role::kExpertNorm, plan_.x, in);
+    std::swap(block_out_, beside_);
+    block_has_output_ = false;
+  }
+  if (l.sparse()) SparseFeedForward(in);
+  if (l.both()) {
+    GatherInPlace(FactsOf(Role::kExpertDown).component, block_out_, fed);
+    std::swap(block_out_, beside_);
+    Add(Role::kExpertPostNorm, NormOp{.kind = NormKind::kRms,
+                                      .x = beside_,
+                                      .weight = Get(Role::kExpertPostNorm),
+                                      .bias = {},
+                                      .eps = r_.norm_eps,
+                                      .add_to_out = true,
+                                      .out = block_out_});
+    return AddOutput(Role::kFfnPostNorm, Role::kExpertDown, part_.fed);
+  }
   EndBlock(Role::kFfnPostNorm, l.sparse() ? Role::kExpertDown : Role::kDown, part_.fed, true, fed);
 }
 
@@ -402,7 +476,8 @@ ActPack Planner::PackRouted(Role role, Mat<const float> in, const int32_t* index
 void Planner::SparseFeedForward(Mat<const float> in) {
   const int64_t routed = n_ * r_.top_k;
   const bool choice_bias = SigmoidOfAll(r_.routing);
-  Project(Role::kRouter, in, router_, {.bias = !choice_bias});
+  if (r_.router_norm) Norm(Role::kRouterNorm, plan_.x, router_in_);
+  Project(Role::kRouter, r_.router_norm ? router_in_ : in, router_, {.bias = !choice_bias});
   Add(Role::kRouter, RouteOp{.logits = router_,
                              .top_k = r_.top_k,
                              .rule = r_.routing,
@@ -411,6 +486,7 @@ void Planner::SparseFeedForward(Mat<const float> in) {
                              .kept_groups = r_.kept_groups,
                              .group_best = r_.group_best,
                              .scale = r_.route_scale,
+                             .expert_scale = r_.expert_scale ? Get(Role::kExpertScale) : WeightView{},
                              .sum_eps = r_.route_sum_eps,
                              .experts = route_experts_,
                              .weights = route_weights_});

@@ -92,6 +92,9 @@ class Planner {
   Mat<float> Floats(int64_t cols, int64_t rows_each = 1);
   void Buffers();
   void Embed();
+  void EmbedTokens(Role table, float scale, Mat<float> out);
+  void EmbedLayers();
+  void LayerEmbedding();
   void Turns(const Rope& rope, const RopeFrequencies& frequencies, RopeTurns& turns);
   void Layer();
   Role Mix(Mixer mixer, Mat<const float> in);
@@ -107,6 +110,7 @@ class Planner {
   void Scale(Role role, Mat<float> x, float factor);
   void DenseFeedForward(Mat<const float> in);
   void ScaleHidden(Role role, Mat<float> own, int64_t cols);
+  void FeedForwards(Mat<float> in);
   void SparseFeedForward(Mat<const float> in);
   void SharedExperts(Mat<const float> in, Mat<float> out);
   void FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index = nullptr,
@@ -189,7 +193,7 @@ class Planner {
   ActPack PackWhole(Role role, Component from, Mat<float> own, int64_t cols, const Columns& columns);
   void GatherInPlace(Component component, Mat<float> m, const Columns& columns);
   void EndBlock(Role norm, Role last, const Span& part, bool ends, const Columns& columns);
-  void EmbedOwned();
+  void EmbedOwned(Role table, float scale, Mat<float> out);
   Mat<float> GatherSlots(Mat<float> own);
   void Head();
   void ShardBuffers(Mat<float> logits);
@@ -240,7 +244,8 @@ class Planner {
   Mat<float> own_logits_;
   float *gathered_ = nullptr, *whole_q_ = nullptr, *whole_k_ = nullptr;
   Mat<float> normed_, ffn_normed_, block_out_, q_, k_, v_, attended_, hidden_, up_, expert_in_, expert_out_, router_,
-      route_weights_, shared_out_, shared_gate_, temperature_, attn_gate_, latent_in_, latent_out_;
+      route_weights_, shared_out_, shared_gate_, temperature_, attn_gate_, latent_in_, latent_out_, beside_, router_in_,
+      layer_inputs_, layer_given_, layer_gate_;
   struct {
     Mat<float> q, q_low;   // [n, H (D_n + D_r)], [n, R_q]
     Mat<float> key;        // [n, R_kv + D_r]

@@ -78,12 +78,18 @@ Mat<float> Planner::AttentionOfHeads(Mat<const float> in) {
       k = First(k_, kv_cols);
       v = First(v_, kv_cols);
       Project(Role::kK, in, k, {.shared = &shared});
-      Project(Role::kV, in, v, {.shared = &shared});
+      if (!layer().v_is_k) Project(Role::kV, in, v, {.shared = &shared});
     }
   }
   const Mat<float> gate = First(attn_gate_, q_cols);
   if (r_.attention_gate) Project(Role::kAttnGate, in, gate, {.shared = &shared});
   const As as(*this, Work::kOwn);
+  if (r_.v_norm && own_kv) {
+    const As of_kv_heads(*this, Work::kOfKvHeads);
+    const bool v_is_k = layer().v_is_k;  // before the norm of keys
+    Add(v_is_k ? Role::kK : Role::kV,
+        NormOp{.x = v_is_k ? k : v, .groups = K, .weight = {}, .bias = {}, .eps = r_.norm_eps, .out = v});
+  }
   if (r_.qk_norm == QkNormKind::kWhole) {
     WholeQkNorms(q, k);
   } else if (r_.qk_norm != QkNormKind::kUnweighted) {

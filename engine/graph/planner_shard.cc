@@ -167,7 +167,8 @@ void Planner::CopiedWeights(const WeightView& w) {
 
 void Planner::ShardBuffers(Mat<float> logits) {
   const uint64_t n = static_cast<uint64_t>(n_);
-  const uint64_t sent = SaturatingMul(n, static_cast<uint64_t>(std::max(int64_t{r_.d_model}, mamba_.out.cols)));
+  const uint64_t sent =
+      SaturatingMul(n, static_cast<uint64_t>(std::max({int64_t{r_.d_model}, mamba_.out.cols, layer_inputs_.cols})));
   own_logits_ = logits;
   if (shard_.rank > 0) plan_.logits = {nullptr, options_.max_logit_rows, r_.vocab};
   plan_.owned_ids = arena_.Take<int32_t>(n);
@@ -182,28 +183,26 @@ void Planner::ShardBuffers(Mat<float> logits) {
   sent_ = {arena_.Take<float>(sent), sent};
 }
 
-// Rows of the embedding come from the process that has them.
-void Planner::EmbedOwned() {
+// Rows of a table come from the process that has them.
+void Planner::EmbedOwned(Role role, float scale, Mat<float> out) {
   const size_t n = static_cast<size_t>(n_);
-  const Mat<float> own(gathered_, n_, r_.d_model);
+  const Mat<float> own(gathered_, n_, out.cols);
   const As as(*this, Work::kOwn);
   rows_ = RowsOf::kOwned;
-  if (const WeightView table = Get(Role::kTokenEmbedding); table.rows > 0) {
-    Add(Role::kTokenEmbedding, EmbedOp{.ids = {plan_.owned_ids, n},
-                                       .table = table,
-                                       .out = own,
-                                       .scale = r_.embedding_scale,
-                                       .step_rows = {plan_.owned_rows, n}});
+  if (const WeightView table = Get(role); table.rows > 0) {
+    Add(role,
+        EmbedOp{.ids = {plan_.owned_ids, n}, .table = table, .out = own, .scale = scale, .step_rows = {plan_.owned_rows, n}});
   }
-  plan_.embedded = &NewGather([&](const Shard&, const LayerPart&) { return std::vector{Span{0, r_.d_model}}; });
-  Add(Role::kTokenEmbedding, GatherOp{.group = source_.group,
-                                      .parts = plan_.embedded->parts,
-                                      .own = own,
-                                      .to_rows = {plan_.embedded_rows, n},
-                                      .all = plan_.x,
-                                      .sent = sent_,
-                                      .received = received_,
-                                      .part_bytes = plan_.embedded->bytes});
+  GatherRoom& room = NewGather([&](const Shard&, const LayerPart&) { return std::vector{Span{0, out.cols}}; });
+  plan_.embedded.push_back(&room);
+  Add(role, GatherOp{.group = source_.group,
+                     .parts = room.parts,
+                     .own = own,
+                     .to_rows = {plan_.embedded_rows, n},
+                     .all = out,
+                     .sent = sent_,
+                     .received = received_,
+                     .part_bytes = room.bytes});
   rows_ = RowsOf::kBatch;
 }
 

@@ -79,6 +79,9 @@ Status CheckHeads(const LayerSizes& s) {
 }
 
 Status CheckRope(const Rope& rope, int32_t head_dim) {
+  if (rope.turned < 0 || rope.turned > rope.dim / 2) {
+    return BadInput("rope turns " + Text(rope.turned) + " of " + Text(rope.dim / 2) + " pairs");
+  }
   if (rope.style == RopeStyle::kNone || (rope.dim >= 2 && rope.dim % 2 == 0 && rope.dim <= head_dim)) return {};
   return BadInput("rope turns " + Text(rope.dim) + " of a head's " + Text(head_dim) +
                   " dimensions; expected an even number, at most all");
@@ -170,7 +173,11 @@ Status CheckAttention(const Recipe& r) {
       TALLY_RETURN_IF_ERROR(CheckRope(l.rope == LayerRope::kLocal ? r.local_rope : r.rope, SizesOf(r, l).head_dim));
     }
     TALLY_RETURN_IF_ERROR(CheckShared(r, i));
+    if (l.v_is_k && (!r.v_norm || r.fused_qkv || !l.mixers.has(Mixer::kAttention))) {
+      return BadInput("layer " + std::to_string(i) + " takes its keys for values, without a norm of them");
+    }
   }
+  if (r.v_norm && (r.fused_qkv || r.latent.kv_rank > 0)) return BadInput("v_norm is for values of a matrix of their own");
   if (r.attention_gate && r.latent.kv_rank > 0) return BadInput("attention_gate is not for latent attention");
   if (r.local_rope.freq_factors) return BadInput("the local rope has no stored frequency factors");
   return CheckLatent(r);
@@ -182,6 +189,11 @@ Status CheckFeedForward(const Recipe& r) {
     if (l.dense() && SizesOf(r, l).d_ff < 1) return BadInput("the dense layers have no width: d_ff is " + Text(r.d_ff));
   }
   if (sparse && r.d_expert < 1) return BadInput("the experts have no width: d_expert is " + Text(r.d_expert));
+  if (r.layer_embedding < 0 || r.layer_embedding > kMaxWidth) return BadInput("layer_embedding is " + Text(r.layer_embedding));
+  if (int64_t{r.layer_embedding} * r.n_layers > kMaxWidth) {
+    return BadInput("embeddings of " + Text(r.layer_embedding) + " for each of " + Text(r.n_layers) + " layers are wider than " +
+                    Text(kMaxWidth));
+  }
   if (r.expert_latent < 0 || r.expert_latent > kMaxWidth) return BadInput("expert_latent is " + Text(r.expert_latent));
   if (sparse && (r.top_k < 1 || r.top_k > r.n_experts)) {
     return BadInput("top_k is " + Text(r.top_k) + "; expected 1 to the number of experts, " + Text(r.n_experts));
@@ -220,8 +232,9 @@ Status CheckSize(const Recipe& r) {
   const double mamba = double{1} * r.mamba.heads * (3.0 * r.mamba.head_dim + 2.0 * r.mamba.state_dim + 1);
   const double layer = 4 * width * heads + conv + width * (delta + mamba + 2.0 * r.expert_latent) + latent * (width + heads) +
                        3 * width * (double{1} * most.d_ff + double{1} * r.n_experts * r.d_expert + r.d_shared);
-  const double all =
-      (double{1} * r.n_layers + r.mtp_layers) * layer + 2 * width * r.vocab + (r.learned_positions ? width * r.context : 0);
+  const double tables = double{1} * r.layer_embedding * r.n_layers * (r.vocab + 3 * width);
+  const double all = (double{1} * r.n_layers + r.mtp_layers) * layer + 2 * width * r.vocab + tables +
+                     (r.learned_positions ? width * r.context : 0);
   if (all > kMost) return BadInput("the model would have more than 10^15 parameters");
   return {};
 }

@@ -36,7 +36,8 @@ std::vector<uint64_t> TensorBinding::StoredShape(uint64_t stored_rows) const {
   if (storage == Storage::kTaps) return {shape[1], shape[0]};
   if (storage == Storage::kConv1d) return {shape[1], 1, shape[0]};
   std::vector<uint64_t> stored = shape;
-  if (storage == Storage::kPlain || storage == Storage::kPlusOne || storage == Storage::kMinusExp) {
+  if (storage == Storage::kPlain || storage == Storage::kPlusOne || storage == Storage::kOverRoot ||
+      storage == Storage::kMinusExp) {
     stored[row_dimension()] = stored_rows;
     return stored;
   }

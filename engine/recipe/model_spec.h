@@ -20,6 +20,7 @@ enum class Storage : uint8_t {
   kTransposed,       // [in, out] (GPT-2's Conv1D)
   kTransposedHeads,  // each slice [in, out], from the stored rows that the row map takes. Quantised rows are widened to F32.
   kPlusOne,          // a vector w; the engine uses 1 + w, computed in f32 (Gemma's norms)
+  kOverRoot,         // a vector w of n elements; the engine uses w / sqrt(n), computed in f32 (the norm of Gemma 4's router)
   kMinusExp,         // a vector w; the engine uses -exp(w), computed in f32 (the decays of recurrent layers)
   kTaps,             // the taps of a convolution, vectors [taps, n], as [n, taps]
   kConv1d,           // the same as [n, 1, taps] (torch's Conv1d)

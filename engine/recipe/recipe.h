@@ -31,7 +31,8 @@ struct RopeScaling {
 
 struct Rope {
   RopeStyle style = RopeStyle::kNone;
-  int32_t dim = 0;  // dimensions of a head that rotate
+  int32_t dim = 0;     // dimensions of a head that rotate
+  int32_t turned = 0;  // of the dim / 2 pairs the first ones turn, the others by 0 (Gemma 4's proportional rope); 0: all
   double theta = 10000;
   RopeScaling scaling = {};
   bool freq_factors = false;  // the checkpoint stores divisors of the frequencies (GGUF rope_freqs.weight)
@@ -105,11 +106,14 @@ struct LayerRecipe {
   int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0, d_ff = 0;
   // Attention reads the keys and values of this earlier layer, and has none of its own; -1: it has its own.
   int32_t cache_of = -1;
+  bool v_is_k = false;  // the values are the keys as their matrix gives them (Gemma 4)
 
   bool recurrent() const { return mixers.has(Mixer::kShortConv) || mixers.has(Mixer::kDeltaRule) || mixers.has(Mixer::kMamba2); }
   bool attends() const { return mixers.has(Mixer::kAttention) || mixers.has(Mixer::kLatentAttention); }
   bool dense() const { return feed_forward.has(FeedForward::kDense); }
   bool sparse() const { return feed_forward.has(FeedForward::kSparse); }
+  // A dense feed-forward and experts side by side, each with norms of its own before and after it (Gemma 4).
+  bool both() const { return dense() && sparse(); }
   bool operator==(const LayerRecipe&) const = default;
 };
 
@@ -146,6 +150,7 @@ struct Recipe {
   bool fused_qkv = false;  // one matrix [q; k; v]
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   QkNormKind qk_norm = QkNormKind::kNone;
+  bool v_norm = false;  // RMSNorm of each head's value, without weights (Gemma 4)
   float qkv_limit = 0;  // q, k (after their norms) and v are limited to [-qkv_limit, qkv_limit] (OLMoE, MPT); 0: not
   LatentAttention latent = {};
   bool pre_norms = true;        // false: the blocks' inputs are not normalised (OLMo 2)
@@ -165,6 +170,10 @@ struct Recipe {
 
   PartScales scales = {};
 
+  // A second embedding of the token gives each layer a vector of so many elements, which gates what the layer adds last (Gemma 4); 0: none.
+  int32_t layer_embedding = 0;
+  bool layer_scale = false;  // a learned number multiplies what a layer leaves in the residual stream
+
   bool gated_ffn = true;  // down(act(gate x) * up x) instead of down(act(up x))
   ActivationKind activation = ActivationKind::kSilu;
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;  // kSwigluOai: g = min(g, limit), u clamped, g*sigmoid(alpha g)*(u+1)
@@ -182,6 +191,8 @@ struct Recipe {
   int32_t expert_groups = 1, kept_groups = 1, group_best = 1;
   bool router_bias = false;  // with sigmoids of all experts: only the choice sees it
   bool expert_bias = false;
+  bool router_norm = false;   // the router reads the residual stream through a norm of its own (Gemma 4)
+  bool expert_scale = false;  // a learned number of each expert multiplies its weight
   int32_t expert_latent =
       0;  // experts work on a projection of so many elements, and their sum is projected back (Nemotron 3 Super); 0: not
   int32_t d_shared = 0;      // width of the shared experts together, which every token uses; 0: none

@@ -48,7 +48,7 @@ Row RowOf(const Recipe& r, Role role, int32_t layer) {
   const bool sparse = l.sparse(), dense = l.dense(), mixes = !l.mixers.empty(), feeds = !l.feed_forward.empty();
   const bool latent = l.mixers.has(Mixer::kLatentAttention), heads = l.mixers.has(Mixer::kAttention), attends = latent || heads;
   const bool conv = l.mixers.has(Mixer::kShortConv), split = heads && !r.fused_qkv, own_kv = l.cache_of < 0,
-             shared = sparse && r.d_shared > 0;
+             shared = sparse && r.d_shared > 0, both = l.both(), layer_embedding = r.layer_embedding > 0;
   const bool delta = l.mixers.has(Mixer::kDeltaRule), mamba = l.mixers.has(Mixer::kMamba2), recurs = delta || mamba,
              latent_experts = sparse && r.expert_latent > 0;
   const bool biased_norm = r.norm == NormKind::kLayer && r.norm_bias;
@@ -61,6 +61,7 @@ Row RowOf(const Recipe& r, Role role, int32_t layer) {
   const uint64_t Rq = u(r.latent.q_rank), Rkv = u(r.latent.kv_rank), Dn = u(r.latent.nope_dim), Dr = u(r.latent.rope_dim),
                  Dv = u(r.latent.v_dim);
   const uint64_t Rope = u(r.rope.dim / 2), Xe = r.expert_latent > 0 ? u(r.expert_latent) : E;
+  const uint64_t Pe = u(r.layer_embedding), LP = u(r.n_layers) * Pe;
   const uint64_t Kd = u(r.delta.key_heads) * u(r.delta.key_dim), Bc = 2 * u(r.mamba.groups) * u(r.mamba.state_dim);
   const uint64_t Rh = delta ? u(r.delta.value_heads) : u(r.mamba.heads);
   const uint64_t Rd = Rh * (delta ? u(r.delta.value_dim) : u(r.mamba.head_dim)), Rc = Rd + (delta ? 2 * Kd : Bc);

@@ -127,7 +127,7 @@ Result<RopeFrequencies> MakeRopeFrequencies(const Rope& rope, const StoredRopeFa
         break;
       }
     }
-    out.inv_freq[i] = static_cast<float>(inv);
+    out.inv_freq[i] = rope.turned > 0 && i >= rope.turned ? 0 : static_cast<float>(inv);
   }
   return out;
 }

@@ -40,7 +40,7 @@ Filling FillingOf(const TensorBinding& b, const StoredTensor& t, const Recipe& p
   if (b.vector()) f.deviation = 0.1f;
   if (b.vector() && FactsOf(b.role).name.ends_with("norm")) {
     f.fill = Fill::kValue;
-    f.value = b.storage == Storage::kPlusOne ? 0 : 1;
+    f.value = b.storage == Storage::kPlusOne ? 0 : b.storage == Storage::kOverRoot ? std::sqrt(static_cast<float>(inputs)) : 1;
   }
   if (b.split) {
     f.type = *b.split;
@@ -51,6 +51,17 @@ Filling FillingOf(const TensorBinding& b, const StoredTensor& t, const Recipe& p
       if (!published.tied_head) f.deviation = 1;
       break;
     case Role::kPositionEmbedding: f.deviation *= 0.5f; break;
+    case Role::kDensePostNorm:
+    case Role::kExpertNorm:
+    case Role::kExpertPostNorm:
+    case Role::kExpertScale:
+    case Role::kLayerScale:
+      f.fill = Fill::kValue;
+      f.value = 1;
+      break;
+    case Role::kQNorm:  // where nothing else scales the scores
+      if (published.attention_scale == 1) f.value = 1 / std::sqrt(static_cast<float>(inputs));
+      break;
     case Role::kSinks: f.deviation = 1; break;
     case Role::kSsmA:  // -1, so that states decay
       f.fill = Fill::kValue;

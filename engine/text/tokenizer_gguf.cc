@@ -45,6 +45,8 @@ class GgufTokenizerReader {
   Status ReadSpecialIds();
   Status NothingToAdd(const std::string& which);
   Status ReadBytePairs();
+  Status ReadCharacterPairs();
+  Status MakeModel(BpeOptions options);
   Status ReadScored();
   Status ReadAddedTokens();
   // The id under a key; -1 where it says that there is none (2^32 - 1 is how some writers do). One beyond the vocabulary can never be
@@ -243,6 +245,40 @@ Status GgufTokenizerReader::ReadBytePairs() {
   TALLY_ASSIGN_OR_RETURN(const bool space_prefix, Flag("add_space_prefix", false));
   if (space_prefix) return BadInput(Where("add_space_prefix") + ": true is not supported for model 'gpt2'");
 
+  BpeOptions options;
+  options.ignore_merges = named.ignore_merges;
+  TALLY_RETURN_IF_ERROR(MakeModel(options));
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    if (types_[id] == kNormal && !BytesOfAlphabet(tokens_[id], &parts_.bytes[id])) parts_.bytes[id] = tokens_[id];
+  }
+  parts_.description = "byte-level BPE (" + pre + "), " + std::to_string(tokens_.size()) + " tokens";
+  return {};
+}
+
+// Gemma 4's, as llama.cpp (src/llama-vocab.cpp): merges of characters, text cut between line ends and all else, characters without a
+// token as bytes.
+Status GgufTokenizerReader::ReadCharacterPairs() {
+  add_bos_ = true;
+  TALLY_RETURN_IF_ERROR(ReadSpecialIds());
+  TALLY_ASSIGN_OR_RETURN(const bool space_prefix, Flag("add_space_prefix", false));
+  if (space_prefix) return BadInput(Where("add_space_prefix") + ": true is not supported for model 'gemma4'");
+  parts_.normalizer.Add({.kind = NormalStep::Kind::kReplaceLiteral, .find = " ", .content = std::string(kSpaceMark)});
+  TALLY_RETURN_IF_ERROR(parts_.pre.AddRegex("[^\\n]+|[\\n]+", Where("model")));
+  BpeOptions options;
+  options.byte_level = false;
+  options.byte_fallback = options.fuse_unknown = true;
+  TALLY_RETURN_IF_ERROR(MakeModel(options));
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    const int byte = types_[id] == kByte ? ByteOfToken(tokens_[id]) : -1;
+    if (types_[id] == kNormal) parts_.bytes[id] = Unescaped(tokens_[id]);
+    if (byte >= 0) parts_.bytes[id] = std::string(1, static_cast<char>(byte));
+  }
+  parts_.description = "BPE of characters, " + std::to_string(tokens_.size()) + " tokens";
+  return {};
+}
+
+// The model of tokens and merges.
+Status GgufTokenizerReader::MakeModel(BpeOptions options) {
   TALLY_ASSIGN_OR_RETURN(const auto merges, m_.GetStrings("tokenizer.ggml.merges"));
   if (!merges) return BadInput(Where("merges") + ": expected the list of merges");
   std::vector<std::pair<std::string_view, std::string_view>> pairs;
@@ -260,14 +296,10 @@ Status GgufTokenizerReader::ReadBytePairs() {
   for (size_t id = 0; id < tokens_.size(); ++id) {
     // Of two equal spellings the later counts, as in llama.cpp.
     vocabulary.insert_or_assign(tokens_[id], static_cast<int32_t>(id));
-    if (types_[id] == kNormal && !BytesOfAlphabet(tokens_[id], &parts_.bytes[id])) parts_.bytes[id] = tokens_[id];
   }
-  BpeOptions options;
-  options.ignore_merges = named.ignore_merges;
   options.unknown = unknown_;
   options.control = &parts_.control;
   TALLY_ASSIGN_OR_RETURN(parts_.model, MakeBpe(options, vocabulary, pairs, Where("merges")));
-  parts_.description = "byte-level BPE (" + pre + "), " + std::to_string(tokens_.size()) + " tokens";
   return {};
 }
 
@@ -329,17 +361,17 @@ Status GgufTokenizerReader::ReadScored() {
 
 Result<std::unique_ptr<TextTokenizer>> GgufTokenizerReader::Read() {
   TALLY_ASSIGN_OR_RETURN(const auto model, m_.GetString("tokenizer.ggml.model"));
-  if (!model) return BadInput(Where("model") + ": expected 'gpt2' or 'llama'");
+  if (!model) return BadInput(Where("model") + ": expected 'gpt2', 'llama' or 'gemma4'");
   model_ = *model;
-  if (model_ != "gpt2" && model_ != "llama") {
+  if (model_ != "gpt2" && model_ != "llama" && model_ != "gemma4") {
     const std::string what = model_ == "bert" ? " (WordPiece)" : model_ == "t5" ? " (SentencePiece's Unigram)" : "";
     return BadInput(Where("model") + ": tokenizer model '" + model_ + "' is not supported" + what +
-                    ", expected 'gpt2' or 'llama'");
+                    ", expected 'gpt2', 'llama' or 'gemma4'");
   }
   TALLY_RETURN_IF_ERROR(ReadVocabulary());
   parts_.bytes.resize(tokens_.size());
   TALLY_RETURN_IF_ERROR(ReadNormalSteps());
-  TALLY_RETURN_IF_ERROR(model_ == "gpt2" ? ReadBytePairs() : ReadScored());
+  TALLY_RETURN_IF_ERROR(model_ == "gpt2" ? ReadBytePairs() : model_ == "llama" ? ReadScored() : ReadCharacterPairs());
   for (size_t id = 0; id < tokens_.size(); ++id) {
     if (types_[id] == kUserDefined) parts_.bytes[id] = tokens_[id];  // spelled out, whatever the alphabet
     if (parts_.control[id]) parts_.control_text.emplace(static_cast<int32_t>(id), tokens_[id]);

@@ -315,6 +315,9 @@ class ItemLoader {
         const uint64_t first = to->taps() ? static_cast<uint64_t>(slice) : to->striped() ? to->rows.first : 0;
         WidenToF32(source.dtype, static_cast<int64_t>(n), static_cast<int64_t>(step), staging + first * element, values);
         if (to->storage == Storage::kPlusOne) std::for_each(values, values + n, [](float& x) { x += 1; });
+        if (to->storage == Storage::kOverRoot) {
+          std::for_each(values, values + n, [root = std::sqrt(static_cast<float>(all))](float& x) { x /= root; });
+        }
         if (to->storage == Storage::kMinusExp) std::for_each(values, values + n, [](float& x) { x = -std::exp(x); });
         TALLY_RETURN_IF_ERROR(CheckFinite(source, {values, n}));
       }

@@ -145,7 +145,9 @@ class Planner {
     if (view.slices > UINT32_MAX) return InternalError(name + " has too many slices");
 
     TALLY_RETURN_IF_ERROR(FindSources(binding, name, w));
-    w.held = HeldOf(spec_.recipe, shard_, binding.role, binding.layer);
+    // A process that is alone holds what the binding has, which need not be of a whole recipe.
+    const int64_t rows = FactsOf(binding.role).vector ? view.cols : view.rows;
+    w.held = shard_.alone() ? Held{{0, view.slices}, {{{0, rows}}}} : HeldOf(spec_.recipe, shard_, binding.role, binding.layer);
     w.all_slices = view.slices;
     if (w.held.empty()) {
       view = {.dtype = w.vector() ? DType::kF32 : w.stored_dtype(), .layout = view.layout, .slices = 0, .cols = view.cols};
@@ -206,7 +208,7 @@ class Planner {
     const bool row_major = w.view.layout == WeightLayout::kRowMajor, some_rows = !w.rows.all();
     const bool columns_can_be_taken = w.rows.block >= binding.mapped_rows() || w.striped_outputs();
     if (((transposed || w.split) && (vector || row_major)) || (transposed && w.split) ||
-        ((w.storage == Storage::kPlusOne || w.storage == Storage::kMinusExp) && !vector) ||
+        ((w.storage == Storage::kPlusOne || w.storage == Storage::kOverRoot || w.storage == Storage::kMinusExp) && !vector) ||
         (w.taps() != FactsOf(binding.role).taps) || (some_rows && (row_major || w.rows.step < w.rows.block)) ||
         (some_rows && transposed && !columns_can_be_taken) || (some_rows && !w.split && binding.names.size() > 1)) {
       return InternalError(name + " cannot be stored as its binding says");
@@ -342,7 +344,7 @@ class Planner {
 
 WeightLayout LayoutFor(Role role, const Recipe& recipe) {
   if (FactsOf(role).vector) return WeightLayout::kVector;
-  if (role == Role::kPositionEmbedding) return WeightLayout::kRowMajor;
+  if (role == Role::kPositionEmbedding || role == Role::kLayerEmbedding) return WeightLayout::kRowMajor;
   if (role == Role::kTokenEmbedding && !recipe.tied_head) return WeightLayout::kRowMajor;
   return WeightLayout::kPanel16;
 }

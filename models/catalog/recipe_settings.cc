@@ -227,7 +227,7 @@ class Change {
       layer = i < old.size() ? old[i] : old[i % kinds];
       if (Named("window") && (!windowed || layer.window > 0)) layer.window = window_;
       if (layer.attention_scale == old_.attention_scale) layer.attention_scale = r_.attention_scale;
-      if (layer.feed_forward.empty()) continue;
+      if (layer.feed_forward.empty() || (layer.both() && r_.n_experts > 0)) continue;
       const bool experts = old_.n_experts == 0 || old[first + (i - dense) % sparse].sparse();
       layer.feed_forward = r_.n_experts > 0 && i >= dense && experts ? FeedForward::kSparse : FeedForward::kDense;
     }

@@ -381,7 +381,7 @@ std::string ClaimsPage() {
       "|\n" +
       MoeCapRows() + "\nBoth without embedding, head, router, norms and biases, as that code counts.\n";
   page +=
-      "\n## Models with recurrent layers\n\n"
+      "\n## Models with recurrent layers, shared caches or tables\n\n"
       "Figures in dispute, recomputed by their rule where they have one, beside the count.\n\n"
       "| model | claim | claimed | counted | convention |\n| --- | --- | ---: | ---: | --- |\n" +
       HybridClaimRows();

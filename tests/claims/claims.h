@@ -24,7 +24,7 @@ struct CourseClaim {
 
 std::vector<CourseClaim> CourseClaims();
 
-// A disputed figure of a model with recurrent layers.
+// A disputed figure of a model with recurrent layers, tables that are looked up or layers that differ.
 struct HybridClaim {
   std::string model, claim;
   uint64_t claimed = 0, counted = 0;

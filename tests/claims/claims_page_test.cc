@@ -73,6 +73,7 @@ TEST(Claims, DisputedFiguresOfHybrids) {
   EXPECT_EQ(figures["Qwen3.6-35B-A3B, bytes of"], (Pair{81'920, 20'480}));
   EXPECT_EQ(figures["Nemotron-3-Nano, FLOPs a "], (Pair{2'255'339'520, 1'780'531'200}));
   EXPECT_EQ(figures["Qwen3.6-35B-A3B, FLOPs a "].first, 125'829'120u);
+  EXPECT_EQ(figures["Gemma-4-12B, 128 KB o"].second, 16'384u);
 }
 
 }  // namespace

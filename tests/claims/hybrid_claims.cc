@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of models with recurrent layers that are in dispute, beside what is counted.
+// Figures of models with recurrent layers, tables that are looked up or layers that differ that are in dispute, beside what is counted.
 #include "engine/studies/count.h"
 #include "tests/claims/claims.h"
 
@@ -31,6 +31,32 @@ uint64_t MambaProjections(const Recipe& r, uint64_t inner) {
   return layers * 2 * u(r.d_model) * (in + inner);
 }
 
+// Bytes of KV, f16, that each further position adds once the windows are full.
+uint64_t GrowingKv(const Recipe& r) {
+  uint64_t elements = 0;
+  for (const LayerRecipe& l : r.layers) {
+    if (l.window == 0 && l.cache_of < 0) elements += books::CachedPerPosition(r, l).value();
+  }
+  return 2 * elements;
+}
+
+// The recipe as if every layer kept all positions and had a cache of its own.
+Recipe NoSharing(Recipe r) {
+  for (LayerRecipe& l : r.layers) l.window = 0, l.cache_of = -1;
+  return r;
+}
+
+// Elements of layers' embeddings: stored, and read for a token.
+std::string Tables(const Count& c) {
+  uint64_t stored = 0, read = 0;
+  for (const books::ParameterForm& p : c.tensors) {
+    if (p.kind != WeightInfo::Kind::kTable) continue;
+    stored += p.count.value();
+    read += p.touched.value();
+  }
+  return "a table of " + WithThousands(stored) + ", of which a token reads " + WithThousands(read);
+}
+
 uint64_t PartFlops(const books::FlopsCount& step, books::Part part) {
   uint64_t sum = 0;
   for (const books::FlopsRow& row : step.rows) {
@@ -49,6 +75,8 @@ std::vector<HybridClaim> HybridClaims() {
     for (const LayerRecipe& l : r.layers) n += l.attends() ? 1 : 0;
     return n;
   };
+  const Count e2b = Counted("Gemma-4-E2B"), e4b = Counted("Gemma-4-E4B"), dense = Counted("Gemma-4-12B"),
+              moe = Counted("Gemma-4-26B-A4B");
   const uint64_t delta_layers = u(qwen.recipe.n_layers) - attending(qwen.recipe);
   const uint64_t square = u(qwen.recipe.delta.value_dim) * u(qwen.recipe.delta.value_dim);
   return {{"Qwen3-Coder-Next", "active parameters by llmfit's formula for every mixture, 5 % and k/X of the rest (llmfit #544)",
@@ -75,7 +103,21 @@ std::vector<HybridClaim> HybridClaims() {
           {"Qwen3.6-35B-A3B", "FLOPs a token of the delta rule, 8 N_v^2 a head (Megatron-LM)",
            delta_layers * u(qwen.recipe.delta.value_heads) * 8 * square,
            PartFlops(qwen.decode, books::Part::kRecurrence) + PartFlops(qwen.decode, books::Part::kStateWork),
-           "7 N_k N_v + 6 N_v + 3 N_k a head"}};
+           "7 N_k N_v + 6 N_v + 3 N_k a head"},
+          {"Gemma-4-E2B", "2.3B effective (its card)", 2'300'000'000, e2b.parameters.active_head,
+           "with the head, without " + Tables(e2b)},
+          {"Gemma-4-E2B", "5.1B with embeddings (its card)", 5'100'000'000, e2b.parameters.total,
+           "the text model, table included; the towers, and keys and values that no layer uses, are the rest"},
+          {"Gemma-4-E4B", "4.5B effective (its card)", 4'500'000'000, e4b.parameters.active_head,
+           "with the head, without " + Tables(e4b)},
+          {"Gemma-4-26B-A4B", "3.8B active (its card)", 3'800'000'000, moe.parameters.active_all,
+           "with the head, which is the embedding; without it " + WithThousands(moe.parameters.active_none)},
+          {"Gemma-4-E2B", "bytes of KV a position, all layers charged", GrowingKv(NoSharing(e2b.recipe)), GrowingKv(e2b.recipe),
+           "f16, beyond the windows: layers that see all and have a cache of their own"},
+          {"Gemma-4-12B", "128 KB of KV a position (Rapid-MLX #1423)", 131'072, GrowingKv(dense.recipe),
+           "f16, beyond the windows; within them " + WithThousands(dense.kv_bytes_per_token)},
+          {"Gemma-4-12B", "64 KB of KV a position (the same)", 65'536, GrowingKv(dense.recipe), "the same"},
+          {"Gemma-4-12B", "384 KB of KV a position (the same)", 393'216, GrowingKv(dense.recipe), "the same"}};
 }
 
 std::string HybridClaimRows() {

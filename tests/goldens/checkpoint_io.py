@@ -60,7 +60,7 @@ def read_checkpoint(directory):
         return json.load(f), tensors
 
 
-U32, I32, F32, BOOL, STRING, I32_ARRAY = 4, 5, 6, 7, 8, 9  # GGUF knows arrays of all types; these are of I32
+U32, I32, F32, BOOL, STRING, I32_ARRAY, BOOL_ARRAY = 4, 5, 6, 7, 8, 9, "bools"  # an array says the type of its elements
 GGML_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "mxfp4": 39}
 ALIGNMENT = 32
 
@@ -78,6 +78,8 @@ class GgufWriter:
 
         if kind == I32_ARRAY:
             body = struct.pack(f"<IQ{len(value)}i", I32, len(value), *value)
+        elif kind == BOOL_ARRAY:
+            body, kind = struct.pack(f"<IQ{len(value)}?", BOOL, len(value), *value), I32_ARRAY
         else:
             body = text(value.encode()) if kind == STRING else struct.pack({U32: "<I", F32: "<f", BOOL: "<?"}[kind], value)
         self.keys.append(text(key.encode()) + struct.pack("<I", kind) + body)
@@ -140,8 +142,8 @@ def read_gguf(path):
     for _ in range(n_keys):
         name, kind = take_text(), take("I")
         if kind == I32_ARRAY:
-            _, n = take("I"), take("Q")
-            keys[name] = [take("i") for _ in range(n)]
+            of, n = take("I"), take("Q")
+            keys[name] = [take("?" if of == BOOL else "i") for _ in range(n)]
         else:
             keys[name] = take_text() if kind == 8 else take({4: "I", 6: "f", 7: "?"}[kind])
     infos = []

@@ -16,14 +16,14 @@ import sys
 import torch
 
 import modern_reference
-from checkpoint_io import I32_ARRAY, STRING, GgufWriter, read_checkpoint
+from checkpoint_io import BOOL_ARRAY, I32_ARRAY, STRING, GgufWriter, read_checkpoint
 from make_gguf import permute
 from reference import head_dim, inverse_frequencies
 
 ARCHITECTURES = {"deepseek": "deepseek", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm": "chatglm", "glm4": "glm4",
                  "glm4_moe": "glm4moe", "cohere": "command-r", "cohere2": "cohere2", "granite": "granite",
                  "granitemoe": "granitemoe", "granitemoeshared": "granitemoe", "olmo2": "olmo2", "olmoe": "olmoe",
-                 "smollm3": "smollm3", "llama4_text": "llama4", "lfm2": "lfm2", "lfm2_moe": "lfm2moe"}
+                 "smollm3": "smollm3", "llama4_text": "llama4", "lfm2": "lfm2", "lfm2_moe": "lfm2moe", "gemma4_text": "gemma4"}
 HALVES_PERMUTED = ("deepseek", "granite", "granitemoe", "smollm3")  # rope of halves in the directory, of adjacent pairs in GGUF
 
 
@@ -240,9 +240,46 @@ def lfm2_keys(c, w, kv_b):
         w.u32("expert_gating_func", 2)
 
 
+def gemma4_keys(c, w, kv_b):
+    """Keys of its own: sizes of layers with and without a window, and lists."""
+    sizes = [modern_reference.gemma4_sizes(c, i) for i in range(c["num_hidden_layers"])]
+    w.u32("block_count", c["num_hidden_layers"])
+    w.u32("context_length", c["max_position_embeddings"])
+    w.u32("embedding_length", c["hidden_size"])
+    w.put("gemma4.feed_forward_length", I32_ARRAY, [width for _, _, width, _, _ in sizes])
+    w.u32("attention.head_count", c["num_attention_heads"])
+    w.put("gemma4.attention.head_count_kv", I32_ARRAY, [kv for _, kv, _, _, _ in sizes])
+    w.f32("attention.layer_norm_rms_epsilon", c["rms_norm_eps"])
+    w.f32("rope.freq_base", c["rope_parameters"]["full_attention"]["rope_theta"])
+    w.f32("rope.freq_base_swa", c["rope_parameters"]["sliding_attention"]["rope_theta"])
+    for name in ("attention.key_length", "attention.value_length", "rope.dimension_count"):
+        w.u32(name, c["global_head_dim"])
+        w.u32(name + "_swa", c["head_dim"])
+    w.u32("attention.sliding_window", c["sliding_window"])
+    w.put("gemma4.attention.sliding_window_pattern", BOOL_ARRAY, [t == "sliding_attention" for t in modern_reference.gemma4_types(c)])
+    w.u32("attention.shared_kv_layers", c["num_kv_shared_layers"])
+    w.u32("embedding_length_per_layer_input", c["hidden_size_per_layer_input"])
+    w.f32("final_logit_softcapping", c["final_logit_softcapping"])
+    if c["enable_moe_block"]:
+        w.u32("expert_count", c["num_experts"])
+        w.u32("expert_used_count", c["top_k_experts"])
+        w.u32("expert_feed_forward_length", c["moe_intermediate_size"])
+
+
+def gemma4_tensors(c, tensors, w):
+    """Tensors outside the layers: divisors of the full layers' frequencies, and the second embedding."""
+    half, rope = c["global_head_dim"] // 2, c["rope_parameters"]["full_attention"]
+    turned = int(rope["partial_rotary_factor"] * c["global_head_dim"] // 2)
+    w.add("rope_freqs.weight", torch.tensor([1.0] * turned + [1e30] * (half - turned)))
+    for theirs, name in (("per_layer_token_embd", "embed_tokens_per_layer"), ("per_layer_model_proj", "per_layer_model_projection"),
+                         ("per_layer_proj_norm", "per_layer_projection_norm")):
+        if f"model.{name}.weight" in tensors:
+            w.add(theirs + ".weight", tensors[f"model.{name}.weight"])
+
+
 KEYS = {"deepseek": deepseek_keys, "deepseek2": deepseek2_keys, "glm4moe": glm4moe_keys, "glm4": glm4_keys, "chatglm": chatglm_keys,
         "command-r": command_r_keys, "cohere2": cohere2_keys, "granite": granite_keys, "granitemoe": granite_keys,
-        "smollm3": smollm3_keys, "llama4": llama4_keys, "lfm2": lfm2_keys, "lfm2moe": lfm2_keys}
+        "smollm3": smollm3_keys, "llama4": llama4_keys, "lfm2": lfm2_keys, "lfm2moe": lfm2_keys, "gemma4": gemma4_keys}
 WITH_VOCABULARY_SIZE = ("deepseek", "deepseek2", "cohere2", "granite", "granitemoe", "smollm3", "llama4", "lfm2", "lfm2moe")
 
 # Tensors. Names of a layer, without suffix.
@@ -265,9 +302,13 @@ NAMES = {
     "self_attn.k_layernorm": "attn_k_norm", "conv.in_proj": "shortconv.in_proj", "conv.out_proj": "shortconv.out_proj",
     "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down", "feed_forward.gate": "ffn_gate_inp",
     "feed_forward.expert_bias": "exp_probs_b.bias",
-    "enorm": "nextn.enorm", "hnorm": "nextn.hnorm", "eh_proj": "nextn.eh_proj", "shared_head.norm": "nextn.shared_head_norm",
+    "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm_1": "post_ffw_norm_1",
+    "pre_feedforward_layernorm_2": "pre_ffw_norm_2", "post_feedforward_layernorm_2": "post_ffw_norm_2",
+    "router.proj": "ffn_gate_inp", "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj",
+    "post_per_layer_input_norm": "post_norm", "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
+    "layer_scalar": "layer_output_scale.weight", "enorm": "nextn.enorm", "hnorm": "nextn.hnorm", "eh_proj": "nextn.eh_proj", "shared_head.norm": "nextn.shared_head_norm",
     "shared_head.head": "nextn.shared_head_head", "embed_tokens": "nextn.embed_tokens"}
-NORM_AFTER = {"olmo2": "post_attention_norm", "glm4moe": "post_attention_norm"}  # post_attention_layernorm
+NORM_AFTER = {"gemma4": "post_attention_norm", "olmo2": "post_attention_norm", "glm4moe": "post_attention_norm"}  # post_attention_layernorm
 
 
 def layer_tensors(c, architecture, name, t, kv_b):
@@ -278,6 +319,10 @@ def layer_tensors(c, architecture, name, t, kv_b):
         return list(zip(("ffn_gate_shexp.weight", "ffn_up_shexp.weight"), t.chunk(2, 0)))
     if name == "feed_forward.experts.gate_up_proj":  # [X, H, 2F]: columns of gate, then of up
         return list(zip(("ffn_gate_exps.weight", "ffn_up_exps.weight"), t.transpose(1, 2).chunk(2, 1)))
+    if name == "experts.gate_up_proj":  # rows of gate, then of up: as it is
+        return [("ffn_gate_up_exps.weight", t)]
+    if name == "experts.down_proj":
+        return [("ffn_down_exps.weight", t)]
     if name == "feed_forward.experts.down_proj":
         return [("ffn_down_exps.weight", t.transpose(1, 2))]
     if name == "self_attn.kv_b_proj.weight" and not kv_b:
@@ -293,7 +338,7 @@ def layer_tensors(c, architecture, name, t, kv_b):
         theirs = NORM_AFTER.get(architecture, theirs)
     if architecture in HALVES_PERMUTED and theirs in ("attn_q", "attn_k"):
         t = permute(t, c["num_attention_heads"] if theirs == "attn_q" else c["num_key_value_heads"])
-    if theirs.endswith("norm") or theirs == "ffn_gate_inp":
+    if "norm" in theirs or theirs == "ffn_gate_inp":
         t = t.float()
     return [(f"{theirs}.{suffix}", t)]
 
@@ -303,10 +348,12 @@ def convert(c, tensors, path, kv_b=False):
     w.put("tokenizer.ggml.model", STRING, "no_vocab")
     if w.architecture in WITH_VOCABULARY_SIZE:
         w.u32("vocab_size", c["vocab_size"])
-    if w.architecture != "chatglm":
+    if w.architecture not in ("chatglm", "gemma4"):
         decoder_keys(c, w)
     KEYS.get(w.architecture, lambda *_: None)(c, w, kv_b)
     w.add("token_embd.weight", tensors["model.embed_tokens.weight"])
+    if w.architecture == "gemma4":
+        gemma4_tensors(c, tensors, w)
     if w.architecture.startswith("lfm2"):
         w.add("token_embd_norm.weight", tensors["model.embedding_norm.weight"].float())
     else:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reference models of DeepSeek (MoE, V2, V3), GLM (GLM-4, GLM-4-0414, GLM-4.5), Cohere (Command-R, Command-R7B), Granite (dense, MoE, MoE
-with shared experts), OLMo 2, OLMoE, SmolLM3, Llama 4 (text), LFM2 and LFM2-MoE in plain torch, one function a family, written from the
+with shared experts), OLMo 2, OLMoE, SmolLM3, Llama 4 (text), LFM2, LFM2-MoE and Gemma 4 (text) in plain torch, one function a family, written from the
 published code.
 
     forward(config, params, ids, trace) -> logits [T, vocabulary]
@@ -604,11 +604,111 @@ def lfm2_forward(c, p, ids, trace):
     return head(c, p, rms_norm(x, p("model.embedding_norm.weight"), eps), True)
 
 
+# Gemma 4 (text): transformers' modeling_gemma4.py.
+
+
+def gelu(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+
+
+def geglu(layer, prefix, x):
+    return layer.linear(prefix + "down_proj", gelu(layer.linear(prefix + "gate_proj", x)) * layer.linear(prefix + "up_proj", x))
+
+
+def gemma4_types(c):
+    types = list(layer_types(c, 6))
+    types[-1] = "full_attention"  # whatever it says
+    return types
+
+
+def gemma4_sizes(c, i):
+    """Head size, KV heads and width of the MLP of layer i; whether its values are its keys; whose keys and values it reads."""
+    types, own = gemma4_types(c), c["num_hidden_layers"] - c.get("num_kv_shared_layers", 0)
+    full = types[i] == "full_attention"
+    k_is_v = full and c.get("attention_k_eq_v", False)
+    kv = c["num_global_key_value_heads"] if k_is_v and c.get("num_global_key_value_heads") else c["num_key_value_heads"]
+    source = i if i < own else max(j for j in range(own) if types[j] == types[i])
+    width = c["intermediate_size"] * (2 if source != i and c.get("use_double_wide_mlp") else 1)
+    return c["global_head_dim"] if full else c["head_dim"], kv, width, k_is_v, source
+
+
+def proportional_tables(c, n, dtype):
+    """The first part of the pairs turns, with exponents over the whole head; the others do not."""
+    rope, d = c["rope_parameters"]["full_attention"], c["global_head_dim"]
+    turned = int(rope["partial_rotary_factor"] * d // 2)
+    frequencies = rope["rope_theta"] ** -(torch.arange(0, 2 * turned, 2).to(dtype) / d)
+    frequencies = torch.cat([frequencies, torch.zeros(d // 2 - turned, dtype=dtype)])
+    angles = torch.arange(n).to(dtype)[:, None] * frequencies[None, :]
+    return angles.cos(), angles.sin()
+
+
+def gemma4_experts(c, layer, x, t, trace):
+    """The router reads the residual x, the experts t. Softmax over all, the k greatest made to sum to 1, then each expert's scale."""
+    logits = linear(unweighted_norm(x, c["rms_norm_eps"]) * layer("router.scale") * c["hidden_size"] ** -0.5, layer("router.proj.weight"))
+    chosen = trace.chosen(logits, c["top_k_experts"])
+    weights = torch.softmax(logits, -1).gather(1, chosen)
+    weights = weights / weights.sum(-1, keepdim=True) * layer("router.per_expert_scale")[chosen]
+    trace.experts.append(chosen)
+    into, out_of = layer("experts.gate_up_proj"), layer("experts.down_proj")
+    out = torch.zeros_like(t)
+    for e in range(c["num_experts"]):
+        token, slot = torch.where(chosen == e)
+        gate, up = linear(t[token], into[e]).chunk(2, -1)
+        out.index_add_(0, token, linear(gelu(gate) * up, out_of[e]) * weights[token, slot, None])
+    return out
+
+
+def gemma4_layer_inputs(c, p, ids, x):
+    """[T, layers, P]: a row of the second table, and a projection of the scaled embedding, halved in power."""
+    count, size, width = c["num_hidden_layers"], c["hidden_size_per_layer_input"], c["hidden_size"]
+    rows = p("model.embed_tokens_per_layer.weight")[ids].view(len(ids), count, size) * size ** 0.5
+    given = (linear(x, p("model.per_layer_model_projection.weight")) * width ** -0.5).view(len(ids), count, size)
+    return (rms_norm(given, p("model.per_layer_projection_norm.weight"), c["rms_norm_eps"]) + rows) * 2 ** -0.5
+
+
+def gemma4_forward(c, p, ids, trace):
+    n, eps, types = len(ids), c["rms_norm_eps"], gemma4_types(c)
+    full = proportional_tables(c, n, p.dtype)
+    local = rope_tables(n, c["head_dim"], c["rope_parameters"]["sliding_attention"]["rope_theta"], None, p.dtype)
+    x = p("model.embed_tokens.weight")[ids] * c["hidden_size"] ** 0.5
+    inputs = gemma4_layer_inputs(c, p, ids, x) if c["hidden_size_per_layer_input"] else None
+    kept = {}
+    for i in range(c["num_hidden_layers"]):
+        layer, slides = Layer(p, i), types[i] == "sliding_attention"
+        d, kv_heads, _, k_is_v, source = gemma4_sizes(c, i)
+        tables = local if slides else full
+        t = rms_norm(x, layer("input_layernorm.weight"), eps)
+        q = layer.linear("self_attn.q_proj", t).view(n, -1, d)
+        q = rope_half(head_norm(q, layer("self_attn.q_norm.weight"), eps), tables)
+        if source == i:
+            k = layer.linear("self_attn.k_proj", t).view(n, kv_heads, d)
+            v = k if k_is_v else layer.linear("self_attn.v_proj", t).view(n, kv_heads, d)
+            k = rope_half(head_norm(k, layer("self_attn.k_norm.weight"), eps), tables)
+            kept[i] = k, unweighted_norm(v, eps)
+        visible = sliding(n, c["sliding_window"]) if slides else causal(n)
+        t = layer.linear("self_attn.o_proj", attend(q, *kept[source], 1.0, visible))
+        x = x + post_norm(t, layer("post_attention_layernorm.weight"), eps)
+        t = geglu(layer, "mlp.", rms_norm(x, layer("pre_feedforward_layernorm.weight"), eps))
+        if c.get("enable_moe_block"):
+            t = post_norm(t, layer("post_feedforward_layernorm_1.weight"), eps)
+            routed = gemma4_experts(c, layer, x, rms_norm(x, layer("pre_feedforward_layernorm_2.weight"), eps), trace)
+            t = t + post_norm(routed, layer("post_feedforward_layernorm_2.weight"), eps)
+        x = x + post_norm(t, layer("post_feedforward_layernorm.weight"), eps)
+        if inputs is not None:
+            t = gelu(layer.linear("per_layer_input_gate", x)) * inputs[:, i]
+            x = x + post_norm(layer.linear("per_layer_projection", t), layer("post_per_layer_input_norm.weight"), eps)
+        x = x * layer("layer_scalar")
+    logits = head(c, p, rms_norm(x, p("model.norm.weight"), eps), True)
+    cap = c.get("final_logit_softcapping")
+    return torch.tanh(logits / cap) * cap if cap else logits
+
+
 FORWARD = {"deepseek": deepseek_v1_forward, "deepseek_v2": deepseek_latent_forward("v2_routing"),
            "deepseek_v3": deepseek_latent_forward("sigmoid_routing"), "glm": glm_forward, "glm4": glm_forward,
            "glm4_moe": glm4_moe_forward, "cohere": cohere_forward, "cohere2": cohere_forward, "granite": granite_forward,
            "granitemoe": granite_forward, "granitemoeshared": granite_forward, "olmo2": olmo_forward, "olmoe": olmo_forward,
-           "smollm3": smollm3_forward, "llama4_text": llama4_forward, "lfm2": lfm2_forward, "lfm2_moe": lfm2_forward}
+           "smollm3": smollm3_forward, "llama4_text": llama4_forward, "lfm2": lfm2_forward, "lfm2_moe": lfm2_forward,
+           "gemma4_text": gemma4_forward}
 
 
 def forward(c, p, ids, trace=None):

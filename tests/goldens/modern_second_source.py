@@ -2,7 +2,7 @@
 """Second source of make_modern.py's cases: the same models from their GGUF form, in numpy, float64, token by token with a cache.
 
 Written from llama.cpp's graphs (src/models/{deepseek,deepseek2,chatglm,glm4,glm4-moe,command-r,cohere2-iswa,granite,olmo2,olmoe,smollm3,
-llama4,lfm2}.cpp, build_moe_ffn, ggml's rope) and its converter, not from modern_reference.py, and sharing no code with it. Latent attention
+llama4,lfm2,gemma4}.cpp, build_moe_ffn, ggml's rope) and its converter, not from modern_reference.py, and sharing no code with it. Latent attention
 runs in its absorbed form where the file has attn_k_b. Meant differences from llama.cpp: with the softmax a group of experts is judged by
 its best expert (DeepSeek-V2's published code), not by its two best.
 """
@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from second_source import Layers, neox_rope, silu
+from second_source import Layers, gelu_tanh, neox_rope, silu
 
 
 class Model(Layers):
@@ -35,6 +35,9 @@ class Model(Layers):
 
     def rms_of(self, layer, name, x):
         return self.rms(x, f"blk.{layer}.{name}.weight")
+
+    def plain_rms(self, x):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.key("attention.layer_norm_rms_epsilon"))
 
     def ln(self, x, name):
         x = x - x.mean(-1, keepdims=True)
@@ -312,9 +315,74 @@ def lfm2(m, token, position):
     return m.logits(m.rms(x, "token_embd_norm.weight"))
 
 
+def gemma4_experts(m, i, attn_out):
+    t = m.tensors
+    tmp = m.plain_rms(attn_out) / math.sqrt(len(attn_out)) * t[f"blk.{i}.ffn_gate_inp.scale"]
+    logits = t[f"blk.{i}.ffn_gate_inp.weight"] @ tmp
+    scores = np.exp(logits - logits.max())
+    scores /= scores.sum()
+    chosen = np.argsort(-scores)[:m.key("expert_used_count")]
+    weights = scores[chosen] / scores[chosen].sum()
+    h = m.rms_of(i, "pre_ffw_norm_2", attn_out)
+    out = np.zeros_like(h)
+    for e, w in zip(chosen, weights):
+        gate, up = np.split(t[f"blk.{i}.ffn_gate_up_exps.weight"][e] @ h, 2)
+        out += t[f"blk.{i}.ffn_down_exps.weight"][e] @ (gelu_tanh(gate) * up) * w * t[f"blk.{i}.ffn_down_exps.scale"][e]
+    return m.rms_of(i, "post_ffw_norm_2", out)
+
+
+def divided_rope(x, position, base, divisors):
+    """ggml's mode NEOX over the whole head, with frequency factors."""
+    half, out = x.shape[1] // 2, x.copy()
+    for j in range(half):
+        angle = position * base ** (-j / half) / divisors[j]
+        out[:, j] = x[:, j] * math.cos(angle) - x[:, j + half] * math.sin(angle)
+        out[:, j + half] = x[:, j] * math.sin(angle) + x[:, j + half] * math.cos(angle)
+    return out
+
+
+def gemma4(m, token, position):
+    t, heads, per_layer = m.tensors, m.key("attention.head_count"), m.key("embedding_length_per_layer_input")
+    swa, window = m.key("attention.sliding_window_pattern"), m.key("attention.sliding_window")
+    own = m.count - m.key("attention.shared_kv_layers")
+    x = t["token_embd.weight"][token]
+    x = x * math.sqrt(len(x))
+    if per_layer:  # build_inp_per_layer, project_per_layer_inputs
+        projected = (t["per_layer_model_proj.weight"] @ x / math.sqrt(len(x))).reshape(m.count, per_layer)
+        projected = m.rms(projected, "per_layer_proj_norm.weight")
+        rows = t["per_layer_token_embd.weight"][token].reshape(m.count, per_layer) * math.sqrt(per_layer)
+        inputs = (projected + rows) / math.sqrt(2)
+    for i in range(m.count):
+        base = m.key("rope.freq_base_swa") if swa[i] else m.key("rope.freq_base")
+        d = m.key("attention.key_length_swa") if swa[i] else m.key("attention.key_length")
+        divisors = np.ones(d // 2) if swa[i] else t["rope_freqs.weight"]
+        h = m.rms_of(i, "attn_norm", x)
+        q = divided_rope(m.rms_of(i, "attn_q_norm", m.linear(i, "attn_q", h).reshape(heads, d)), position, base, divisors)
+        if i < own:
+            k = m.linear(i, "attn_k", h).reshape(-1, d)
+            v = m.linear(i, "attn_v", h).reshape(-1, d) if m.has(i, "attn_v.weight") else k
+            k = divided_rope(m.rms_of(i, "attn_k_norm", k), position, base, divisors)
+            attended = m.attention(i, q, k, m.plain_rms(v), 1.0, window if swa[i] else None)
+        else:
+            source = max(j for j in range(own) if swa[j] == swa[i])
+            k, v = (kept.pop() for kept in m.cache[source])  # attention() puts them back
+            attended = m.attention(source, q, k, v, 1.0, window if swa[i] else None)
+        attn_out = x + m.rms_of(i, "post_attention_norm", m.linear(i, "attn_output", attended))
+        h = m.rms_of(i, "ffn_norm", attn_out)
+        h = m.linear(i, "ffn_down", gelu_tanh(m.linear(i, "ffn_gate", h)) * m.linear(i, "ffn_up", h))
+        if m.has(i, "ffn_gate_inp.weight"):
+            h = m.rms_of(i, "post_ffw_norm_1", h) + gemma4_experts(m, i, attn_out)
+        x = attn_out + m.rms_of(i, "post_ffw_norm", h)
+        if per_layer:
+            x = x + m.rms_of(i, "post_norm", m.linear(i, "proj", gelu_tanh(m.linear(i, "inp_gate", x)) * inputs[i]))
+        x = x * t[f"blk.{i}.layer_output_scale.weight"]
+    logits, cap = m.logits(m.rms(x, "output_norm.weight")), m.key("final_logit_softcapping")
+    return np.tanh(logits / cap) * cap
+
+
 GRAPHS = {"deepseek": deepseek, "deepseek2": deepseek2, "chatglm": glm4, "glm4": glm4, "glm4moe": glm4moe, "command-r": cohere,
           "cohere2": cohere, "granite": granite, "granitemoe": granite, "olmo2": olmo2, "olmoe": olmoe, "smollm3": smollm3,
-          "llama4": llama4, "lfm2": lfm2, "lfm2moe": lfm2}
+          "llama4": llama4, "lfm2": lfm2, "lfm2moe": lfm2, "gemma4": gemma4}
 
 
 def run(keys, tensors, ids, **unsaid):

@@ -87,6 +87,34 @@ TEST(Shared, FixturesOfLlamaCpp) {
   }
 }
 
+// Gemma 4 (dense, with embeddings of layers and shared caches) against float64, from GGUF with and without the keys and values that no
+// layer uses, and from a directory with towers.
+TEST(Shared, FixturesOfGemma4) {
+  const std::string fixtures = kShared + "fixtures-gemma4/";
+  if (!fs::exists(fixtures)) GTEST_SKIP() << fixtures << " is absent";
+  std::vector<int32_t> ids;
+  std::ifstream tokens(fixtures + "tokens.txt");
+  for (std::string id; std::getline(tokens, id, ',');) ids.push_back(std::stoi(id));
+  for (const std::string name : {"gemma4-e2b-tiny.gguf", "gemma4-e2b-tiny-pruned.gguf", "hf-conditional"}) {
+    SCOPED_TRACE(name);
+    EngineOptions options = Exact();
+    options.context = static_cast<int64_t>(ids.size());
+    Opened opened = Open(fixtures + name, options);
+    if (opened.engine == nullptr) continue;
+    const std::vector<float> got = Logits(*opened.engine, ids, ids.size());
+    std::vector<double> exact(got.size());
+    std::ifstream file(fixtures + "gemma4-e2b-tiny.exact.f64", std::ios::binary);
+    ASSERT_TRUE(file.read(reinterpret_cast<char*>(exact.data()), static_cast<std::streamsize>(exact.size() * sizeof(double))));
+    double difference = 0, greatest = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+      difference = std::max(difference, std::fabs(exact[i] - static_cast<double>(got[i])));
+      greatest = std::max(greatest, std::fabs(exact[i]));
+    }
+    std::printf("%s: greatest difference %.1e of %.2f\n", name.c_str(), difference, greatest);
+    EXPECT_LE(difference, 1e-5 * greatest);
+  }
+}
+
 TEST(Shared, Goldens) {
   const std::string goldens = kShared + "goldens";
   if (!fs::exists(goldens)) GTEST_SKIP() << goldens << " is absent";

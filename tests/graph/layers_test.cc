@@ -330,7 +330,7 @@ TEST(Layers, WhatNoPlanCoversIsNamed) {
   EXPECT_EQ(named([](Recipe& r) {
               r.layers[0].feed_forward = {FeedForward::kDense, FeedForward::kSparse};
             }),
-            std::vector<std::string>{"a dense and a sparse feed-forward in one layer"});
+            std::vector<std::string>{"experts beside a dense feed-forward without RMSNorms before and after them"});
   EXPECT_EQ(named([](Recipe& r) { r.residual = Residual::kParallel; }),
             std::vector<std::string>{"parallel blocks of which one is absent"});
   EXPECT_EQ(named([](Recipe& r) { r.alibi_bias = 8; }),

@@ -111,8 +111,10 @@ class Sweep : public CostSweep {
     for (const float scale : {1.0f, 0.25f}) {
       for (const float softcap : {0.0f, 30.0f}) {
         Memory& m = NewMemory();
-        const ElementwiseOp op{.x = m.Matrix(3, 40), .scale = scale, .limit = 1 - scale, .softcap = softcap};
+        ElementwiseOp op{.x = m.Matrix(3, 40), .scale = scale, .limit = 1 - scale, .softcap = softcap};
+        if (scale != 1) op.factor = m.Vector(1, 1, 2);
         Counted c;
+        AddWeight(op.factor, 1, c);
         c.at(WorkClass::kActivation) = CountOf([&] { ElementwiseRef<Counting>(op, 0, 3); });
         Compare("", op, c);
       }
@@ -196,9 +198,11 @@ class Sweep : public CostSweep {
           op.sum_eps = 1e-6f;
         }
         if (SigmoidOfAll(rule) && experts != 4) op.bias = m.Vector(1, experts, 2);
+        if (experts == 9) op.expert_scale = m.Vector(1, experts, 2);
         std::vector<uint8_t> scratch(RouteScratchBytes(op));
         Counted c;
         AddWeight(op.bias, 1, c);
+        AddWeight(op.expert_scale, 1, c);
         c.at(WorkClass::kRouter) = CountOf([&] { RouteRef<Counting>(op, 0, op.logits.rows, scratch); });
         Compare(std::string(kRoutingRuleNames[static_cast<size_t>(rule)]), op, c);
       }

@@ -43,6 +43,35 @@ TEST(Elementwise, HighwayAgreesWithTheReferenceAndTheFormula) {
   });
 }
 
+TEST(Elementwise, MultipliesByAStoredNumber) {
+  ForEachTarget([] {
+    Random random(95);
+    SCOPED_TRACE(random.Trace());
+    const float factor = 0.375f;
+    for (const int64_t d : {1, 37, 4100}) {
+      EdgeMat<float> before(2, d), got(2, d, 3), want(2, d, 3);
+      before.Fill(random, 4);
+      got.CopyFrom(before.view());
+      want.CopyFrom(before.view());
+      const auto op = [&](Mat<float> x) { return ElementwiseOp{.x = x, .factor = VectorView(&factor, 1, 3)}; };
+      ASSERT_TRUE(op(got.view()).Validate().ok());
+      RunShuffled(KernelNamed<ElementwiseOp>("hwy"), op(got.view()), random.Bits());
+      RunShuffled(KernelNamed<ElementwiseOp>("ref"), op(want.view()), random.Bits());
+      for (int64_t r = 0; r < 2; ++r) {
+        for (int64_t c = 0; c < d; ++c) {
+          ASSERT_EQ(got.Row(r)[c], factor * before.Row(r)[c]);
+          ASSERT_EQ(want.Row(r)[c], got.Row(r)[c]);
+        }
+      }
+      got.ExpectGapsUntouched();
+    }
+  });
+  const std::vector<float> two = {1, 2};
+  AlignedBuffer<float> x;
+  ASSERT_TRUE(x.Resize(4));
+  EXPECT_FALSE((ElementwiseOp{.x = {x.data(), 1, 4}, .factor = VectorView(two.data(), 2, 3)}).Validate().ok());
+}
+
 TEST(Elementwise, GatesAsTheReferenceDoes) {
   ForEachTarget([] {
     Random random(94);

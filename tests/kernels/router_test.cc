@@ -65,7 +65,7 @@ TEST(Route, AgreesWithSortingInDoublePrecision) {
   }
 }
 
-// Sigmoids, the bias of the choice, groups and scale, by sorting in double precision.
+// Sigmoids, the bias of the choice, groups, scale and experts' own scales, by sorting in double precision.
 TEST(Route, GroupsBiasAndScale) {
   const auto check = [](std::string_view kernel) {
     Random random(67);
@@ -82,6 +82,8 @@ TEST(Route, GroupsBiasAndScale) {
         random.Fill(bias.data(), bias.size(), 0.5f);
         const bool biased = SigmoidOfAll(rule) && n != 18;
         if (biased) c.op.bias = VectorView(bias.data(), n, 3);
+        const bool own = n == 18;  // the same numbers, in another role
+        if (own) c.op.expert_scale = VectorView(bias.data(), n, 4);
         c.op.groups = groups, c.op.kept_groups = kept, c.op.group_best = best, c.op.scale = 2.5f;
         c.op.sum_eps = n == 40 ? 0.25f : 0;
         c.Run(random.Bits(), kernel);
@@ -115,8 +117,9 @@ TEST(Route, GroupsBiasAndScale) {
           for (int64_t s = 0; s < k; ++s) sum += value[chosen[s]];
           for (int64_t s = 0; s < k; ++s) {
             ASSERT_EQ(c.experts.Row(r)[s], chosen[s]) << "row " << r << ", slot " << s;
-            const double want = 2.5 * value[chosen[s]] / (Renormed(rule) ? sum + static_cast<double>(c.op.sum_eps) : 1);
-            ASSERT_NEAR(c.weights.Row(r)[s], want, 3 * RouteTolerance(c.op) * want);
+            const double want = 2.5 * value[chosen[s]] / (Renormed(rule) ? sum + static_cast<double>(c.op.sum_eps) : 1) *
+                                (own ? bias[chosen[s]] : 1);
+            ASSERT_NEAR(c.weights.Row(r)[s], want, 3 * RouteTolerance(c.op) * std::fabs(want));
           }
         }
       }

@@ -49,6 +49,11 @@ constexpr Expected kExpected[] = {
     {"Gemma-3-4B", {3880263168, 3880263168, 3880263168, 3209010688}},
     {"Gemma-3-12B", {11766034176, 11766034176, 11766034176, 10759155456}},
     {"Gemma-3-27B", {27009346304, 27009346304, 27009346304, 25599716096}},
+    {"Gemma-4-E2B", {4628569379, 4628569379, 2279759139, 1877105955}},
+    {"Gemma-4-E4B", {7463013418, 7463013418, 4644441130, 3973352490}},
+    {"Gemma-4-12B", {11907350320, 11907350320, 11907350320, 10900717360}},
+    {"Gemma-4-26B-A4B", {25233141790, 3822530590, 3822530590, 3084333086}},
+    {"Gemma-4-31B", {30697345340, 30697345340, 30697345340, 29288059196}},
     {"SmolLM2-135M", {134515008, 134515008, 134515008, 106203456}},
     {"SmolLM2-1.7B", {1711376384, 1711376384, 1711376384, 1610713088}},
     {"SmolLM3-3B", {3075098624, 3075098624, 3075098624, 2812430336}},
@@ -154,7 +159,7 @@ TEST(Catalog, PartsThatAreNotRun) {
   EXPECT_EQ(parts("Qwen3.5-4B"), std::vector<uint64_t>{0});  // unknown
   for (const std::string_view name : CatalogNames()) {
     const bool sees = name == "Gemma-3-4B" || name == "Gemma-3-12B" || name == "Gemma-3-27B" || name == "Llama-4-Scout" ||
-                      name == "Qwen3.5-4B" || name == "Qwen3.6-35B-A3B";
+                      name == "Qwen3.5-4B" || name == "Qwen3.6-35B-A3B" || name.starts_with("Gemma-4-");
     EXPECT_EQ(parts(name).empty(), !sees) << name;
   }
 }
@@ -181,10 +186,10 @@ TEST(Catalog, RecipesAreWhole) {
     EXPECT_TRUE(recurrent || (r.learned_positions || r.alibi_bias > 0) == (r.rope.style == RopeStyle::kNone));
     EXPECT_EQ(r.rope.dim > 0, r.rope.style != RopeStyle::kNone);
     EXPECT_EQ(r.rope.dim % 2, 0);
-    EXPECT_LE(r.rope.dim, r.head_dim);
     EXPECT_LE(r.top_k, r.n_experts);
     for (const LayerRecipe& layer : r.layers) {
       EXPECT_TRUE(!layer.attends() || layer.attention_scale > 0);
+      EXPECT_TRUE(layer.rope != LayerRope::kGlobal || r.rope.dim <= SizesOf(r, layer).head_dim);
       EXPECT_TRUE(recurrent || (!layer.mixers.empty() && !layer.feed_forward.empty()));
       EXPECT_TRUE(layer.feed_forward.empty() || (layer.sparse() ? r.d_expert : r.d_ff) > 0);
     }
@@ -200,6 +205,17 @@ TEST(Catalog, WindowsScalesAndTypes) {
   for (int i = 0; i < gemma.n_layers; ++i) EXPECT_EQ(gemma.layers[i].window, i % 6 == 5 ? 0 : 1024) << i;
   EXPECT_FLOAT_EQ(gemma.layers[7].attention_scale, 0.07715167f);  // 1 / sqrt(168)
   EXPECT_EQ(MustFind("Gemma-3-1B").recipe.layers[0].window, 512);
+  const Recipe e2b = MustFind("Gemma-4-E2B").recipe;
+  EXPECT_EQ(e2b.layers[13].cache_of, -1);
+  EXPECT_EQ(e2b.layers[15].cache_of, 13);
+  EXPECT_EQ(e2b.layers[34].cache_of, 14);
+  EXPECT_EQ(SizesOf(e2b, e2b.layers[14]).d_ff, 6144);
+  EXPECT_EQ(SizesOf(e2b, e2b.layers[15]).d_ff, 12288);
+  EXPECT_EQ(SizesOf(e2b, e2b.layers[4]).head_dim, 512);
+  EXPECT_EQ(e2b.rope.turned, 64);
+  const Recipe a4b = MustFind("Gemma-4-26B-A4B").recipe;
+  for (int i = 0; i < a4b.n_layers; ++i) EXPECT_EQ(a4b.layers[i].v_is_k, i % 6 == 5) << i;
+  EXPECT_EQ(SizesOf(a4b, a4b.layers[5]).n_kv_heads, 2);
   const Recipe v3 = MustFind("DeepSeek-V3").recipe;
   EXPECT_FLOAT_EQ(v3.attention_scale, 0.13523377f);  // (0.1 ln 40 + 1)^2 / sqrt(192)
   for (int i = 0; i < v3.n_layers; ++i) EXPECT_EQ(v3.layers[i].sparse(), i >= 3) << i;

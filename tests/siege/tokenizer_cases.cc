@@ -48,9 +48,10 @@ std::vector<Case> GgufTokenizerCases() {
   const auto spm = [](const std::string& key, MetaValue value) { return Changed(Scored(), key, std::move(value)); };
   return {
       {"ModelUnknown", bpe("model", std::string("rwkv")),
-       "DIR/m.gguf: tokenizer.ggml.model: tokenizer model 'rwkv' is not supported, expected 'gpt2' or 'llama'"},
+       "DIR/m.gguf: tokenizer.ggml.model: tokenizer model 'rwkv' is not supported, expected 'gpt2', 'llama' or 'gemma4'"},
       {"ModelOfControlCharacters", bpe("model", std::string("\n\x1b]0;x\a")),
-       "DIR/m.gguf: tokenizer.ggml.model: tokenizer model '\\n\\x1b]0;x\\x07' is not supported, expected 'gpt2' or 'llama'"},
+       "DIR/m.gguf: tokenizer.ggml.model: tokenizer model '\\n\\x1b]0;x\\x07' is not supported, expected 'gpt2', 'llama' or "
+       "'gemma4'"},
       {"ModelANumber", bpe("model", int64_t{2}),
        "DIR/m.gguf: key 'tokenizer.ggml.model': expected a string, found an integer (2)"},
       {"PreUnknown", bpe("pre", std::string("latin")),

@@ -86,6 +86,10 @@ inline void Shrink(OrderedJson& config) {
                                                     {"state_size", 12},
                                                     {"n_groups", 2},
                                                     {"moe_shared_expert_intermediate_size", 64},
+                                                    {"global_head_dim", 2 * kHeadDim},
+                                                    {"num_global_key_value_heads", 1},
+                                                    {"vocab_size_per_layer_input", 101},
+                                                    {"top_k_experts", 4},
                                                     {"vocab_size", 101}};
   const auto number = [&](const char* key, int otherwise) {
     return config.contains(key) && config[key].is_number_integer() ? config[key].get<int>() : otherwise;
@@ -100,6 +104,12 @@ inline void Shrink(OrderedJson& config) {
     if (const int n = number(key, 0); n > 0) config[key] = std::min(n, 4);
   }
   if (number("n_group", 1) > 1) config["n_group"] = 4, config["topk_group"] = 2;
+  if (number("hidden_size_per_layer_input", 0) > 0) config["hidden_size_per_layer_input"] = 32;
+  if (number("num_kv_shared_layers", 0) > 0) {  // of both kinds
+    config["num_kv_shared_layers"] = 3;
+    config["layer_types"] = OrderedJson::array();
+    for (int i = 0; i < layers; ++i) config["layer_types"].push_back(i % 3 == 2 ? "full_attention" : "sliding_attention");
+  }
   for (auto& [key, value] : config.items()) {
     if (const auto size = kSizes.find(key); size != kSizes.end() && value.is_number_integer()) value = size->second;
     if (value.is_object()) {

@@ -109,6 +109,21 @@ TEST(GgufTokenizer, SegmentsSayWhereSpecialTokensAre) {
   EXPECT_EQ(t->ControlText('a') + t->ControlText(-1) + t->ControlText(259), "");
 }
 
+// Gemma 4's: merges of characters, spaces as marks, bytes for what has no token; <bos> first, and no merge over a line end.
+TEST(GgufTokenizer, MergesOfCharacters) {
+  Metadata m = Scored({kSpace, "a", "b", "\n", "\n\n", "ab", kSpace + "ab"}, {0, 0, 0, 0, 0, 0, 0});
+  m.Set("tokenizer.ggml.model", std::string("gemma4"));
+  m.Set("tokenizer.ggml.merges", std::vector<std::string>{"a b", kSpace + " ab", "\n \n"});
+  const auto t = Make(m);
+  EXPECT_EQ(Encode(*t, "ab ab"), (Ids{264, 265}));
+  EXPECT_EQ(Encode(*t, " ab", {true, false}), (Ids{1, 265}));
+  EXPECT_EQ(Encode(*t, "a\n\nb"), (Ids{260, 263, 261}));
+  EXPECT_EQ(Encode(*t, "\xC3\xA9"), (Ids{3 + 0xC3, 3 + 0xA9}));
+  EXPECT_EQ(t->Decode(Ids{264, 265, 3 + 0xC3, 3 + 0xA9}), "ab ab\xC3\xA9");
+  EXPECT_EQ(t->Description(), "BPE of characters, 266 tokens");
+  EXPECT_FALSE(t->DropsLeadingSpace());
+}
+
 TEST(GgufTokenizer, BytesOfAnyKind) {
   const auto t = Make(ByteLevel({}, {}));
   EXPECT_EQ(Encode(*t, std::string("a\0b", 3)), (Ids{'a', 0, 'b'}));

@@ -69,7 +69,12 @@ inline std::vector<float> ExpectedValues(const Inventory& inventory, const Tenso
                                                                      : row * cols + k;
         const bool taps = b.storage == Storage::kTaps || b.storage == Storage::kConv1d;  // [n, taps]
         const float value = stored[taps ? r * slices + s : s * slice_elements + at];
-        out.push_back(b.storage == Storage::kPlusOne ? 1 + value : b.storage == Storage::kMinusExp ? -std::exp(value) : value);
+        switch (b.storage) {
+          case Storage::kPlusOne: out.push_back(1 + value); break;
+          case Storage::kOverRoot: out.push_back(value / std::sqrt(static_cast<float>(rows))); break;
+          case Storage::kMinusExp: out.push_back(-std::exp(value)); break;
+          default: out.push_back(value);
+        }
       }
     }
   }

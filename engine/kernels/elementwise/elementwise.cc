@@ -13,15 +13,21 @@ namespace tally {
 namespace {
 
 // `d`: columns the kernel processes, padding included.
-Cost ElementwiseCost(const ElementwiseOp& op, uint64_t n, uint64_t d) {
+Cost ElementwiseCost(const ElementwiseOp& op, const CostAmounts& amounts, uint64_t d) {
   Cost cost;
+  const uint64_t n = amounts[Amount::kRows];
   const uint64_t bytes = n * static_cast<uint64_t>(op.x.cols) * 4;
   const ElementCost gated = op.up.empty() ? ElementCost() : ActivateGatedCost(op.activation);
-  cost.AddFlops(WorkClass::kActivation,
-                n * d * ((op.scale != 1 ? 1 : 0) + (op.limit != 0 ? 2 : 0) + (op.softcap != 0 ? 2 : 0) + gated.flops));
+  cost.AddFlops(WorkClass::kActivation, n * d *
+                                            ((op.scale != 1 ? 1 : 0) + (op.factor.empty() ? 0 : 1) + (op.limit != 0 ? 2 : 0) +
+                                             (op.softcap != 0 ? 2 : 0) + gated.flops));
   cost.AddSpecial(WorkClass::kActivation, n * d * ((op.softcap != 0 ? 1 : 0) + gated.special));
   cost.AddBytes(ByteKind::kActivationsRead, bytes * (op.up.empty() ? 1 : 2));
   cost.AddBytes(ByteKind::kActivationsWritten, bytes);
+  if (!op.factor.empty()) {
+    cost.AddBytes(ByteKind::kWeightsStored, amounts[Amount::kCalls] * op.factor.stored_row_bytes);
+    cost.AddBytes(ByteKind::kWeightsPacked, amounts[Amount::kCalls] * sizeof(float));
+  }
   return cost;
 }
 
@@ -34,16 +40,22 @@ Status ElementwiseOp::Validate() const {
   if (!std::isfinite(scale) || !(limit >= 0) || !std::isfinite(softcap) || softcap < 0) {
     return InternalError("elements with a bad scale, limit or soft cap");
   }
+  if (!factor.empty() && (factor.layout != WeightLayout::kVector || factor.cols != 1)) {
+    return InternalError("the factor of elements is not one number");
+  }
   if (!up.empty()) TALLY_RETURN_IF_ERROR(CheckShape("up", up, x.rows, x.cols));
   return CheckShape("elements", x, x.rows, x.cols);
 }
 
-Cost ElementwiseOp::Useful(const CostAmounts& n) const {
-  return ElementwiseCost(*this, n[Amount::kRows], static_cast<uint64_t>(x.cols));
+Cost ElementwiseOp::Useful(const CostAmounts& n) const { return ElementwiseCost(*this, n, static_cast<uint64_t>(x.cols)); }
+
+void ElementwiseOp::Touches(WeightTouches& touches) const {
+  if (!factor.empty() && x.rows > 0) touches.push_back({factor.id, 0, 0, 1});
 }
 
 void ElementwiseOp::Describe(OpDescription& d) const {
   d.Add("x", kInOut, "f32", Shape(x));
+  DescribeWeight("factor", factor, d);
   d.Set("scale", static_cast<double>(scale));
   d.Set("limit", static_cast<double>(limit));
   d.Set("softcap", static_cast<double>(softcap));
@@ -58,7 +70,7 @@ template <>
 std::span<const Kernel<ElementwiseOp>> Kernels<ElementwiseOp>() {
   static constexpr Kernel<ElementwiseOp> kKernels[] = {
       {"hwy", Always, Plan, RunElementwiseHwy,
-       [](const ElementwiseOp& op, const CostAmounts& n) { return ElementwiseCost(op, n[Amount::kRows], HwyPadded(op.x.cols)); }},
+       [](const ElementwiseOp& op, const CostAmounts& n) { return ElementwiseCost(op, n, HwyPadded(op.x.cols)); }},
       {"ref", Always, Plan,
        [](const ElementwiseOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { ElementwiseRef<float>(op, begin, end); },
        [](const ElementwiseOp& op, const CostAmounts& n) { return op.Useful(n); }}};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done to each element of a matrix: x = scale * x (logits of Cohere, Granite, MiniCPM); then x = min(max(x, -limit), limit)
+// What is done to each element of a matrix: x = scale * x (logits of Cohere, Granite, MiniCPM); x = factor * x, a stored number (what a
+// layer of Gemma 4 leaves); then x = min(max(x, -limit), limit)
 // (q, k and v of OLMoE and MPT); then x = c tanh(x / c), as c tanh(x (1 / c)) (logits of Gemma 2); then x = act(x) * up, the product of a
 // gated feed-forward whose two matrices are of different types (GatedMatMulOp has those of one).
 #pragma once
@@ -18,12 +19,13 @@ struct ElementwiseOp {
   Mat<const float> up = {};                           // [n, d] or empty
   ActivationKind activation = ActivationKind::kSilu;  // with up, as of GatedMatMulOp
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;
+  WeightView factor = {};  // [1] or empty
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(x.rows); }
-  // Class activation, per element: 1 multiply by a scale other than 1; for the limit a min and a max; for the soft cap 2 multiplies, special:
+  // Class activation, per element: 1 multiply by a scale other than 1, and by the factor; for the limit a min and a max; for the soft cap 2 multiplies, special:
   // tanh; with up, ActivateGatedCost (math_scalar.h).
   Cost Useful(const CostAmounts& n) const;
-  void Touches(WeightTouches&) const {}
+  void Touches(WeightTouches& touches) const;
   Mat<const float> Output() const { return x; }
   void Describe(OpDescription& d) const;
 };

@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 void RunElementwise(const ElementwiseOp& op, int64_t begin, int64_t end) {
   const hn::ScalableTag<float> d;
   const auto scale = hn::Set(d, op.scale), limit = hn::Set(d, op.limit), cap = hn::Set(d, op.softcap),
-             inverse = hn::Set(d, 1 / op.softcap);
+             inverse = hn::Set(d, 1 / op.softcap), factor = hn::Set(d, op.factor.empty() ? 1 : op.factor.Vector()[0]);
   for (int64_t t = begin; t < end; ++t) {
     const ElementwiseTask task(op, t);
     float* x = op.x.Row(task.row) + task.begin;
@@ -29,6 +29,7 @@ void RunElementwise(const ElementwiseOp& op, int64_t begin, int64_t end) {
     ForLanes(d, task.cols, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
       auto y = LoadLanes(tail, d, x + i, count);
       if (op.scale != 1) y = hn::Mul(scale, y);
+      if (!op.factor.empty()) y = hn::Mul(factor, y);
       if (op.limit != 0) y = MaxKeepNaN(MinKeepNaN(y, limit), hn::Neg(limit));
       if (op.softcap != 0) y = hn::Mul(cap, Tanh(d, hn::Mul(y, inverse)));
       if (up != nullptr) {

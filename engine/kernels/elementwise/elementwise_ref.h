@@ -24,6 +24,7 @@ void ElementwiseRef(const ElementwiseOp& op, int64_t begin, int64_t end) {
     for (int64_t i = 0; i < task.cols; ++i) {
       S y(x[i]);
       if (op.scale != 1) y = S(op.scale) * y;
+      if (!op.factor.empty()) y = S(op.factor.Vector()[0]) * y;
       if (op.limit != 0) y = Max(Min(y, S(op.limit)), S(-op.limit));
       if (op.softcap != 0) y = S(op.softcap) * Tanh(y * S(1 / op.softcap));
       if (up != nullptr) y = ActivateGated(op.activation, y, S(up[i]), S(op.swiglu_alpha), S(op.swiglu_limit));

@@ -35,6 +35,11 @@ Cost RouteCost(const RouteOp& op, const CostAmounts& amounts, uint64_t choosing,
     cost.AddSpecial(WorkClass::kRouter, n * k);
   }
   if (op.scale != 1) cost.AddFlops(WorkClass::kRouter, n * k);
+  if (!op.expert_scale.empty()) {
+    cost.AddFlops(WorkClass::kRouter, n * top_k);
+    cost.AddBytes(ByteKind::kWeightsStored, amounts[Amount::kCalls] * op.expert_scale.stored_row_bytes);
+    cost.AddBytes(ByteKind::kWeightsPacked, amounts[Amount::kCalls] * experts * 4);
+  }
   cost.AddBytes(ByteKind::kActivationsRead, n * experts * 4);
   cost.AddBytes(ByteKind::kActivationsWritten, n * top_k * 8);  // indices and weights
   return cost;
@@ -85,6 +90,9 @@ Status RouteOp::Validate() const {
   if (!bias.empty() && (!SigmoidOfAll(rule) || bias.layout != WeightLayout::kVector || bias.cols != logits.cols)) {
     return InternalError("the choice of experts has no bias, or not one for each");
   }
+  if (!expert_scale.empty() && (expert_scale.layout != WeightLayout::kVector || expert_scale.cols != logits.cols)) {
+    return InternalError("the scales of experts are not one for each");
+  }
   TALLY_RETURN_IF_ERROR(CheckShape("router logits", logits, logits.rows, logits.cols));
   TALLY_RETURN_IF_ERROR(CheckShape("chosen experts", experts, logits.rows, top_k));
   return CheckShape("expert weights", weights, logits.rows, top_k);
@@ -97,6 +105,7 @@ Cost RouteOp::Useful(const CostAmounts& n) const {
 
 void RouteOp::Touches(WeightTouches& touches) const {
   if (!bias.empty() && logits.rows > 0) touches.push_back({bias.id, 0, 0, 1});
+  if (!expert_scale.empty() && logits.rows > 0) touches.push_back({expert_scale.id, 0, 0, 1});
 }
 
 Status MoeCombineOp::Validate() const {
@@ -113,6 +122,7 @@ Cost MoeCombineOp::Useful(const CostAmounts& n) const {
 void RouteOp::Describe(OpDescription& d) const {
   d.Add("logits", kIn, "f32", Shape(logits));
   DescribeWeight("bias", bias, d);
+  DescribeWeight("expert_scale", expert_scale, d);
   d.Add("experts", kOut, "i32", Shape(experts));
   d.Add("weights", kOut, "f32", Shape(weights));
   d.Set("rule", NameOf(kRoutingRuleNames, rule));

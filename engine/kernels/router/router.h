@@ -14,7 +14,7 @@ namespace tally {
 // Useful, class router, per row. Choosing: k X compares; with groups also group_best X and kept_groups * groups compares, and
 // (group_best - 1) groups adds. Softmax over m = k or X values: m max, m subtracts, m adds; special: m exps, m divides. Sigmoid of m
 // values: m adds; special: m exps, m divides; X adds of the bias. Dividing by the sum: k - 1 adds (k with sum_eps) and k divides. Scale: k
-// multiplies.
+// multiplies; of each expert's own: k.
 struct RouteOp {
   static constexpr std::string_view kName = "route";
   Mat<const float> logits;  // [n, X]
@@ -24,6 +24,7 @@ struct RouteOp {
   int64_t groups = 1, kept_groups = 1;  // experts in equal groups, one after another
   int64_t group_best = 1;               // at most X / groups
   float scale = 1;                      // multiplies the weights
+  WeightView expert_scale = {};         // [X] or empty: multiplies the weight of each chosen expert, last
   float sum_eps = 0;                    // joins the sum that weights are divided by
   Mat<int32_t> experts;                 // [n, k]
   Mat<float> weights;                   // [n, k]

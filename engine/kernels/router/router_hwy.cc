@@ -162,6 +162,9 @@ void RunRoute(const RouteOp& op, int64_t begin, int64_t end, std::span<uint8_t> 
         StoreLanes(tail, hn::Mul(LoadLanes(tail, d, weights + i, count), hn::Set(d, op.scale)), d, weights + i, count);
       });
     }
+    if (!op.expert_scale.empty()) {
+      for (int64_t s = 0; s < k; ++s) weights[s] *= op.expert_scale.Vector()[experts[s]];
+    }
   }
 }
 

@@ -29,7 +29,7 @@ namespace tally {
 inline double RouteTolerance(const RouteOp& op) {
   const double k = static_cast<double>(op.top_k);
   const double m = SoftmaxOfAll(op.rule) ? static_cast<double>(op.logits.cols) : op.rule == RoutingRule::kTopKThenSoftmax ? k : 1;
-  const double softmax = 2 * m + 9 + (op.scale != 1 ? 2 : 0);
+  const double softmax = 2 * m + 9 + (op.scale != 1 ? 2 : 0) + (op.expert_scale.empty() ? 0 : 2);
   return (Renormed(op.rule) ? 2 * softmax + 2 * k : softmax) * 0x1p-24;
 }
 inline double MoeCombineTolerance(int64_t top_k) { return static_cast<double>(3 * top_k + 2) * 0x1p-24; }
@@ -120,6 +120,9 @@ void RouteRef(const RouteOp& op, int64_t begin, int64_t end, std::span<uint8_t> 
     }
     if (op.scale != 1) {
       for (int64_t s = 0; s < k; ++s) weights[s] = ToF32(S(weights[s]) * S(op.scale));
+    }
+    if (!op.expert_scale.empty()) {
+      for (int64_t s = 0; s < k; ++s) weights[s] = ToF32(S(weights[s]) * S(op.expert_scale.Vector()[experts[s]]));
     }
   }
 }
