@@ -143,9 +143,8 @@ class Gathers {
         if (r_.qk_norm == QkNormKind::kWhole) {
           ByColumns(Component::kAttnQNorm, N_, at.H * at.D, heads(at.H, at.K, at.D));
           if (l.cache_of < 0) {
-            ByColumns(Component::kAttnKNorm, N_, at.K * at.D, [&](uint64_t rank) {
-              return HeadsOn(at.H.value(), at.K.value(), rank, ranks_).groups * at.D.value();
-            });
+            ByColumns(Component::kAttnKNorm, N_, at.K * at.D,
+                      [&](uint64_t rank) { return HeadsOn(at.H.value(), at.K.value(), rank, ranks_).groups * at.D.value(); });
           }
         }
         ByColumns(Component::kAttention, N_, at.H * at.D, heads(at.H, at.K, at.D));

@@ -40,8 +40,8 @@ Form WithScales(const Form& rows, const std::string& name, uint64_t bytes) {
 
 class StepAudit {
  public:
-  StepAudit(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types,
-            const StepCharges& charges, const StepFacts& facts)
+  StepAudit(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types, const StepCharges& charges,
+            const StepFacts& facts)
       : recipe_(recipe), inventory_(inventory), types_(types), charges_(charges), facts_(facts), names_(NamesOf(inventory)) {}
 
   std::vector<AuditRow> Take() {
@@ -275,9 +275,19 @@ uint64_t StepCharges::Union(int32_t layer) const {
 }
 
 std::string_view AccountName(AuditAccount account) {
-  static constexpr std::array<std::string_view, kAuditAccounts> kNames = {
-      "parameters stored", "parameters touched", "touched, all",     "expert rows",        "FLOPs", "special", "weight bytes",
-      "KV bytes read",     "KV bytes written",   "state bytes read", "state bytes written", "bytes sent", "bytes received"};
+  static constexpr std::array<std::string_view, kAuditAccounts> kNames = {"parameters stored",
+                                                                          "parameters touched",
+                                                                          "touched, all",
+                                                                          "expert rows",
+                                                                          "FLOPs",
+                                                                          "special",
+                                                                          "weight bytes",
+                                                                          "KV bytes read",
+                                                                          "KV bytes written",
+                                                                          "state bytes read",
+                                                                          "state bytes written",
+                                                                          "bytes sent",
+                                                                          "bytes received"};
   return kNames[static_cast<size_t>(account)];
 }
 

@@ -73,8 +73,8 @@ class StepCharges {
   TALLY_API StepCharges(std::span<const ProcessBooks> ranks, Phase phase, bool own_experts);
 
   struct Weight {
-    uint64_t touched = 0;                   // elements
-    uint32_t slices = 0;                    // with touched elements; of experts
+    uint64_t touched = 0;                    // elements
+    uint32_t slices = 0;                     // with touched elements; of experts
     std::vector<uint64_t> expert_rows = {};  // rows routed to each
   };
   TALLY_API Cost At(int32_t layer, Component component) const;

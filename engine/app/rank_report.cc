@@ -78,7 +78,8 @@ Result<RankBooks> RankBooksOf(Engine& engine) {
       rank.executed += a.account.executed;
     }
     all.ranks.push_back(std::move(rank));
-    traffic.commands = {b.all.sent - b.start.sent - traffic.model.sent, b.all.received - b.start.received - traffic.model.received};
+    traffic.commands = {b.all.sent - b.start.sent - traffic.model.sent,
+                        b.all.received - b.start.received - traffic.model.received};
     all.traffic.push_back(traffic);
   }
   return all;
@@ -94,8 +95,8 @@ std::string RanksText(const RankBooks& books, size_t width) {
              {},
              {true}};
   for (const Rank& r : rows) {
-    held.rows.push_back({r.process, WithThousands(r.parameters), WithThousands(r.copied_parameters), WithThousands(r.stored_bytes),
-                         WithThousands(r.packed_bytes)});
+    held.rows.push_back({r.process, WithThousands(r.parameters), WithThousands(r.copied_parameters),
+                         WithThousands(r.stored_bytes), WithThousands(r.packed_bytes)});
     const auto each = [&](uint64_t n) { return WithThousands(Each(n, books.per)); };
     work.rows.push_back({r.process, each(r.useful.TotalFlops()), each(r.copied.TotalFlops()), each(r.executed.TotalFlops()),
                          each(r.useful.Bytes(ByteKind::kWeightsPacked)), each(CacheBytes(r.useful)),
@@ -139,9 +140,9 @@ std::string AuditRanksText(const AuditReport& report, size_t width) {
                {true}};
   for (const AuditReport::Copy& c : report.copies) {
     if (IsNone(c)) continue;
-    copies.rows.push_back({std::string(ComponentName(c.component)), WithThousands(c.parameters), WithThousands(c.work.TotalFlops()),
-                           WithThousands(c.work.TotalSpecial()), WithThousands(c.work.Bytes(ByteKind::kWeightsStored)),
-                           WithThousands(CacheBytes(c.work))});
+    copies.rows.push_back({std::string(ComponentName(c.component)), WithThousands(c.parameters),
+                           WithThousands(c.work.TotalFlops()), WithThousands(c.work.TotalSpecial()),
+                           WithThousands(c.work.Bytes(ByteKind::kWeightsStored)), WithThousands(CacheBytes(c.work))});
   }
   const Rank all = SumOf(report.ranks);
   return RanksText(books, width) + "\n" + Render(copies, TableFormat::kText, width) + "\n" +
@@ -152,7 +153,8 @@ std::string AuditRanksText(const AuditReport& report, size_t width) {
                    width) +
          Paragraph("executed",
                    WithThousands(all.executed.TotalFlops()) + " FLOPs; useful " + WithThousands(all.useful.TotalFlops()) + ", " +
-                       WithThousands(all.copied.TotalFlops()) + " of them copied; padding, masked lanes and quantisation take the rest",
+                       WithThousands(all.copied.TotalFlops()) +
+                       " of them copied; padding, masked lanes and quantisation take the rest",
                    width);
 }
 

@@ -50,8 +50,8 @@ class Auditor {
       report_.widened_stored += infos[i].stored_bytes;
       report_.widened_packed += infos[i].packed_bytes;
     }
-    report_.stored = books_.empty() ? books::AuditStored(recipe, table_, types_)
-                                    : books::AuditStored(recipe, table_, types_, books_);
+    report_.stored =
+        books_.empty() ? books::AuditStored(recipe, table_, types_) : books::AuditStored(recipe, table_, types_, books_);
     Add(report_.stored);
     switch (engine_.kv_type()) {
       case KvType::kF32: facts_.kv = {.element_bytes = 4}; break;
@@ -93,7 +93,8 @@ class Auditor {
       for (const WeightInfo& w : b.weights) {
         if (w.copied == 0) continue;
         CopyAt(w.component).parameters += w.copied;
-        report_.packed_copies += w.packed_bytes / w.parameters() * w.copied + w.packed_bytes % w.parameters() * w.copied / w.parameters();
+        report_.packed_copies +=
+            w.packed_bytes / w.parameters() * w.copied + w.packed_bytes % w.parameters() * w.copied / w.parameters();
       }
     }
     std::map<std::string, DType> types;
@@ -176,10 +177,12 @@ class Auditor {
       AddRanks();
     }
     const Shard& shard = model_.shard_;
-    const books::StepCharges charges = books_.empty() ? books::StepCharges(engine_.ledger(), phase)
-                                                      : books::StepCharges(books_, phase, shard.own_experts);
+    const books::StepCharges charges =
+        books_.empty() ? books::StepCharges(engine_.ledger(), phase) : books::StepCharges(books_, phase, shard.own_experts);
     step.audit = books::AuditStep(model_.recipe(), table_, types_, charges, facts_);
-    if (!books_.empty()) std::ranges::copy(books::AuditCommunication(model_.recipe(), shard, books_, tokens, facts_), std::back_inserter(step.audit));
+    if (!books_.empty())
+      std::ranges::copy(books::AuditCommunication(model_.recipe(), shard, books_, tokens, facts_),
+                        std::back_inserter(step.audit));
     Add(step.audit);
     if (watch_ != nullptr) {
       step.pages = ComparePages(engine_.ledger(), model_.weights(), watch_->page_bytes(), touched);

@@ -44,8 +44,8 @@ double WeightBytes(const Recipe& recipe, const PackedViews& packed, const Shard&
       bytes += all;
     } else if (shard.own_experts) {
       const double chosen = sequences == 1 ? BusiestOwner(recipe.n_experts, recipe.top_k, shard.ranks)
-                                           : books::UniformExperts(recipe.n_experts, recipe.top_k, sequences) * Real(view.slices) /
-                                                 static_cast<double>(recipe.n_experts);
+                                           : books::UniformExperts(recipe.n_experts, recipe.top_k, sequences) *
+                                                 Real(view.slices) / static_cast<double>(recipe.n_experts);
       bytes += all / Real(view.slices) * chosen;
     } else {
       bytes += all / Real(view.slices) * books::UniformExperts(recipe.n_experts, recipe.top_k, sequences);
@@ -112,7 +112,8 @@ double BusiestOwner(int64_t experts, int64_t top_k, int32_t ranks) {
   return mean;
 }
 
-CommunicationLoad LoadOf(const Recipe& recipe, const Shard& shard, const books::Workload& work, std::span<const books::RankRows> rows) {
+CommunicationLoad LoadOf(const Recipe& recipe, const Shard& shard, const books::Workload& work,
+                         std::span<const books::RankRows> rows) {
   if (shard.alone()) return {};
   std::vector<std::vector<books::CommunicationForm>> forms;
   for (int32_t r = 0; r < shard.ranks; ++r) forms.push_back(books::CommunicationForms(recipe, shard.Of(r), work, rows));
@@ -125,8 +126,8 @@ CommunicationLoad LoadOf(const Recipe& recipe, const Shard& shard, const books::
   return load;
 }
 
-Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, const FitMachine& machine, const FitNetwork& network,
-                          int32_t ranks, FitSplit split) {
+Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, const FitMachine& machine,
+                          const FitNetwork& network, int32_t ranks, FitSplit split) {
   const Recipe& recipe = model.count.recipe;
   if (ranks < 1 || ranks > 1024) return BadInput("--ranks must be from 1 to 1024, not " + std::to_string(ranks));
   const bool owned = split == FitSplit::kExperts;
@@ -149,7 +150,8 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
     FitRank rank;
     if (r < 2) {  // scratch: those after rank 0, which has the logits, are alike
       const auto view = [&](Role role, int32_t layer) { return packed.View(recipe, role, layer); };
-      rank.memory = PlanEngine({recipe, view, rope.global, rope.local, shard}, MakeStepperOptions(recipe, load), std::max(machine.threads, 1));
+      rank.memory = PlanEngine({recipe, view, rope.global, rope.local, shard}, MakeStepperOptions(recipe, load),
+                               std::max(machine.threads, 1));
     } else {
       rank.memory = fit.ranks[1].memory;
       rank.memory.kv = SequenceStore::PlanBytes(KvLayers(recipe, options.kv, shard), MakeStepperOptions(recipe, load).kv_size());
@@ -174,8 +176,8 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
   return fit;
 }
 
-Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& options, const FitMachine& machine, const FitNetwork& network,
-                          int32_t ranks) {
+Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& options, const FitMachine& machine,
+                          const FitNetwork& network, int32_t ranks) {
   TALLY_ASSIGN_OR_RETURN(RanksFit rows, FitRanks(model, options, machine, network, ranks, FitSplit::kRows));
   if (model.count.recipe.n_experts == 0 || ranks == 1) return rows;
   TALLY_ASSIGN_OR_RETURN(RanksFit experts, FitRanks(model, options, machine, network, ranks, FitSplit::kExperts));

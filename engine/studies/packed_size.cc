@@ -21,9 +21,7 @@ uint64_t Panels(const WeightView& view) {
 
 }  // namespace
 
-DType PackedType(Role role, DType stored) {
-  return role == Role::kKB && GetDTypeInfo(stored).quantised ? DType::kF32 : stored;
-}
+DType PackedType(Role role, DType stored) { return role == Role::kKB && GetDTypeInfo(stored).quantised ? DType::kF32 : stored; }
 
 WeightView PackedView(const Recipe& recipe, const Shard& shard, Role role, int32_t layer, DType type) {
   const std::vector<uint64_t> shape = RoleShape(recipe, role, layer);

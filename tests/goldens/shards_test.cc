@@ -66,8 +66,8 @@ std::vector<uint64_t> Figures(const Cost& cost) {
     for (int a = 0; a < kAriths; ++a) figures.push_back(cost.Flops(work, static_cast<Arith>(a)));
     figures.push_back(cost.Special(work));
   }
-  for (const ByteKind kind : {ByteKind::kWeightsStored, ByteKind::kKvRead, ByteKind::kKvWritten, ByteKind::kStateRead,
-                              ByteKind::kStateWritten}) {
+  for (const ByteKind kind :
+       {ByteKind::kWeightsStored, ByteKind::kKvRead, ByteKind::kKvWritten, ByteKind::kStateRead, ByteKind::kStateWritten}) {
     figures.push_back(cost.Bytes(kind));
   }
   return figures;
@@ -152,9 +152,9 @@ class Shards : public testing::TestWithParam<std::string> {
       for (const books::AuditRow& r : rows) {
         if (r.account == books::AuditAccount::kSent) sent += r.closed;
         if (r.agrees()) continue;
-        ADD_FAILURE() << books::AccountName(r.account) << " of layer " << r.layer << " " << ComponentName(r.component) << " " << r.tensor << ", rank "
-                      << r.rank << ": closed form " << r.closed << " = " << r.form << ", files " << r.inventory.value_or(0) << ", run "
-                      << r.ledger.value_or(0);
+        ADD_FAILURE() << books::AccountName(r.account) << " of layer " << r.layer << " " << ComponentName(r.component) << " "
+                      << r.tensor << ", rank " << r.rank << ": closed form " << r.closed << " = " << r.form << ", files "
+                      << r.inventory.value_or(0) << ", run " << r.ledger.value_or(0);
       }
     };
     check(report->stored);
