@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,13 @@ struct RankRows {
   std::vector<uint64_t> routed = {};  // M of each layer; may be empty without Shard::own_experts
 };
 
+// What a matrix reads is gathered as it is packed: so many bytes of a block of so many elements of a row, where every rank has whole
+// blocks; else, and by default, as f32. Quantised weights read blocks of int8: 32 codes, a scale, and 8 bytes for each of a block's sums.
+struct GatheredBytes {
+  uint64_t block = 1, bytes = 4;
+};
+using GatheredBytesOf = std::function<GatheredBytes(Role role, int32_t layer)>;
+
 // One gather, as a rank sees it.
 struct CommunicationForm {
   int32_t layer = -1;
@@ -36,7 +44,7 @@ struct CommunicationForm {
 };
 // In the order of a forward pass. `rows`: of every rank.
 TALLY_API std::vector<CommunicationForm> CommunicationForms(const Recipe& recipe, const Shard& shard, const Workload& work,
-                                                            std::span<const RankRows> rows);
+                                                            std::span<const RankRows> rows, const GatheredBytesOf& gathered = {});
 
 // Rows of a step, tokens, whose embedding each rank has.
 TALLY_API std::vector<RankRows> EmbeddedRows(const Recipe& recipe, int32_t ranks, std::span<const int32_t> tokens);

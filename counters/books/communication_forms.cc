@@ -9,7 +9,7 @@
 namespace tally::books {
 namespace {
 
-constexpr uint64_t kPiece = 16;  // outputs that stay together
+constexpr uint64_t kPiece = 32;  // outputs that stay together
 
 // Of n units in pieces, dealt as evenly as that allows, the first ranks having more: what `rank` has.
 uint64_t Dealt(uint64_t n, uint64_t piece, uint64_t rank, uint64_t ranks) {
@@ -41,8 +41,8 @@ OwnHeads HeadsOn(uint64_t heads, uint64_t groups, uint64_t rank, uint64_t ranks)
 
 class Gathers {
  public:
-  Gathers(const Recipe& r, const Shard& shard, const Workload& w, std::span<const RankRows> rows)
-      : r_(r), s_(r), shard_(shard), rows_(rows), ranks_(Unsigned(shard.ranks)), rank_(Unsigned(shard.rank)) {
+  Gathers(const Recipe& r, const Shard& shard, const Workload& w, std::span<const RankRows> rows, const GatheredBytesOf& gathered)
+      : r_(r), s_(r), shard_(shard), rows_(rows), gathered_(gathered), ranks_(Unsigned(shard.ranks)), rank_(Unsigned(shard.rank)) {
     const auto symbol = [](const char* name, uint64_t n) { return n == 1 ? Form(1) : Form::Symbol(name, n); };
     N_ = symbol("B", w.sequences) * symbol("P", w.rows);
     logits_ = symbol("B", w.sequences) * (w.logit_rows == w.rows ? symbol("P", w.rows) : Form(w.logit_rows));
@@ -83,6 +83,25 @@ class Gathers {
   void Pieces(Component component, const Form& rows, const Form& whole) {
     ByColumns(component, rows, whole, [&](uint64_t rank) { return Dealt(whole.value(), kPiece, rank, ranks_); });
   }
+  // What the role's matrix reads. `runs`: pieces of a rank's columns that do not follow on one another.
+  void Packed(Role role, Component component, const Form& rows, const Form& whole, const OfRank& own, uint64_t runs = 1) {
+    const GatheredBytes of = gathered_ ? gathered_(role, layer_) : GatheredBytes();
+    bool in_blocks = whole.value() % of.block == 0;
+    for (uint64_t r = 0; r < ranks_; ++r) in_blocks &= own(r) % (runs * of.block) == 0;
+    if (!in_blocks || of.block == 1) return ByColumns(component, rows, whole, own);
+    if (rows.value() == 0) return;
+    const Form mine = Own(whole, own), each(of.bytes);
+    std::vector<bool> has;
+    for (uint64_t r = 0; r < ranks_; ++r) has.push_back(own(r) > 0);
+    const auto bytes = [&](const Form& elements) {
+      return Form::Symbol(std::to_string(of.bytes) + "/" + std::to_string(of.block) + " (" + elements.text() + ")",
+                          elements.value() / of.block * of.bytes);
+    };
+    Add(component, rows * bytes(mine) * (Form::Symbol("Z", ranks_) - 1), rows * bytes(whole - mine), has);
+  }
+  void PackedPieces(Role role, Component component, const Form& rows, const Form& whole) {
+    Packed(role, component, rows, whole, [&](uint64_t rank) { return Dealt(whole.value(), kPiece, rank, ranks_); });
+  }
   // Every rank gets all rows, each of which one rank has.
   void ByRows(Component component, const char* symbol, const std::vector<uint64_t>& of_ranks, const Form& rows,
               const Form& width) {
@@ -116,16 +135,16 @@ class Gathers {
     }
     if (!feeds) return;
     if (!l.sparse()) {
-      Pieces(Component::kFfnGateUp, N_, s_.Of(l).F);
+      PackedPieces(Role::kDown, Component::kFfnGateUp, N_, s_.Of(l).F);
     } else if (owned) {
       std::vector<uint64_t> routed;
       for (const RankRows& of : rows_) routed.push_back(of.routed[static_cast<size_t>(layer_)]);
       ByRows(Component::kFfnDown, "M", routed, N_ * s_.k, s_.Ex);
       return;
     } else {
-      Pieces(Component::kFfnGateUp, N_ * s_.k, s_.Fx);
+      PackedPieces(Role::kExpertDown, Component::kFfnGateUp, N_ * s_.k, s_.Fx);
       if (r_.expert_latent > 0) Pieces(Component::kMoeCombine, N_, s_.Ex);
-      if (r_.d_shared > 0) Pieces(Component::kSharedGateUp, N_, s_.Fs);
+      if (r_.d_shared > 0) PackedPieces(Role::kSharedExpertDown, Component::kSharedGateUp, N_, s_.Fs);
     }
     Pieces(Component::kFfnDown, N_, s_.E);
   }
@@ -147,17 +166,18 @@ class Gathers {
                       [&](uint64_t rank) { return HeadsOn(at.H.value(), at.K.value(), rank, ranks_).groups * at.D.value(); });
           }
         }
-        ByColumns(Component::kAttention, N_, at.H * at.D, heads(at.H, at.K, at.D));
+        Packed(Role::kO, Component::kAttention, N_, at.H * at.D, heads(at.H, at.K, at.D));
         return Component::kAttnOutput;
       }
       case Mixer::kLatentAttention:
-        ByColumns(Component::kAttnKv, N_, at.H * s_.Dv, heads(at.H, at.H, s_.Dv));
+        Packed(Role::kO, Component::kAttnKv, N_, at.H * s_.Dv, heads(at.H, at.H, s_.Dv));
         return Component::kAttnOutput;
-      case Mixer::kShortConv: Pieces(Component::kShortConv, N_, s_.E); return Component::kConvOut;
+      case Mixer::kShortConv: PackedPieces(Role::kConvOut, Component::kShortConv, N_, s_.E); return Component::kConvOut;
       case Mixer::kDeltaRule:  // by key head; ranks without one are idle
-        ByColumns(Component::kRecurrentNorm, N_, s_.Hv * s_.Nv, [&](uint64_t rank) {
-          return Dealt(s_.Hk.value(), 1, rank, ranks_) * (s_.Hv.value() / s_.Hk.value()) * s_.Nv.value();
-        });
+        Packed(
+            Role::kSsmOut, Component::kRecurrentNorm, N_, s_.Hv * s_.Nv,
+            [&](uint64_t rank) { return Dealt(s_.Hk.value(), 1, rank, ranks_) * (s_.Hv.value() / s_.Hk.value()) * s_.Nv.value(); },
+            r_.delta.tiled ? s_.Hv.value() / s_.Hk.value() : 1);
         return Component::kRecurrentOut;
       case Mixer::kMamba2: {
         const OfRank own = heads(s_.Hm, s_.G, s_.Dm);
@@ -165,6 +185,8 @@ class Gathers {
         if (VectorsAreCut(own, inner.value())) {
           ByColumns(Component::kRecurrence, N_, inner, own);
           ByColumns(Component::kRecurrentIn, N_, inner, own);
+        } else if (r_.mamba.norm) {
+          Packed(Role::kSsmOut, Component::kRecurrentNorm, N_, inner, own);
         } else {
           ByColumns(Component::kRecurrentNorm, N_, inner, own);
         }
@@ -190,6 +212,7 @@ class Gathers {
   const Symbols s_;
   const Shard shard_;
   const std::span<const RankRows> rows_;
+  const GatheredBytesOf& gathered_;
   const uint64_t ranks_, rank_;
   Form N_, logits_;
   int32_t layer_ = -1;
@@ -199,8 +222,8 @@ class Gathers {
 }  // namespace
 
 std::vector<CommunicationForm> CommunicationForms(const Recipe& recipe, const Shard& shard, const Workload& work,
-                                                  std::span<const RankRows> rows) {
-  return Gathers(recipe, shard, work, rows).Take();
+                                                  std::span<const RankRows> rows, const GatheredBytesOf& gathered) {
+  return Gathers(recipe, shard, work, rows, gathered).Take();
 }
 
 std::vector<RankRows> EmbeddedRows(const Recipe& recipe, int32_t ranks, std::span<const int32_t> tokens) {

@@ -390,7 +390,7 @@ std::vector<AuditRow> AuditCommunication(const Recipe& recipe, const Shard& shar
       audit.push_back({account, place.first, place.second, WorkClass::kCommunication, "", form.text(), form.value(), std::nullopt,
                        charged[place].Bytes(kind), r});
     };
-    for (const CommunicationForm& f : CommunicationForms(recipe, shard.Of(r), facts.work, rows)) {
+    for (const CommunicationForm& f : CommunicationForms(recipe, shard.Of(r), facts.work, rows, facts.gathered)) {
       const Place place{f.layer, f.component};
       row(AuditAccount::kSent, place, f.sent, ByteKind::kSent);
       row(AuditAccount::kReceived, place, f.received, ByteKind::kReceived);

@@ -61,6 +61,7 @@ struct StepFacts {
   uint64_t distinct_tokens = 1;     // R: rows of the embedding that the step reads
   uint64_t distinct_positions = 1;  // R_p: rows of the learned positions that the step reads
   KvStorage kv = {};
+  GatheredBytesOf gathered = {};  // of several processes
 };
 
 // What one step was charged: by one process, or by all that run the model together. Of several, the sums over them without copies:

@@ -25,8 +25,9 @@ struct ProcessBooks {
   uint64_t stored_bytes = 0, packed_bytes = 0;     // of them
   std::vector<WeightInfo> weights = {};
   std::vector<uint64_t> touched = {};  // elements of each of them in the last step
-  std::vector<uint64_t> expert_rows = {};  // of each weight of experts, one weight after another: rows routed to each of its slices then
-  uint64_t bad_touches = 0;                // TouchSet::bad()
+  std::vector<uint64_t> expert_rows =
+      {};                    // of each weight of experts, one weight after another: rows routed to each of its slices then
+  uint64_t bad_touches = 0;  // TouchSet::bad()
   // Bytes to and from other processes since the group began: until the engine was there, and until now. What is in neither that nor the
   // accounts tells the others what to do.
   struct Traffic {

@@ -17,7 +17,9 @@ using books::WithThousands;
 std::string RankNeeds(uint64_t bytes) { return BytesText(bytes, Rounding::kUp); }
 std::string Milliseconds(double seconds) { return seconds > 0 ? Fixed(seconds * 1e3, 2) : "-"; }
 const FitRank& Largest(const RanksFit& f) { return f.ranks[f.largest]; }
-const char* SplitText(const RanksFit& f) { return f.ranks.size() == 1 ? "-" : kFitSplitNames[static_cast<size_t>(f.split)].data(); }
+const char* SplitText(const RanksFit& f) {
+  return f.ranks.size() == 1 ? "-" : kFitSplitNames[static_cast<size_t>(f.split)].data();
+}
 
 }  // namespace
 
@@ -37,8 +39,8 @@ Result<std::vector<int32_t>> ParseRanks(const std::string& text) {
 
 std::string FitRanksText(const FitRanksPage& page, size_t width) {
   Table t{page.name + ", " + page.type + ", a rank on each of several machines",
-          {"ranks", "split", "fits", "largest", "weights", "KV", "scratch", "sent", "received", "gathers", "work ms", "network ms",
-           "decode/s"},
+          {"ranks", "split", "fits", "largest", "weights", "KV", "scratch", "sent", "received", "gathers", "work ms",
+           "network ms", "decode/s"},
           {},
           {false, true, true, true}};
   for (const RanksFit& f : page.fits) {
@@ -48,15 +50,19 @@ std::string FitRanksText(const FitRanksPage& page, size_t width) {
       sent = std::max(sent, r.communication.sent);
       received = std::max(received, r.communication.received);
     }
-    t.rows.push_back({std::to_string(f.ranks.size()), SplitText(f), page.machine.available == 0 ? "-" : f.fits ? "yes" : "no",
-                      "rank " + std::to_string(f.largest) + ", " + RankNeeds(m.total()), RankNeeds(m.packed_weights), RankNeeds(m.kv),
-                      RankNeeds(m.scratch), WithThousands(sent), WithThousands(received), WithThousands(f.gathers),
-                      Milliseconds(f.working), Milliseconds(f.communicating),
+    t.rows.push_back({std::to_string(f.ranks.size()), SplitText(f),
+                      page.machine.available == 0 ? "-"
+                      : f.fits                    ? "yes"
+                                                  : "no",
+                      "rank " + std::to_string(f.largest) + ", " + RankNeeds(m.total()), RankNeeds(m.packed_weights),
+                      RankNeeds(m.kv), RankNeeds(m.scratch), WithThousands(sent), WithThousands(received),
+                      WithThousands(f.gathers), Milliseconds(f.working), Milliseconds(f.communicating),
                       f.tokens_per_second > 0 ? Fixed(f.tokens_per_second, f.tokens_per_second < 10 ? 2 : 1) : "-"});
   }
   return Render(t, TableFormat::kText, width) + "\n" +
          Paragraph("",
-                   "largest: the rank that needs most memory; sent, received: most bytes of a rank in a decode step; decode/s: tokens/s, "
+                   "largest: the rank that needs most memory; sent, received: most bytes of a rank in a decode step; decode/s: "
+                   "tokens/s, "
                    "at most, by the bytes that a rank reads and what its gathers take",
                    width, 0) +
          Paragraph("with",

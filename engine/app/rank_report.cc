@@ -78,7 +78,8 @@ Result<RankBooks> RankBooksOf(Engine& engine) {
       rank.executed += a.account.executed;
     }
     all.ranks.push_back(std::move(rank));
-    traffic.commands = {b.all.sent - b.start.sent - traffic.model.sent, b.all.received - b.start.received - traffic.model.received};
+    traffic.commands = {b.all.sent - b.start.sent - traffic.model.sent,
+                        b.all.received - b.start.received - traffic.model.received};
     all.traffic.push_back(traffic);
   }
   return all;

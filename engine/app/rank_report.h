@@ -22,7 +22,7 @@ struct RankBooks {
   };
   std::vector<AuditReport::Rank> ranks = {};
   double per = 1;
-  std::string work_of = {};  // "of all steps", "a decoded token"
+  std::string work_of = {};           // "of all steps", "a decoded token"
   std::vector<Traffic> traffic = {};  // by rank; may be empty
 };
 

@@ -101,7 +101,9 @@ std::string RunTables(const RunBooks& run, const std::string& description) {
     text += "decode: " + OfRoof(*ratio) + " of the " + ShortGigabytes(*run.read_bandwidth) + " that fit or bench measured\n";
   }
   text += "ended: " + run.ended + "\n" + (run.samples ? "seed: " + std::to_string(run.seed) + "\n" : "");
-  return run.ranks.ranks.empty() ? text : text + "\nabove: of rank 0, but for the model's parameters; by rank:\n\n" + RanksText(run.ranks, kPlainWidth);
+  return run.ranks.ranks.empty()
+             ? text
+             : text + "\nabove: of rank 0, but for the model's parameters; by rank:\n\n" + RanksText(run.ranks, kPlainWidth);
 }
 
 }  // namespace tally::app

@@ -135,7 +135,7 @@ Mat<float> Planner::GatherSlots(Mat<float> own) {
     plan_.routed = &NewGather([cols = own.cols](const Shard&, const LayerPart&) { return std::vector{Span{0, cols}}; });
   }
   rows_ = RowsOf::kSlots;
-  Add(Component::kMoeCombine, GatherOp{.group = source_.group,
+  Add(FactsOf(Role::kExpertDown).component, GatherOp{.group = source_.group,
                                        .parts = plan_.routed->parts,
                                        .own = own,
                                        .to_rows = {plan_.routed_slots, static_cast<size_t>(own.rows)},

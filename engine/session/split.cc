@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/graph/plan.h"
 #include "engine/machine/communicator.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/roofs.h"
@@ -72,6 +73,12 @@ SplitEstimate EstimateSplit(const Recipe& r, std::span<const WeightInfo> weights
   }
   e.received_bytes = bytes * others;
   return e;
+}
+
+books::GatheredBytes GatheredAs(DType weight, ActivationMode activations) {
+  const ActFormat format = ActFormatFor(weight, ActKindFor(weight, activations));
+  const int64_t block = PackedPiece(format.kind);
+  return {static_cast<uint64_t>(block), ActRowBytes(format, block)};
 }
 
 Result<ChosenSplit> ChooseSplit(Communicator& group, Team& team, const Recipe& recipe, std::span<const WeightInfo> weights,

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "counters/books/communication.h"
 #include "counters/cost/site.h"
 #include "engine/base/communicator.h"
 #include "engine/base/status.h"
@@ -23,6 +24,9 @@ struct SplitEstimate {
 };
 // `weights`: of the whole model (books/weight_table.h). `split`: kAll or kExperts.
 SplitEstimate EstimateSplit(const Recipe& recipe, std::span<const WeightInfo> weights, int ranks, Split split);
+
+// How the inputs of a matrix of this type are gathered.
+books::GatheredBytes GatheredAs(DType weight, ActivationMode activations);
 
 struct ChosenSplit {
   Split split = Split::kAll;

@@ -90,6 +90,7 @@ class Stepper final : public Engine {
   std::string_view target() const override { return HwyTargetName(); }
   bool used_blas() const override { return executor_.used_blas(); }
   KvType kv_type() const override { return options_.plan.kv; }
+  ActivationMode activations() const override { return options_.plan.activations; }
   int threads() const override { return team_.threads(); }
   void SetTap(Executor::Tap tap) override;
   void SetRecorder(Recorder recorder) override;

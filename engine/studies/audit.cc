@@ -13,6 +13,7 @@
 #include "engine/machine/page_watch.h"
 #include "engine/session/loaded_model.h"
 #include "engine/session/scoped_sequence.h"
+#include "engine/session/split.h"
 #include "engine/studies/packed_size.h"
 #include "engine/studies/page_proof.h"
 
@@ -42,6 +43,9 @@ class Auditor {
     if (model_.group_ != nullptr) {
       TALLY_ASSIGN_OR_RETURN(books_, engine_.Books());
       HeldByRanks();
+      facts_.gathered = [this](Role role, int32_t layer) {
+        return GatheredAs(model_.weights().Get(role, layer).dtype, engine_.activations());
+      };
     }
     report_.head_is_copy = !model_.not_run().head.empty() || (books_.empty() && HeadIsCopy(model_.weights(), recipe));
     const std::vector<WeightInfo>& infos = model_.weights().infos();

@@ -31,7 +31,6 @@ DType TypeOf(const CountedModel& model, const ParameterForm& p) {
   return p.name == FactsOf(Role::kKB).name && GetDTypeInfo(type).quantised ? DType::kF32 : type;
 }
 
-
 // ---- work
 
 FitUnit UnitOf(DType type) {
@@ -94,7 +93,6 @@ Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv)
   return work;
 }
 
-
 StepBound BoundOf(uint64_t tokens, double bytes, const Work& work, const FitMachine& machine) {
   StepBound b{.tokens = tokens, .bytes = bytes, .flops = work.flops};
   const ByUnit& slots = machine.int8_dots ? work.slots : work.flops;
@@ -126,8 +124,6 @@ StepBound BoundOf(uint64_t tokens, double bytes, const Work& work, const FitMach
   if (seconds > 0) b.tokens_per_second = static_cast<double>(tokens) / seconds;
   return b;
 }
-
-
 
 }  // namespace
 

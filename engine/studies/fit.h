@@ -123,7 +123,7 @@ struct CommunicationLoad {
   }
 };
 TALLY_API CommunicationLoad LoadOf(const Recipe& recipe, const Shard& shard, const books::Workload& work,
-                                   std::span<const books::RankRows> rows);
+                                   std::span<const books::RankRows> rows, const books::GatheredBytesOf& gathered = {});
 
 struct FitRank {
   MemoryPlan memory = {};

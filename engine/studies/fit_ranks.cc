@@ -9,6 +9,7 @@
 #include "engine/base/checked.h"
 #include "engine/base/format.h"
 #include "engine/session/loaded_model.h"
+#include "engine/session/split.h"
 #include "engine/studies/fit.h"
 #include "engine/studies/fit_parts.h"
 #include "engine/studies/packed_size.h"
@@ -44,8 +45,8 @@ double WeightBytes(const Recipe& recipe, const PackedViews& packed, const Shard&
       bytes += all;
     } else if (shard.own_experts) {
       const double chosen = sequences == 1 ? BusiestOwner(recipe.n_experts, recipe.top_k, shard.ranks)
-                                           : books::UniformExperts(recipe.n_experts, recipe.top_k, sequences) * Real(view.slices) /
-                                                 static_cast<double>(recipe.n_experts);
+                                           : books::UniformExperts(recipe.n_experts, recipe.top_k, sequences) *
+                                                 Real(view.slices) / static_cast<double>(recipe.n_experts);
       bytes += all / Real(view.slices) * chosen;
     } else {
       bytes += all / Real(view.slices) * books::UniformExperts(recipe.n_experts, recipe.top_k, sequences);
@@ -112,10 +113,11 @@ double BusiestOwner(int64_t experts, int64_t top_k, int32_t ranks) {
   return mean;
 }
 
-CommunicationLoad LoadOf(const Recipe& recipe, const Shard& shard, const books::Workload& work, std::span<const books::RankRows> rows) {
+CommunicationLoad LoadOf(const Recipe& recipe, const Shard& shard, const books::Workload& work,
+                         std::span<const books::RankRows> rows, const books::GatheredBytesOf& gathered) {
   if (shard.alone()) return {};
   std::vector<std::vector<books::CommunicationForm>> forms;
-  for (int32_t r = 0; r < shard.ranks; ++r) forms.push_back(books::CommunicationForms(recipe, shard.Of(r), work, rows));
+  for (int32_t r = 0; r < shard.ranks; ++r) forms.push_back(books::CommunicationForms(recipe, shard.Of(r), work, rows, gathered));
   CommunicationLoad load{2, (kCommandBytes + kAnswerBytes) * static_cast<uint64_t>(shard.ranks - 1)};
   for (size_t g = 0; g < forms[0].size(); ++g) {
     uint64_t most = 0;
@@ -125,8 +127,8 @@ CommunicationLoad LoadOf(const Recipe& recipe, const Shard& shard, const books::
   return load;
 }
 
-Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, const FitMachine& machine, const FitNetwork& network,
-                          int32_t ranks, FitSplit split) {
+Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, const FitMachine& machine,
+                          const FitNetwork& network, int32_t ranks, FitSplit split) {
   const Recipe& recipe = model.count.recipe;
   if (ranks < 1 || ranks > 1024) return BadInput("--ranks must be from 1 to 1024, not " + std::to_string(ranks));
   const bool owned = split == FitSplit::kExperts;
@@ -142,14 +144,21 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
   load.sequences = static_cast<int32_t>(options.batch);
   load.kv = options.kv;
   const RopePair rope;
+  PackedViews first;
+  books::GatheredBytesOf gathered;
   double bytes = 0;
   for (int32_t r = 0; r < ranks; ++r) {
     const Shard shard{.rank = r, .ranks = ranks, .whole_mixers = owned, .own_experts = owned};
     TALLY_ASSIGN_OR_RETURN(const PackedViews packed, PackedOf(model, shard));
+    if (r == 0) {  // which has a part of every matrix
+      first = packed;
+      gathered = [&](Role role, int32_t layer) { return GatheredAs(first.View(recipe, role, layer).dtype, ActivationMode::kAuto); };
+    }
     FitRank rank;
     if (r < 2) {  // scratch: those after rank 0, which has the logits, are alike
       const auto view = [&](Role role, int32_t layer) { return packed.View(recipe, role, layer); };
-      rank.memory = PlanEngine({recipe, view, rope.global, rope.local, shard}, MakeStepperOptions(recipe, load), std::max(machine.threads, 1));
+      rank.memory = PlanEngine({recipe, view, rope.global, rope.local, shard}, MakeStepperOptions(recipe, load),
+                               std::max(machine.threads, 1));
     } else {
       rank.memory = fit.ranks[1].memory;
       rank.memory.kv = SequenceStore::PlanBytes(KvLayers(recipe, options.kv, shard), MakeStepperOptions(recipe, load).kv_size());
@@ -157,14 +166,14 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
     rank.memory.packed_weights = packed.bytes;
     rank.memory.available = machine.available;
     rank.bytes = WeightBytes(recipe, packed, shard, Real(options.batch)) + CacheBytes(count, shard, options);
-    rank.communication = books::SumOf(books::CommunicationForms(recipe, shard, work, rows));
+    rank.communication = books::SumOf(books::CommunicationForms(recipe, shard, work, rows, gathered));
     bytes = std::max(bytes, rank.bytes);
     fit.ranks.push_back(rank);
     if (rank.memory.total() > fit.ranks[fit.largest].memory.total()) fit.largest = fit.ranks.size() - 1;
   }
   fit.gathers = fit.ranks[0].communication.gathers;
   if (machine.available > 0) fit.fits = fit.ranks[fit.largest].memory.total() <= machine.available;
-  fit.load = LoadOf(recipe, {.rank = 0, .ranks = ranks, .whole_mixers = owned, .own_experts = owned}, work, rows);
+  fit.load = LoadOf(recipe, {.rank = 0, .ranks = ranks, .whole_mixers = owned, .own_experts = owned}, work, rows, gathered);
   fit.communicating = fit.load.Seconds(network);
   if (!alone.decode.missing.empty() && machine.read == 0) return fit;
   // Products are divided as their weights are.
@@ -174,8 +183,8 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
   return fit;
 }
 
-Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& options, const FitMachine& machine, const FitNetwork& network,
-                          int32_t ranks) {
+Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& options, const FitMachine& machine,
+                          const FitNetwork& network, int32_t ranks) {
   TALLY_ASSIGN_OR_RETURN(RanksFit rows, FitRanks(model, options, machine, network, ranks, FitSplit::kRows));
   if (model.count.recipe.n_experts == 0 || ranks == 1) return rows;
   TALLY_ASSIGN_OR_RETURN(RanksFit experts, FitRanks(model, options, machine, network, ranks, FitSplit::kExperts));

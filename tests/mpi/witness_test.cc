@@ -20,7 +20,8 @@ TEST(Witness, IsNotHere) { GTEST_SKIP() << "ranks under mpirun, which is not her
 #else
 
 // Experts, heads of which three ranks have different numbers, rows that are no whole pieces.
-constexpr const char* kConfig = R"({"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "vocab_size": 331, "hidden_size": 80,
+constexpr const char* kConfig =
+    R"({"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "vocab_size": 331, "hidden_size": 80,
   "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96,
   "moe_intermediate_size": 48, "num_experts": 8, "num_experts_per_tok": 3, "decoder_sparse_step": 1, "mlp_only_layers": [],
   "norm_topk_prob": true, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "max_position_embeddings": 128,
@@ -41,13 +42,15 @@ TEST(Witness, SawWhatTheLedgersAndTheProtocolSay) {
   const TempFolder folder;
   std::ofstream(folder / "config.json") << kConfig;
   int code = -1;
-  const std::string made = Output(std::string(TALLY_COMMAND) + " synth " + (folder / "config.json") + " " + (folder / "model") + " 2>&1", code);
+  const std::string made =
+      Output(std::string(TALLY_COMMAND) + " synth " + (folder / "config.json") + " " + (folder / "model") + " 2>&1", code);
   ASSERT_EQ(code, 0) << made;
   for (const uint64_t ranks : {2, 3}) {
     const std::string file = folder / ("seen" + std::to_string(ranks));
     const std::string out =
-        Output("TALLY_MPI_PLUGIN=" TALLY_PLUGIN " TALLY_WITNESS=" + file + " timeout 60 " TALLY_MPIRUN " -q --allow-run-as-root --oversubscribe -n " +
-                   std::to_string(ranks) + " env LD_PRELOAD=" TALLY_WITNESS_LIBRARY " " TALLY_COMMAND " run " + (folder / "model") +
+        Output("TALLY_MPI_PLUGIN=" TALLY_PLUGIN " TALLY_WITNESS=" + file +
+                   " timeout 60 " TALLY_MPIRUN " -q --allow-run-as-root --oversubscribe -n " + std::to_string(ranks) +
+                   " env LD_PRELOAD=" TALLY_WITNESS_LIBRARY " " TALLY_COMMAND " run " + (folder / "model") +
                    " --prompt-tokens 1,2,3,100,330,7 -n 9 -t 1 --json",
                code);
     ASSERT_EQ(code, 0) << out;
@@ -71,8 +74,10 @@ TEST(Witness, SawWhatTheLedgersAndTheProtocolSay) {
       const uint64_t received_after = others * kWord + (first ? all_books : kCommand);
       uint64_t rank = 0, sent = 0, received = 0;
       std::ifstream(file + "." + std::to_string(r)) >> rank >> sent >> received;
-      EXPECT_EQ(sent, bytes("start", "sent") + bytes("gathers", "sent") + bytes("commands", "sent") + sent_after) << ranks << " " << r;
-      EXPECT_EQ(received, bytes("start", "received") + bytes("gathers", "received") + bytes("commands", "received") + received_after)
+      EXPECT_EQ(sent, bytes("start", "sent") + bytes("gathers", "sent") + bytes("commands", "sent") + sent_after)
+          << ranks << " " << r;
+      EXPECT_EQ(received,
+                bytes("start", "received") + bytes("gathers", "received") + bytes("commands", "received") + received_after)
           << ranks << " " << r;
     }
   }

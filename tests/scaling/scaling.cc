@@ -24,8 +24,10 @@ constexpr const char* kMachine = "ram=128GiB,read=200GB/s,int8=4T,bf16=2T,f32=1T
 struct Network {
   const char *name, *bandwidth, *latency;
 };
-constexpr std::array<Network, 4> kNetworks = {
-    {{"10 Gbit/s, 30 us", "10Gbit", "30us"}, {"25 Gbit/s, 20 us", "25Gbit", "20us"}, {"100 Gbit/s, 10 us", "100Gbit", "10us"}, {"400 Gbit/s, 5 us", "400Gbit", "5us"}}};
+constexpr std::array<Network, 4> kNetworks = {{{"10 Gbit/s, 30 us", "10Gbit", "30us"},
+                                               {"25 Gbit/s, 20 us", "25Gbit", "20us"},
+                                               {"100 Gbit/s, 10 us", "100Gbit", "10us"},
+                                               {"400 Gbit/s, 5 us", "400Gbit", "5us"}}};
 constexpr double kKnee = 1.25;  // what doubling the machines must bring to be worth it
 
 std::string Number(double x, int digits) {
@@ -37,7 +39,9 @@ std::string Rate(double x) { return Number(x, x < 10 ? 2 : 1); }
 
 struct Point {
   std::array<RanksFit, 2> of;  // by split
-  double Rate(size_t split, const FitNetwork& n) const { return of[split].working > 0 ? 1 / (of[split].working + of[split].load.Seconds(n)) : 0; }
+  double Rate(size_t split, const FitNetwork& n) const {
+    return of[split].working > 0 ? 1 / (of[split].working + of[split].load.Seconds(n)) : 0;
+  }
   size_t Best(const FitNetwork& n) const {
     if (of[0].fits != of[1].fits) return of[0].fits ? 0 : 1;
     return Rate(1, n) > Rate(0, n) ? 1 : 0;
@@ -70,7 +74,8 @@ std::string FormsTable(const CountedModel& model, FitSplit split) {
     ++likes[key].times;
     likes[key].received += f.received.value();
   }
-  std::string text = "| after | a rank sends | a rank receives | gathers | bytes received, rank 0 of 4 |\n| --- | --- | --- | ---: | ---: |\n";
+  std::string text =
+      "| after | a rank sends | a rank receives | gathers | bytes received, rank 0 of 4 |\n| --- | --- | --- | ---: | ---: |\n";
   for (const std::string& key : order) {
     text += "| " + key + WithThousands(likes[key].times) + " | " + WithThousands(likes[key].received) + " |\n";
   }
@@ -84,26 +89,38 @@ Page ScalingPage() {
   std::string& text = page.text;
   text =
       "# One model over many machines\n\nWhat do ranks send each other, and how many machines help?\n\n"
-      "Written by build/release/tests/scaling/scaling_page; scaling_page_test compares. docs/mpi.md says how several machines are used.\n\n"
+      "Written by build/release/tests/scaling/scaling_page; scaling_page_test compares. docs/mpi.md says how several machines "
+      "are used.\n\n"
       "## Bytes and messages of a step\n\n"
-      "A gather gives each of Z ranks the whole of a matrix of f32 of which each has computed a part: a rank sends its part to Z - 1 others, a\n"
-      "message each, and receives theirs. own(n) is the rank's part of n columns, R_o the rows whose embedding it has, M the rows routed to its\n"
-      "experts; counters/books/communication.h has the other symbols where closed_form.h does not. Logits go to rank 0 alone. A step has two\n"
+      "A gather gives each of Z ranks the whole of a matrix of f32 of which each has computed a part: a rank sends its part to Z "
+      "- 1 others, a\n"
+      "message each, and receives theirs. own(n) is the rank's part of n columns, R_o the rows whose embedding it has, M the "
+      "rows routed to its\n"
+      "experts; counters/books/communication.h has the other symbols where closed_form.h does not. Logits go to rank 0 alone. A "
+      "step has two\n"
       "messages more, by which ranks keep in step: 1,024 bytes to each rank, and 8 from each.\n\n"
-      "`mpirun -n N tally audit MODEL` compares these forms with the ledger of every rank, site by site; tests/goldens/shards_test does so for\n"
-      "every family of the catalogue on 2, 3, 4 and 7 ranks. tests/mpi/witness_test compares the ledgers with the bytes that a witness between\n"
+      "`mpirun -n N tally audit MODEL` compares these forms with the ledger of every rank, site by site; "
+      "tests/goldens/shards_test does so for\n"
+      "every family of the catalogue on 2, 3, 4 and 7 ranks. tests/mpi/witness_test compares the ledgers with the bytes that a "
+      "witness between\n"
       "program and MPI saw.\n\n";
   std::array<CountedModel, kModels.size()> models;
   for (size_t m = 0; m < kModels.size(); ++m) models[m] = Counted(kModels[m], kTypes[m]);
-  text += "All outputs divided (`rows`), " + std::string(kModels[0]) + ", a decoded token:\n\n" + FormsTable(models[0], FitSplit::kRows);
+  text += "All outputs divided (`rows`), " + std::string(kModels[0]) + ", a decoded token:\n\n" +
+          FormsTable(models[0], FitSplit::kRows);
   text += "\nExperts by owner, all else on every rank (`experts`):\n\n" + FormsTable(models[0], FitSplit::kExperts);
 
   Result<FitMachine> machine = ParseMachine(kMachine);
-  text += "\n## Predictions\n\nDecode of one sequence at position 4,096, tokens/s, at most: every machine has " + std::string(kMachine) +
-          " (invented, the same for\nall; `tally fit MODEL --ranks 2,4,8 --machine ... --network ... --latency ...` takes yours). A step takes what the rank that reads most takes to read its\n"
-          "weights and cache, and for each gather the latency and the bytes of the rank that has most over the bandwidth; nothing overlaps. Experts are\n"
-          "chosen evenly; with experts by owner the busiest rank has more than its share of them. The faster split is shown: r rows, e experts. The knee is the\n"
-          "last number of machines that brought at least " + Number(kKnee, 2) + " times what half as many do.\n";
+  text += "\n## Predictions\n\nDecode of one sequence at position 4,096, tokens/s, at most: every machine has " +
+          std::string(kMachine) +
+          " (invented, the same for\nall; `tally fit MODEL --ranks 2,4,8 --machine ... --network ... --latency ...` takes "
+          "yours). A step takes what the rank that reads most takes to read its\n"
+          "weights and cache, and for each gather the latency and the bytes of the rank that has most over the bandwidth; "
+          "nothing overlaps. Experts are\n"
+          "chosen evenly; with experts by owner the busiest rank has more than its share of them. The faster split is shown: r "
+          "rows, e experts. The knee is the\n"
+          "last number of machines that brought at least " +
+          Number(kKnee, 2) + " times what half as many do.\n";
   FitOptions options{.context = 4096, .prompt = 1};
   for (size_t m = 0; m < kModels.size() && machine.ok(); ++m) {
     std::vector<Point> points;
@@ -143,8 +160,8 @@ Page ScalingPage() {
         chart.series[k].values.push_back(rate);
         data.rows.back().push_back(page::Cell(Rate(rate), rate));
       }
-      text += " " + std::to_string(p.of[0].load.waits) + ", " + std::to_string(p.of[1].load.waits) + " | " + WithThousands(p.of[0].load.bytes) +
-              ", " + WithThousands(p.of[1].load.bytes) + " |\n";
+      text += " " + std::to_string(p.of[0].load.waits) + ", " + std::to_string(p.of[1].load.waits) + " | " +
+              WithThousands(p.of[0].load.bytes) + ", " + WithThousands(p.of[1].load.bytes) + " |\n";
     }
     text += "| knee | |";
     for (const page::LineChart::Series& s : chart.series) {
@@ -154,10 +171,14 @@ Page ScalingPage() {
     }
     text += " | |\n";
     std::string name = "scaling-" + std::string(kModels[m]) + ".svg";
-    std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    std::ranges::transform(name, name.begin(),
+                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
     text += "\n![decode tokens/s of " + std::string(kModels[m]) + " by number of machines](" + name + ")\n";
-    page::Figure figure{.name = "scaling", .title = std::string(kModels[m]) + " over several machines", .summary = "Decode tokens/s, at most, by number of machines and network.",
-                        .draw = page::Drawn(std::move(chart), page::DrawLines), .data = std::move(data)};
+    page::Figure figure{.name = "scaling",
+                        .title = std::string(kModels[m]) + " over several machines",
+                        .summary = "Decode tokens/s, at most, by number of machines and network.",
+                        .draw = page::Drawn(std::move(chart), page::DrawLines),
+                        .data = std::move(data)};
     page.drawings.emplace_back(name, page::FigureSvg(figure));
   }
   return page;

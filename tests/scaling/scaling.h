@@ -9,7 +9,7 @@
 namespace tally {
 
 struct Page {
-  std::string text;                                         // of docs/scaling.md
+  std::string text;                                           // of docs/scaling.md
   std::vector<std::pair<std::string, std::string>> drawings;  // name in docs/, SVG
 };
 Page ScalingPage();
