@@ -53,6 +53,7 @@ class Gathers {
     std::vector<uint64_t> embedded;
     for (const RankRows& of : rows_) embedded.push_back(of.embedded);
     ByRows(Component::kEmbedding, "R_o", embedded, N_, s_.E);
+    if (r_.layer_embedding > 0) ByRows(Component::kLayerEmbedding, "R_o", embedded, N_, s_.LEl);
     for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layers[static_cast<size_t>(layer_)]);
     layer_ = -1;
     if (logits_.value() > 0) Logits();
@@ -134,14 +135,14 @@ class Gathers {
       if (r_.post_norms || r_.residual == Residual::kSequential || !feeds || owned) Pieces(last, N_, s_.E);
     }
     if (!feeds) return;
-    if (!l.sparse()) {
-      PackedPieces(Role::kDown, Component::kFfnGateUp, N_, s_.Of(l).F);
-    } else if (owned) {
+    if (l.dense()) PackedPieces(Role::kDown, Component::kFfnGateUp, N_, s_.Of(l).F);
+    if (l.dense() && l.sparse() && !owned) Pieces(Component::kFfnDown, N_, s_.E);  // each has a norm of what it gives
+    if (owned) {
       std::vector<uint64_t> routed;
       for (const RankRows& of : rows_) routed.push_back(of.routed[static_cast<size_t>(layer_)]);
-      ByRows(Component::kFfnDown, "M", routed, N_ * s_.k, s_.Ex);
-      return;
-    } else {
+      return ByRows(Component::kFfnDown, "M", routed, N_ * s_.k, s_.Ex);
+    }
+    if (l.sparse()) {
       PackedPieces(Role::kExpertDown, Component::kFfnGateUp, N_ * s_.k, s_.Fx);
       if (r_.expert_latent > 0) Pieces(Component::kMoeCombine, N_, s_.Ex);
       if (r_.d_shared > 0) PackedPieces(Role::kSharedExpertDown, Component::kSharedGateUp, N_, s_.Fs);

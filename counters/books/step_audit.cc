@@ -390,10 +390,14 @@ std::vector<AuditRow> AuditCommunication(const Recipe& recipe, const Shard& shar
       audit.push_back({account, place.first, place.second, WorkClass::kCommunication, "", form.text(), form.value(), std::nullopt,
                        charged[place].Bytes(kind), r});
     };
+    std::map<Place, std::pair<Form, Form>> forms;  // a dense feed-forward and experts may share a site
     for (const CommunicationForm& f : CommunicationForms(recipe, shard.Of(r), facts.work, rows, facts.gathered)) {
-      const Place place{f.layer, f.component};
-      row(AuditAccount::kSent, place, f.sent, ByteKind::kSent);
-      row(AuditAccount::kReceived, place, f.received, ByteKind::kReceived);
+      const auto [at, first] = forms.try_emplace({f.layer, f.component}, f.sent, f.received);
+      if (!first) at->second = {at->second.first + f.sent, at->second.second + f.received};
+    }
+    for (const auto& [place, form] : forms) {
+      row(AuditAccount::kSent, place, form.first, ByteKind::kSent);
+      row(AuditAccount::kReceived, place, form.second, ByteKind::kReceived);
       charged.erase(place);
     }
     const Form none;

@@ -18,6 +18,7 @@
 #include "engine/app/kept_bench.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/ranks.h"
 #include "engine/app/output_files.h"
 #include "engine/app/report_files.h"
 #include "engine/app/syntax.h"
@@ -72,6 +73,7 @@ Result<std::vector<int64_t>> Tokens(const std::string& option, const std::string
 }
 
 Result<EngineOptions> ReadFlags(BenchFlags& flags) {
+  if (!flags.target.empty() && Ranks() != nullptr) return BadInput("--target: not where several processes run the model");
   if (!flags.target.empty()) TALLY_RETURN_IF_ERROR(LimitInstructionSet(flags.target));
   SpeedOptions& speed = flags.speed;
   if (speed.rounds < 1) return BadInput("--repetitions must be 1 or more");
@@ -137,6 +139,7 @@ Result<std::vector<std::unique_ptr<SpeedNeighbour>>> Neighbours(const BenchFlags
 
 Status CheckNeighbours(const BenchFlags& flags) {
   if (flags.beside.empty()) return {};
+  if (Ranks() != nullptr) return BadInput("--beside: not where several processes run the model");
   const std::vector<std::string> names = Items(flags.beside);
   for (const std::string& name : names) {
     if (name != "spin" && name != "self") return BadInput("--beside must be of spin and self, not '" + name + "'");
@@ -201,7 +204,7 @@ Result<int> RunBench(BenchFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const SpeedReport report, MeasureSpeed(model, load, speed));
   bar.Wipe();
   const bool usual = flags.model.activations == "auto" && flags.model.impl == "auto" && !InstructionSetIsLimited();
-  if (usual) KeepBench(path, report);
+  if (usual && Ranks() == nullptr) KeepBench(path, report);
   if (flags.format == "json") {
     PrintJson(BenchJson(run, report));
   } else if (flags.format == "jsonl") {

@@ -17,7 +17,6 @@
 
 #include "engine/app/interrupt.h"
 #include "engine/app/numbers.h"
-#include "engine/app/ranks.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -25,6 +24,7 @@ namespace tally::app {
 namespace {
 
 int g_output_error = 0;   // errno of the first failed write to standard output
+Status (*g_before_report)(const Status&) = nullptr;
 bool g_noted_all = true;  // standard error has taken everything
 
 constexpr const char* kReaderLeft = "the reader of standard output has left";
@@ -127,8 +127,10 @@ Status CheckNotStandardStream(const std::string& path) {
   return {};
 }
 
+void SetBeforeReport(Status (*before)(const Status&)) { g_before_report = before; }
+
 int Report(const Status& given) {
-  const Status status = BeforeReport(given);
+  const Status status = g_before_report != nullptr ? g_before_report(given) : given;
   if (status.ok()) return 0;
   if (status.code() == StatusCode::kInterrupted && status.message() == kReaderLeft) return kReaderLeftCode;
   if (!status.message().empty()) Note("tally: " + Printable(status.message()) + "\n");

@@ -52,6 +52,8 @@ Status CheckNotStandardStream(const std::string& path);
 // "tally: <message>" in one line on standard error; the exit code of the status (0 where it is ok). Nothing, and 141, as a shell
 // says of a program that SIGPIPE ended, where the reader of standard output has left.
 int Report(const Status& status);
+// From now on Report says what `before` makes of a status; nothing, if its message is empty.
+void SetBeforeReport(Status (*before)(const Status&));
 
 // A bar on standard error, where that is a terminal that can rewrite a line (not TERM=dumb); wiped on destruction. From
 // the second second on it says how long the rest will take, if that goes as the first part did.

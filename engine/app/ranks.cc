@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/app/commands.h"
+#include "engine/app/console.h"
 #include "engine/app/options.h"
 #include "engine/machine/communicator.h"
 #include "engine/session/engine.h"
@@ -49,6 +50,12 @@ Status Send(Order& order, std::string& path) {
   return Ranks()->Broadcast({reinterpret_cast<uint8_t*>(path.data()), path.size()}, Communicator::Wait::kStep);
 }
 
+// What this rank is to report of a failure: it has the code, and an empty message where another rank says it.
+Status BeforeReport(const Status& status) {
+  const bool ends_group = Ranks() != nullptr && !Ranks()->status().ok();
+  return Shared().silent && !ends_group && !status.ok() ? Status(status.code(), "") : status;
+}
+
 }  // namespace
 
 RankOptions& RankOptionsOf() { return Shared().options; }
@@ -57,6 +64,7 @@ bool IsFollower() { return Ranks() != nullptr && Ranks()->rank() > 0; }
 
 Status StartRanks(const std::string& command) {
   const Launch launch = DetectLaunch();
+  if (launch.ranks > 1) SetBeforeReport(BeforeReport);
   if (launch.ranks > 1 && std::ranges::find(kOnSeveral, command) == kOnSeveral.end()) {
     Shared().silent = launch.rank > 0;
     return BadInput("tally " + command + " runs in one process, not in " + std::to_string(launch.ranks) + " of " +
@@ -91,14 +99,12 @@ Status FollowRanks() {
     options.group = Ranks();
     // A path that is not to be had here fails in LoadModel, which tells all ranks.
     const auto model = LoadModel(path.ok() ? *path : given, order.engine, options);
-    if (model.ok()) TALLY_RETURN_IF_ERROR(FollowGroup(*model, order.engine));
+    if (model.ok()) {
+      const Status followed = FollowGroup(*model, order.engine);
+      if (!followed.ok()) Ranks()->Fail(followed);
+    }
     TALLY_RETURN_IF_ERROR(Ranks()->status());
   }
-}
-
-Status BeforeReport(const Status& status) {
-  const bool ends_group = Ranks() != nullptr && !Ranks()->status().ok();
-  return Shared().silent && !ends_group && !status.ok() ? Status(status.code(), "") : status;
 }
 
 int EndRanks(int code) {

@@ -27,8 +27,6 @@ bool IsFollower();  // a rank, and not the first
 Status TellRanks(const std::string& model, const EngineOptions& engine, const LoadOptions& options);
 // Of the others: does what rank 0 tells, until that ends.
 Status FollowRanks();
-// What this rank is to report of a failure: it has the code, and an empty message where another rank says it.
-Status BeforeReport(const Status& status);
 // Ends the group, with this rank's exit code. Returns the code.
 int EndRanks(int code);
 

@@ -39,8 +39,10 @@ class Communicator {
   };
   virtual Traffic traffic() const { return {}; }
 
-  // The first failure of a call; ok: none.
+  // The first failure; ok: none.
   virtual const Status& status() const = 0;
+  // This process has a failure of its own and cannot go on with the others: it becomes status(), and the others will miss this one.
+  virtual void Fail(const Status& why) {}
   // Ends every rank with this exit code. The caller has said why.
   [[noreturn]] virtual void Abort(int exit_code) = 0;
 };

@@ -80,7 +80,7 @@ class Executor {
     const Kernel<Op>& kernel = *static_cast<const Kernel<Op>*>(slot.kernel);
     const CostAmounts amounts = op.Amounts();
     const bool shared = SharedGain(slot.estimate, amounts) >= share_gain_ns_;
-    if (ledger_ != nullptr) Charge(slot, op, amounts);
+    if (ledger_ != nullptr && slot.charged != kNotCharged) Charge(slot, op, amounts);
     auto body = [&](int thread, int64_t begin, int64_t end) {
       kernel.run(op, begin, end, scratch_[static_cast<size_t>(thread)].span().first(slot.plan.scratch_bytes));
     };
@@ -168,7 +168,9 @@ class Executor {
     if (known && (slot.charged != kNotCharged || ledger_ == nullptr)) return {};
     slot.kernel = kernel;
     slot.target = target_;
-    FindUnitCosts(slot, op, *kernel);
+    slot.charged = kNotCharged;
+    // Without rows there is nothing to charge, and the op does not say which slices it touches.
+    if (op.Amounts()[Amount::kCalls] > 0) FindUnitCosts(slot, op, *kernel);
     return {};
   }
 

@@ -203,6 +203,8 @@ void Decoder::CheckFinite(Mat<const float> m, std::span<const int32_t> logit_row
 
 Status Decoder::Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache) {
   PlannedOp& planned = plan_.ops[index];
+  const bool routed = planned.rows == RowsOf::kRouted || planned.rows == RowsOf::kSlots;
+  reshaped |= planned.rows == RowsOf::kOwned || (plan_.own_experts && routed);
   if (reshaped) Reshape(plan_, rows, groups_, planned);
   return std::visit(
       [&](auto& op) -> Status {
@@ -229,7 +231,7 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
     plan_.positions[i] = plan_.kv_rows[i].position;
   }
   // With several rows, groups and tables can change from step to step, so shapes are checked every time.
-  const bool reshaped = n > 1 || rows_ != n || !plan_.embedded.empty(), head_reshaped = logits > 1 || logit_rows_ != logits;
+  const bool reshaped = n > 1 || rows_ != n, head_reshaped = logits > 1 || logit_rows_ != logits;
   if (reshaped) GroupByHead(n);
   if (plan_.recurrent) GroupBySequence(n);
   if (!plan_.embedded.empty()) GroupByOwner(n);

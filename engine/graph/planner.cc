@@ -427,7 +427,8 @@ void Planner::ScaleHidden(Role role, Mat<float> own, int64_t cols) {
 // What the last matrix of a feed-forward reads. One op for two matrices of one type; else one for each, and one for act(gate) * up. Without
 // gates act(up). `index`, `of`: of experts' rows, as of PackRouted.
 void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index, RowsOf of) {
-  if (hidden.cols == 0) return;
+  if (hidden.cols == 0 || Get(up).rows == 0) return;
+  const Work packing = work_;
   const auto pack = [&](Role role) { return rows_ == RowsOf::kRouted ? PackRouted(role, in, index, of) : Pack(role, in); };
   if (!r_.gated_ffn) {
     const ActPack of_up = pack(up);
@@ -451,7 +452,7 @@ void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> 
   const Mat<float> of_up(up_.data, hidden.rows, hidden.cols);
   Add(gate, MatMulOp{.x = x, .w = Get(gate), .bias = GetBias(gate), .out = hidden, .out_row = {}});
   if (!(x.format == FormatFor(up))) {
-    const As whole(*this, Work::kWhole);
+    const As as_before(*this, packing);
     x = pack(up);
   }
   Add(up, MatMulOp{.x = x, .w = Get(up), .bias = GetBias(up), .out = of_up, .out_row = {}});

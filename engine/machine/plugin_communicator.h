@@ -50,6 +50,9 @@ class PluginCommunicator : public Communicator {
   Status AwaitAll() override;
   Traffic traffic() const override { return traffic_; }
   const Status& status() const override { return failure_; }
+  void Fail(const Status& why) override {
+    if (failure_.ok() && !why.ok()) failure_ = {why.code(), Place(rank_) + ": " + why.message()};
+  }
   [[noreturn]] void Abort(int exit_code) override;
 
  private:

@@ -69,7 +69,7 @@ LayerPart PartOfLayer(const Recipe& r, const Shard& shard, int32_t layer) {
     const DeltaRule& d = r.delta;
     const int64_t each = d.value_heads / d.key_heads;
     part.key_heads = PartOf(d.key_heads, 1, mixing);
-    if (!d.tiled) {
+    if (!d.tiled || part.key_heads.size() == d.key_heads) {
       part.values = {Times(part.key_heads, each)};
     } else {
       for (int64_t t = 0; t < each; ++t) part.values.push_back(Plus(part.key_heads, t * d.key_heads));

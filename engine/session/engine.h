@@ -86,7 +86,7 @@ class TALLY_API Engine {
   virtual Ledger& ledger() = 0;  // sums over every Step since creation or Reset; lives as long as the engine
   // Not ok: the group of processes has failed, and no step will run again. Any thread.
   virtual Status Health() const { return {}; }
-  // A bill of the ledger's, of all processes that run the model: Ledger::OpenBill and CloseBill. Empty where the group has failed.
+  // A bill of the ledger's, of all processes that run the model: Ledger::OpenBill and CloseBill. This process's part where the group has failed.
   virtual int32_t OpenBill() { return ledger().OpenBill(); }
   virtual Bill CloseBill(int32_t bill) { return ledger().CloseBill(bill); }
   // Of each process that runs the model, this one's ledger first; the others' count from the same Reset. Errors of the group.

@@ -18,6 +18,13 @@ constexpr size_t kInFirst = kFirst - sizeof(uint64_t);
 
 }  // namespace
 
+uint64_t RanksHere(const Communicator* group) {
+  if (group == nullptr) return 1;
+  uint64_t n = 0;
+  for (int r = 0; r < group->ranks(); ++r) n += group->Host(r) == group->Host(group->rank()) ? 1 : 0;
+  return n;
+}
+
 void WriteCost(const Cost& cost, CommandWriter& out) {
   uint64_t entries = 0;
   cost.ForEachEntry([&](size_t, uint64_t) { ++entries; });
@@ -147,7 +154,7 @@ Status FollowGroup(const std::shared_ptr<const Model>& model, const EngineOption
         engines.erase(id);
       } else if (command == Command::kNewEngine) {
         EngineOptions options = reader.Get<EngineOptions>();
-        options.threads = engine.threads;
+        if (options.threads <= 0) options.threads = engine.threads;
         Result<std::unique_ptr<Stepper>> made = Stepper::Create(loaded, options);
         if (made.ok()) engines[id] = std::move(made).value();  // else all processes have the error
       } else {

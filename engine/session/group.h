@@ -3,6 +3,7 @@
 // the same. What a store of sequences decides depends on its calls alone, so the stores stay alike.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -79,7 +80,8 @@ class CommandReader {
   }
   template <class T>
   std::vector<T> GetAll() {
-    std::vector<T> values(Get<uint64_t>());
+    const uint64_t n = Get<uint64_t>();
+    std::vector<T> values(n <= left_.size() / sizeof(T) ? n : 0);
     Take(values.data(), values.size() * sizeof(T));
     return values;
   }
@@ -90,6 +92,7 @@ class CommandReader {
 
  private:
   void Take(void* to, size_t size) {
+    size = std::min(size, left_.size());
     if (size > 0) std::memcpy(to, left_.data(), size);
     left_ = left_.subspan(size);
   }
@@ -118,6 +121,9 @@ Result<std::vector<uint8_t>> ReceiveCommands(Communicator& group);
 
 // Each process's bytes, to all, or to the first one alone.
 Result<std::vector<std::vector<uint8_t>>> GatherBytes(Communicator& group, std::span<const uint8_t> own, bool to_first);
+
+// Processes of the group on this process's machine, which share its memory; 1: there is no group.
+uint64_t RanksHere(const Communicator* group);
 
 void WriteCost(const Cost& cost, CommandWriter& out);
 Cost ReadCost(CommandReader& in);

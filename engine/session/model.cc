@@ -207,7 +207,7 @@ class Loader {
     MemoryPlan& plan = model_->plan_;
     plan = PlanEngine(source, stepper_, team_->threads());
     plan.packed_weights = weight_plan_.packed_bytes();
-    plan.available = AvailableMemoryBytes();
+    plan.available = AvailableMemoryBytes() / RanksHere(model_->group_);
     return Prefixed(path_, CheckPlan(plan, plan.packed_weights, source, stepper_));
   }
 

@@ -67,7 +67,7 @@ Status Stepper::Start() {
 // held): memory that other engines have planned but not yet touched is not free for this one.
 Status Stepper::CheckMemory() {
   plan_.packed_weights = model_->memory_plan().packed_weights;
-  const uint64_t held = plan_.packed_weights + planned_.others(), free = AvailableMemoryBytes();
+  const uint64_t held = plan_.packed_weights + planned_.others(), free = AvailableMemoryBytes() / RanksHere(group_);
   const uint64_t all = ResidentBytes() + free;
   plan_.available = held + std::min(free, all > held ? all - held : 0);
   Status fits = CheckPlan(plan_, held, model_->Source(rope_), options_);
@@ -191,10 +191,11 @@ Result<std::vector<ProcessBooks>> Stepper::Books() {
 Bill Stepper::CloseBill(int32_t id) {
   if (log_ != nullptr) {
     Tell(Command::kCloseBill, id);
-    if (!log_->Flush().ok()) return ledger_.CloseBill(id);
+    (void)log_->Flush();
   }
   Bill bill = ledger_.CloseBill(id);
-  if (group_ != nullptr && !GatherBill(bill).ok()) return {};
+  if (group_ != nullptr) (void)GatherBill(bill);
+  NoteGroup();
   return bill;
 }
 
@@ -270,12 +271,17 @@ Status Stepper::Follow(Command command, CommandReader& in) {
     case Command::kStep: {
       const uint64_t in_use = in.Get<uint64_t>();
       const std::vector<BatchRow> rows = in.GetAll<BatchRow>();
-      if (store_->BytesInUse() != in_use) return InternalError("the processes of a group have come to hold different sequences");
-      return Step(rows).status();
+      if (store_->BytesInUse() != in_use) {
+        group_->Fail(InternalError("the processes of a group have come to hold different sequences"));
+        return group_->status();
+      }
+      (void)Step(rows);  // its errors are the first process's
+      return group_->status();
     }
     case Command::kRepeat: {
       const int64_t before = in.Get<int64_t>();
-      return Repeat(in.GetAll<BatchRow>(), before);
+      (void)Repeat(in.GetAll<BatchRow>(), before);
+      return group_->status();
     }
     case Command::kNewEngine:
     case Command::kFreeEngine:
@@ -376,6 +382,7 @@ Status Stepper::Repeat(std::span<const BatchRow> rows, int64_t before) {
   executor_.SetLedger(nullptr);
   repeating_ = true;
   const Status ran = decoder_->Forward(again.Batch(), *store_).status();
+  if (group_ != nullptr && !ran.ok()) group_->Fail(ran);
   repeating_ = false;
   executor_.SetLedger(ledger);
   return ran;
@@ -442,7 +449,7 @@ StepOutput Stepper::Output(std::span<const BatchRow> rows, Mat<const float> logi
 
 Result<StepOutput> Stepper::Step(std::span<const BatchRow> rows) {
   Result<StepOutput> out = RunStep(rows);
-  if (group_ != nullptr && !group_->status().ok()) failed_group_ = true;
+  NoteGroup();
   return out;
 }
 
@@ -463,6 +470,10 @@ Result<StepOutput> Stepper::RunStep(std::span<const BatchRow> rows) {
   executor_.EndStep();
   ++recorded_steps_;
   if (!logits.ok()) {
+    if (group_ != nullptr) {  // the others have gone on
+      group_->Fail(logits.status());
+      return logits.status();
+    }
     Status status = TakeAllBack(logits.status());
     MarkInVain();
     return status;

@@ -133,6 +133,9 @@ class Stepper final : public Engine {
   Status SendBadRows();
   Result<std::vector<ProcessBooks>> GatherBooks();
   void TellReset();
+  void NoteGroup() {
+    if (group_ != nullptr && !group_->status().ok()) failed_group_ = true;
+  }
   Status GatherBill(Bill& bill);
   Status Repeat(std::span<const BatchRow> rows, int64_t before);
   Status Prepare(std::span<const BatchRow> rows);
