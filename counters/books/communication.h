@@ -16,7 +16,11 @@
 #include <vector>
 
 #include "counters/books/closed_form.h"
-#include "engine/recipe/shard.h"
+
+namespace tally {
+struct Shard;
+enum class Role : uint8_t;
+}  // namespace tally
 
 namespace tally::books {
 

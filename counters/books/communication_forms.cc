@@ -5,6 +5,7 @@
 
 #include "counters/books/communication.h"
 #include "counters/books/symbols.h"
+#include "engine/recipe/shard.h"
 
 namespace tally::books {
 namespace {

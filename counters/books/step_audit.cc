@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "counters/books/step_audit.h"
 
+#include "engine/recipe/shard.h"
+
 #include <algorithm>
 #include <array>
 #include <tuple>

@@ -15,7 +15,7 @@
 #include "engine/app/console.h"
 #include "engine/app/options.h"
 #include "engine/machine/communicator.h"
-#include "engine/session/engine.h"
+#include "engine/api/tally.h"
 
 namespace tally::app {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "engine/base/communicator.h"
 #include "engine/base/status.h"
-#include "engine/session/model.h"
+#include "engine/api/tally.h"
 
 namespace tally::app {
 

@@ -34,6 +34,10 @@ bool StoredAsF32(const TensorBinding& b) {
   return b.vector() || b.role == Role::kRouter || b.role == Role::kPositionEmbedding || b.role == Role::kSharedExpertSigmoid;
 }
 
+bool IsOverRootInBoth(const TensorBinding* from, const TensorBinding& made) {
+  return from != nullptr && from->storage == Storage::kOverRoot && made.storage == Storage::kOverRoot;
+}
+
 }  // namespace
 
 Result<GgufOfDirectory> GgufOfDirectory::Open(const std::string& directory, const std::vector<std::string>& allowed) {
@@ -61,7 +65,8 @@ Status GgufOfDirectory::SetTypes() {
     const bool computed = FactsOf(made.role).kind == WeightInfo::Kind::kBuffer;
     const TensorBinding* const b = computed ? nullptr : SourceOf(made);
     if (b == nullptr && !computed) return InternalError("the directory has nothing for " + WeightName(made.role, made.layer));
-    if (b != nullptr && (b->shape != made.shape || (made.storage != Storage::kPlain && made.storage != Storage::kTaps))) {
+    const bool as_stored = made.storage == Storage::kPlain || made.storage == Storage::kTaps || IsOverRootInBoth(b, made);
+    if (b != nullptr && (b->shape != made.shape || !as_stored)) {
       return InternalError("GGUF stores " + WeightName(made.role, made.layer) + " otherwise");
     }
     t.dtype = StoredAsF32(made) ? DType::kF32 : b->type(source_.Find(b->names[0])->dtype);
@@ -223,7 +228,9 @@ Status GgufOfDirectory::Load(size_t tensor, Team& team) {
       return values_.size() == t.elements() ? Status() : InternalError(t.name + " has another number of factors");
     }
     parts_.push_back({&b, {}});
-    sub.bindings.push_back(*SourceOf(b));
+    const TensorBinding* const from = SourceOf(b);
+    sub.bindings.push_back(*from);
+    if (IsOverRootInBoth(from, b)) sub.bindings.back().storage = Storage::kPlain;  // the values as they are stored
     if (b.role == Role::kTokenEmbedding) sub.stored_head = spec_.stored_head;
   }
   TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(source_, sub, 0));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "counters/books/communication.h"
+#include "engine/recipe/shard.h"
 #include "engine/studies/fit.h"
 
 namespace tally {
