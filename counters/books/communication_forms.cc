@@ -43,7 +43,13 @@ OwnHeads HeadsOn(uint64_t heads, uint64_t groups, uint64_t rank, uint64_t ranks)
 class Gathers {
  public:
   Gathers(const Recipe& r, const Shard& shard, const Workload& w, std::span<const RankRows> rows, const GatheredBytesOf& gathered)
-      : r_(r), s_(r), shard_(shard), rows_(rows), gathered_(gathered), ranks_(Unsigned(shard.ranks)), rank_(Unsigned(shard.rank)) {
+      : r_(r),
+        s_(r),
+        shard_(shard),
+        rows_(rows),
+        gathered_(gathered),
+        ranks_(Unsigned(shard.ranks)),
+        rank_(Unsigned(shard.rank)) {
     const auto symbol = [](const char* name, uint64_t n) { return n == 1 ? Form(1) : Form::Symbol(name, n); };
     N_ = symbol("B", w.sequences) * symbol("P", w.rows);
     logits_ = symbol("B", w.sequences) * (w.logit_rows == w.rows ? symbol("P", w.rows) : Form(w.logit_rows));
@@ -178,7 +184,9 @@ class Gathers {
       case Mixer::kDeltaRule:  // by key head; ranks without one are idle
         Packed(
             Role::kSsmOut, Component::kRecurrentNorm, N_, s_.Hv * s_.Nv,
-            [&](uint64_t rank) { return Dealt(s_.Hk.value(), 1, rank, ranks_) * (s_.Hv.value() / s_.Hk.value()) * s_.Nv.value(); },
+            [&](uint64_t rank) {
+              return Dealt(s_.Hk.value(), 1, rank, ranks_) * (s_.Hv.value() / s_.Hk.value()) * s_.Nv.value();
+            },
             r_.delta.tiled ? s_.Hv.value() / s_.Hk.value() : 1);
         return Component::kRecurrentOut;
       case Mixer::kMamba2: {

@@ -50,8 +50,8 @@ enum class ByteKind : uint8_t {
 };
 inline constexpr int kByteKinds = 10;
 inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
-    "weights stored",   "weights packed",      "KV read",    "KV written",
-    "activations read", "activations written", "state read", "state written", "sent", "received"};
+    "weights stored",      "weights packed", "KV read",       "KV written", "activations read",
+    "activations written", "state read",     "state written", "sent",       "received"};
 
 // What a step moves between memory and the cores, without activations.
 inline constexpr std::array kMovedBytes = {ByteKind::kWeightsPacked, ByteKind::kKvRead, ByteKind::kKvWritten,

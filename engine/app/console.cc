@@ -23,7 +23,7 @@
 namespace tally::app {
 namespace {
 
-int g_output_error = 0;   // errno of the first failed write to standard output
+int g_output_error = 0;  // errno of the first failed write to standard output
 Status (*g_before_report)(const Status&) = nullptr;
 bool g_noted_all = true;  // standard error has taken everything
 

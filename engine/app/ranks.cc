@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "engine/api/tally.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/options.h"
 #include "engine/machine/communicator.h"
-#include "engine/api/tally.h"
 
 namespace tally::app {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <string>
 
+#include "engine/api/tally.h"
 #include "engine/base/communicator.h"
 #include "engine/base/status.h"
-#include "engine/api/tally.h"
 
 namespace tally::app {
 

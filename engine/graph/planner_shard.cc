@@ -136,13 +136,13 @@ Mat<float> Planner::GatherSlots(Mat<float> own) {
   }
   rows_ = RowsOf::kSlots;
   Add(FactsOf(Role::kExpertDown).component, GatherOp{.group = source_.group,
-                                       .parts = plan_.routed->parts,
-                                       .own = own,
-                                       .to_rows = {plan_.routed_slots, static_cast<size_t>(own.rows)},
-                                       .all = all,
-                                       .sent = sent_,
-                                       .received = received_,
-                                       .part_bytes = plan_.routed->bytes});
+                                                     .parts = plan_.routed->parts,
+                                                     .own = own,
+                                                     .to_rows = {plan_.routed_slots, static_cast<size_t>(own.rows)},
+                                                     .all = all,
+                                                     .sent = sent_,
+                                                     .received = received_,
+                                                     .part_bytes = plan_.routed->bytes});
   return all;
 }
 

@@ -96,7 +96,7 @@ class TALLY_API Engine {
   virtual bool used_blas() const = 0;           // true if OpenBLAS was chosen for some op
   virtual KvType kv_type() const = 0;           // of the KV cache
   virtual ActivationMode activations() const { return ActivationMode::kAuto; }
-  virtual int threads() const = 0;              // threads that share ops, as granted by the system
+  virtual int threads() const = 0;  // threads that share ops, as granted by the system
   // Called after every op with a view of its output, valid during the call: row-major f32 [rows, width], rows of the step or one
   // for each row and expert; empty for some ops. Null: no more calls.
   virtual void SetTap(std::function<void(Site, std::string_view op, Mat<const float>)> tap) = 0;

@@ -156,11 +156,11 @@ class Stepper final : public Engine {
   Status Start();
 
   std::shared_ptr<const LoadedModel> model_;
-  Communicator* const group_;          // null: this process alone
-  Communicator::Traffic start_;        // until the engine was there
-  std::unique_ptr<GroupLog>& log_;     // the model's; of the first process of a group
-  int32_t id_ = 0;                     // of the engine, for the others
-  uint64_t resets_ = 0;                // of the ledger, that the others know of
+  Communicator* const group_;         // null: this process alone
+  Communicator::Traffic start_;       // until the engine was there
+  std::unique_ptr<GroupLog>& log_;    // the model's; of the first process of a group
+  int32_t id_ = 0;                    // of the engine, for the others
+  uint64_t resets_ = 0;               // of the ledger, that the others know of
   std::vector<Decoder::BadRow> bad_;  // of the last step, of all processes
   std::atomic<bool> failed_group_{false};
   mutable Team team_;  // changes nothing of the engine

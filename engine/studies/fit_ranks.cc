@@ -152,7 +152,9 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
     TALLY_ASSIGN_OR_RETURN(const PackedViews packed, PackedOf(model, shard));
     if (r == 0) {  // which has a part of every matrix
       first = packed;
-      gathered = [&](Role role, int32_t layer) { return GatheredAs(first.View(recipe, role, layer).dtype, ActivationMode::kAuto); };
+      gathered = [&](Role role, int32_t layer) {
+        return GatheredAs(first.View(recipe, role, layer).dtype, ActivationMode::kAuto);
+      };
     }
     FitRank rank;
     if (r < 2) {  // scratch: those after rank 0, which has the logits, are alike

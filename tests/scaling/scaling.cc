@@ -9,8 +9,8 @@
 
 #include "engine/page/charts.h"
 #include "engine/page/figure.h"
-#include "engine/studies/count.h"
 #include "engine/recipe/shard.h"
+#include "engine/studies/count.h"
 #include "engine/studies/fit.h"
 
 namespace tally {

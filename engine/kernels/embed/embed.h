@@ -8,12 +8,12 @@ namespace tally {
 
 struct EmbedOp {
   static constexpr std::string_view kName = "embed";
-  std::span<const int32_t> ids;  // [n]
-  WeightView table;              // [V, d]: kRowMajor, or kPanel16 if the head is tied to it; any weight type
-  bool add_to_out = false;       // out += instead of out = (learned positions)
-  Mat<float> out;                // [n, d]
-  float scale = 1;               // multiplies the rows
-  int32_t first_row = 0;         // id i is row first_row + i of the table (OPT's positions begin at 2)
+  std::span<const int32_t> ids;             // [n]
+  WeightView table;                         // [V, d]: kRowMajor, or kPanel16 if the head is tied to it; any weight type
+  bool add_to_out = false;                  // out += instead of out = (learned positions)
+  Mat<float> out;                           // [n, d]
+  float scale = 1;                          // multiplies the rows
+  int32_t first_row = 0;                    // id i is row first_row + i of the table (OPT's positions begin at 2)
   std::span<const int32_t> step_rows = {};  // the row of the step that each id is of; empty: row i
   Status Validate() const;
   // Class residual/bias: n * d adds with add_to_out, n * d multiplies if scale is not 1. Weight bytes: stored, one row for each
