@@ -57,21 +57,31 @@ TEST(Witness, SawWhatTheLedgersAndTheProtocolSay) {
     const auto document = nlohmann::json::parse(out);
     const auto& books = document["ranks"];
     ASSERT_EQ(books.size(), ranks);
-    // What rank 0 tells the others: a message of 1,024 bytes for the prompt and each decoded token, for the books, and for the end. What
-    // they answer: eight bytes a step. The books: their size, then they.
-    constexpr uint64_t kCommand = 1024, kWord = 8;
+    // What rank 0 tells the others: a message of 1,024 bytes for the prompt and each decoded token, for the request's bill, for the books,
+    // and for the end of the model; 80 bytes for the end of the command. What they answer: eight bytes a step. The bill and the books:
+    // their sizes, then they.
+    constexpr uint64_t kCommand = 1024, kWord = 8, kOrder = 80;
     const uint64_t steps = 1 + document["decode_steps"].get<uint64_t>(), others = ranks - 1;
-    uint64_t all_books = 0;
+    uint64_t all_books = 0, all_bills = 0;
+    const auto bill_of = [&](uint64_t rank) {
+      return rank == 0 ? 0 : books[rank]["traffic"]["commands"]["sent"].get<uint64_t>() - (steps + others) * kWord;
+    };
+    for (uint64_t r = 0; r < ranks; ++r) all_bills += bill_of(r);
+    EXPECT_GT(all_bills, 0u);
     for (const auto& b : books) all_books += b["traffic"]["these_books"].get<uint64_t>();
     for (uint64_t r = 0; r < ranks; ++r) {
       const auto& t = books[r]["traffic"];
       const auto bytes = [&](const char* part, const char* way) { return t[part][way].get<uint64_t>(); };
       const bool first = r == 0;
-      EXPECT_EQ(bytes("commands", "sent"), first ? others * (steps + 1) * kCommand : steps * kWord) << ranks << " " << r;
-      EXPECT_EQ(bytes("commands", "received"), first ? others * steps * kWord : (steps + 1) * kCommand) << ranks << " " << r;
+      EXPECT_EQ(bytes("commands", "sent"),
+                first ? others * (steps + 2) * kCommand + others * kWord : (steps + others) * kWord + bill_of(r))
+          << ranks << " " << r;
+      EXPECT_EQ(bytes("commands", "received"),
+                first ? others * (steps + 1) * kWord + all_bills : (steps + 2) * kCommand + others * kWord)
+          << ranks << " " << r;
       EXPECT_GT(bytes("gathers", "sent"), 10'000u);
-      const uint64_t sent_after = others * kWord + (first ? others * kCommand : t["these_books"].get<uint64_t>());
-      const uint64_t received_after = others * kWord + (first ? all_books : kCommand);
+      const uint64_t sent_after = others * kWord + (first ? others * (kCommand + kOrder) : t["these_books"].get<uint64_t>());
+      const uint64_t received_after = others * kWord + (first ? all_books : kCommand + kOrder);
       uint64_t rank = 0, sent = 0, received = 0;
       std::ifstream(file + "." + std::to_string(r)) >> rank >> sent >> received;
       EXPECT_EQ(sent, bytes("start", "sent") + bytes("gathers", "sent") + bytes("commands", "sent") + sent_after)
