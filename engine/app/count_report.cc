@@ -96,7 +96,7 @@ Table TotalsTable(const CountedModel& m) {
   row("active(head)", c.parameters.active_head, "head counted, embedding and positions not");
   row("active(none)", c.parameters.active_none, "none of them");
   row("touched", c.touched, "read by a decode step: of the embedding one row");
-  if (const Tables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables).c_str());
+  if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables).c_str());
   if (c.prediction > 0) row("multi-token prediction", c.prediction, "beyond the total");
   if (!m.counts_part()) return t;
   for (const PartNotRun& p : m.not_run) {
@@ -423,7 +423,7 @@ Json OneDocument(const CountedModel& m) {
       {"touched", c.touched},
       {"active", {{"all", c.parameters.active_all}, {"head", c.parameters.active_head}, {"none", c.parameters.active_none}}},
       {"multi_token_prediction", c.prediction}};
-  if (const Tables tables = LookedUp(c); tables.stored > 0) {
+  if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) {
     parameters["looked_up"] = {{"parameters", tables.stored}, {"touched", tables.read}};
   }
   parameters["components"] = std::move(components);

@@ -84,7 +84,7 @@ Table FiguresOf(const CountedModel& m) {
   row("active(head)", c.parameters.active_head, "only the head of these");
   row("active(none)", c.parameters.active_none, "none of these");
   row("touched", c.touched, "read by a decode step");
-  if (const Tables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables));
+  if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables));
   if (c.prediction > 0) t.rows.push_back({"MTP layers", WithThousands(c.prediction), "", "multi-token prediction, not in total"});
   return t;
 }

@@ -29,8 +29,8 @@ std::string NotRunText(const books::NotRun& n) {
 
 size_t PartOf(Component component, bool expert) { return books::ParameterPartOf(component, expert); }
 
-Tables LookedUp(const books::Count& count) {
-  Tables tables;
+LookedUpTables LookedUp(const books::Count& count) {
+  LookedUpTables tables;
   for (const books::ParameterForm& p : count.tensors) {
     if (p.kind != WeightInfo::Kind::kTable) continue;
     tables.stored += p.count.value();
@@ -39,7 +39,7 @@ Tables LookedUp(const books::Count& count) {
   return tables;
 }
 
-std::string LookedUpText(const Tables& tables) {
+std::string LookedUpText(const LookedUpTables& tables) {
   return "layers' embeddings, " + books::WithThousands(tables.read) + " read for a token";
 }
 

@@ -25,10 +25,10 @@ std::vector<uint64_t> CountParts(const books::Count& count, books::Form books::P
 std::string NotRunText(const books::NotRun& not_run);
 
 // Tables that are looked up beside the embedding: their elements, and those that one token reads.
-struct Tables {
+struct LookedUpTables {
   uint64_t stored = 0, read = 0;
 };
-Tables LookedUp(const books::Count& count);
-std::string LookedUpText(const Tables& tables);
+LookedUpTables LookedUp(const books::Count& count);
+std::string LookedUpText(const LookedUpTables& tables);
 
 }  // namespace tally::app

@@ -73,7 +73,7 @@ Status StartRanks(const std::string& command) {
   TALLY_ASSIGN_OR_RETURN(Shared().group, StartCommunicator({.keep_binding = Shared().options.keep_binding}));
   if (Ranks() == nullptr) return {};
   const std::pair<std::string_view, std::string> facts[] = {{"tally", kTallyVersion}};
-  const Status same = AgreeOn(*Ranks(), facts);
+  Status same = AgreeOn(*Ranks(), facts);
   Shared().silent = IsFollower();
   Shared().started = same.ok();
   return same;

@@ -381,7 +381,7 @@ Status Stepper::Repeat(std::span<const BatchRow> rows, int64_t before) {
   Ledger* const ledger = executor_.ledger();
   executor_.SetLedger(nullptr);
   repeating_ = true;
-  const Status ran = decoder_->Forward(again.Batch(), *store_).status();
+  Status ran = decoder_->Forward(again.Batch(), *store_).status();
   if (group_ != nullptr && !ran.ok()) group_->Fail(ran);
   repeating_ = false;
   executor_.SetLedger(ledger);

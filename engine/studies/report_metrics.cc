@@ -35,7 +35,7 @@ std::string RateText(double per_second, bool bytes) {
   return Text("%.1f %s", per_second / 1e9, "GFLOP/s");
 }
 
-void Fill(ReportMetric& m) {
+void FillIn(ReportMetric& m) {
   if (!(m.seconds > 0 && m.denominator > 0)) return;
   m.value = m.numerator / m.seconds / m.denominator;
   m.with_numbers = books::WithThousands(m.numerator) + (m.bytes ? " bytes / " : " FLOPs / ") + Text("%.6f %s", m.seconds, "s") +
@@ -98,7 +98,7 @@ std::vector<ReportMetric> Metrics(const MetricInput& in, const ReportRoofs& roof
     m.source = source;
     m.meaning = meaning;
     m.formula = formula;
-    Fill(m);
+    FillIn(m);
     metrics.push_back(std::move(m));
   };
   add(OfBytes(in, roofs, in.moved), "S-MBU", "MoE-CAP, arXiv 2412.07067",
