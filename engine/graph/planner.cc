@@ -195,13 +195,14 @@ void Planner::AddOutput(Role norm, Role last, const Span& part) {
                          .copied = {.all = IsCopy(), .part = {}}});
     return;
   }
-  Add(norm, NormOp{.kind = NormKind::kRms,
-                   .x = block_out_,
-                   .weight = Get(norm),
-                   .bias = {},
-                   .eps = r_.norm_eps,
-                   .add_to_out = true,
-                   .out = plan_.x});
+  AddNormed(norm, block_out_, plan_.x);
+}
+
+// out += the RMS norm of x with the role's weights.
+void Planner::AddNormed(Role role, Mat<const float> x, Mat<float> out) {
+  Add(role,
+      NormOp{
+          .kind = NormKind::kRms, .x = x, .weight = Get(role), .bias = {}, .eps = r_.norm_eps, .add_to_out = true, .out = out});
 }
 
 // How the input of the role's matrix is packed. What chooses and weighs experts is computed in f32.
@@ -315,13 +316,7 @@ void Planner::LayerEmbedding() {
   Project(Role::kLayerGate, plan_.x, layer_gate_);
   Add(Role::kLayerGate, ElementwiseOp{.x = layer_gate_, .up = layer_inputs_.Cols(layer_ * P, P), .activation = r_.activation});
   Project(Role::kLayerOut, layer_gate_, block_out_);
-  Add(Role::kLayerPostNorm, NormOp{.kind = NormKind::kRms,
-                                   .x = block_out_,
-                                   .weight = Get(Role::kLayerPostNorm),
-                                   .bias = {},
-                                   .eps = r_.norm_eps,
-                                   .add_to_out = true,
-                                   .out = plan_.x});
+  AddNormed(Role::kLayerPostNorm, block_out_, plan_.x);
 }
 
 void Planner::Turns(const Rope& rope, const RopeFrequencies& frequencies, RopeTurns& turns) {
@@ -375,13 +370,7 @@ void Planner::FeedForwards(Mat<float> in) {
   if (l.both()) {
     GatherInPlace(FactsOf(Role::kExpertDown).component, block_out_, fed);
     std::swap(block_out_, beside_);
-    Add(Role::kExpertPostNorm, NormOp{.kind = NormKind::kRms,
-                                      .x = beside_,
-                                      .weight = Get(Role::kExpertPostNorm),
-                                      .bias = {},
-                                      .eps = r_.norm_eps,
-                                      .add_to_out = true,
-                                      .out = block_out_});
+    AddNormed(Role::kExpertPostNorm, beside_, block_out_);
     return AddOutput(Role::kFfnPostNorm, Role::kExpertDown, part_.fed);
   }
   EndBlock(Role::kFfnPostNorm, l.sparse() ? Role::kExpertDown : Role::kDown, part_.fed, true, fed);

@@ -177,7 +177,8 @@ void Planner::QkNorms(Mat<float> q, Mat<float> k) {
   QkNorm(Role::kKNorm, k, part_.attention.groups.size());
 }
 
-// All heads as one vector: every process that has heads normalises it, and goes on with its own. An idle one has empty q and k.
+// Norms over all heads as one vector: q and k are gathered, every process with heads normalises all of them and keeps its own. A process
+// without heads passes empty q and k, and takes part in the gathers alone.
 void Planner::WholeQkNorms(Mat<float>& q, Mat<float>& k) {
   const As as(*this, Work::kWhole);
   const int64_t D = sizes().head_dim;
@@ -186,8 +187,8 @@ void Planner::WholeQkNorms(Mat<float>& q, Mat<float>& k) {
         FactsOf(role).component, own, heads * D,
         [D, groups](const Shard& s, const LayerPart& p) {
           const Span span = groups ? p.attention.groups : p.attention.heads;
-          const bool again = groups && p.attention.copy && s.rank > 0;  // another process gives it
-          return std::vector{Span{span.begin * D, again ? span.begin * D : span.end * D}};
+          const bool copy = groups && p.attention.copy && s.rank > 0;  // a process of a lower rank sends it
+          return std::vector{Span{span.begin * D, copy ? span.begin * D : span.end * D}};
         },
         to);
     if (own.cols == 0) return;

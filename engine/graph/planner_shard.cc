@@ -37,7 +37,7 @@ bool Planner::IsCopy() const {
 
 LayerPart Planner::PartOn(const Shard& shard) const { return layer_ < 0 ? LayerPart() : PartOfLayer(r_, shard, layer_); }
 
-// Some process has other columns than all.
+// True if not every process has all columns. Either all have them, or the second one does not.
 bool Planner::IsDivided(const Columns& columns, int64_t cols) const {
   const auto has_all = [&](const Shard& s) { return columns(s, PartOn(s)) == std::vector{Span{0, cols}}; };
   return !shard_.alone() && !(has_all(shard_.Of(0)) && has_all(shard_.Of(1)));
@@ -62,7 +62,7 @@ GatherRoom& Planner::NewGather(const Columns& columns) {
   return room;
 }
 
-// The whole of a matrix of which this process has `own`, without gaps; `to`: a place for it, or null: where the next one is put too.
+// The whole of a matrix of which this process has the columns `own`. `to`: a place for it; null: a buffer that the next gather uses too.
 Mat<float> Planner::Whole(Component component, Mat<float> own, int64_t cols, const Columns& columns, float* to) {
   if (!IsDivided(columns, cols)) return own;
   const As as(*this, Work::kOwn);
@@ -79,8 +79,8 @@ Mat<float> Planner::Whole(Component component, Mat<float> own, int64_t cols, con
   return all;
 }
 
-// What the role's matrix reads, packed, of which this process has the columns `own`, without gaps. Each packs its own where the packs of
-// all can be put together.
+// The packed input of the role's matrix, of which this process has the columns `own`. Each process packs its own columns, and the packs are
+// gathered, if all columns are cut at whole blocks; else the columns are gathered as f32 and packed then.
 ActPack Planner::PackWhole(Role role, Component from, Mat<float> own, int64_t cols, const Columns& columns) {
   const bool routed = rows_ == RowsOf::kRouted;
   const auto pack = [&](Mat<float> in) { return routed ? PackRouted(role, in, nullptr, RowsOf::kRouted) : Pack(role, in); };
@@ -111,7 +111,7 @@ ActPack Planner::PackWhole(Role role, Component from, Mat<float> own, int64_t co
   return all;
 }
 
-// Each process has its columns of `m`; then all.
+// Gathers the columns of `m`, of which each process has its own, into all of it.
 void Planner::GatherInPlace(Component component, Mat<float> m, const Columns& columns) {
   if (!IsDivided(columns, m.cols)) return;
   const As as(*this, Work::kOwn);
@@ -146,14 +146,14 @@ Mat<float> Planner::GatherSlots(Mat<float> own) {
   return all;
 }
 
-// There is a gather of so many columns.
+// The plan's buffers have room to gather so many columns.
 void Planner::Room(int64_t cols, int64_t rows_each) {
   if (shard_.alone()) return;
   const uint64_t rows = SaturatingMul(static_cast<uint64_t>(n_), static_cast<uint64_t>(rows_each));
   gathered_floats_ = std::max(gathered_floats_, SaturatingMul(rows, static_cast<uint64_t>(cols)));
 }
 
-// The op planned last is divided, and every process reads all of these weights.
+// Of the op planned last, which is divided: every process reads all of these weights, so that the bytes are copies on all but the first.
 void Planner::CopiedWeights(const WeightView& w) {
   CopiedWork& copied = plan_.ops.back().copied;
   if (shard_.rank == 0 || copied.all || w.cols == 0) return;
@@ -167,8 +167,8 @@ void Planner::CopiedWeights(const WeightView& w) {
 
 void Planner::ShardBuffers(Mat<float> logits) {
   const uint64_t n = static_cast<uint64_t>(n_);
-  const uint64_t sent =
-      SaturatingMul(n, static_cast<uint64_t>(std::max({int64_t{r_.d_model}, mamba_.out.cols, layer_inputs_.cols})));
+  const uint64_t sent = SaturatingMul(n, static_cast<uint64_t>(std::max({int64_t{r_.d_model}, int64_t{r_.expert_latent}, q_.cols,
+                                                                         mamba_.out.cols, layer_inputs_.cols})));
   own_logits_ = logits;
   if (shard_.rank > 0) plan_.logits = {nullptr, options_.max_logit_rows, r_.vocab};
   plan_.owned_ids = arena_.Take<int32_t>(n);
@@ -206,7 +206,7 @@ void Planner::EmbedOwned(Role role, float scale, Mat<float> out) {
   rows_ = RowsOf::kBatch;
 }
 
-// Other processes may have some of the rows of its matrix too.
+// Marks as copies the products of rows that a process of a lower rank has too.
 void Planner::AddMatMul(Role role, MatMulOp op) {
   const Held held = HeldOf(r_, shard_, role, layer_);
   const int64_t copied = held.copied();

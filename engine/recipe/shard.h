@@ -38,7 +38,7 @@ struct HeadPart {
   Span heads, groups;  // empty: the process is idle here
   bool copy = false;   // a lower rank has the group too
 };
-// By group; of fewer groups than ranks by head within the groups.
+// Whole groups for each rank; with fewer groups than ranks, the heads of a group are divided among some ranks.
 HeadPart PartOfHeads(int64_t heads, int64_t groups, const Shard& shard);
 
 // The parts of one layer's mixers and feed-forward, and of what is outside the layers.
@@ -49,11 +49,11 @@ struct LayerPart {
   HeadPart mamba;            // heads, groups
   bool whole_norm = false;   // Mamba-2's norm is of vectors that more than one process has a part of
   Span channels;             // of a short convolution
-  Span mixed;                // of d_model: what the mixer's last matrix gives
+  Span mixed;                // columns of d_model that this process computes in the mixer's last matrix
   Span hidden, shared, expert_hidden;
   Span experts;
-  Span latent;  // of expert_latent: what the experts give
-  Span fed;     // of d_model: what the feed-forward's last matrix gives
+  Span latent;  // columns of expert_latent that it computes in the experts' last matrices
+  Span fed;     // columns of d_model that it computes in the feed-forward's last matrix
 };
 LayerPart PartOfLayer(const Recipe& recipe, const Shard& shard, int32_t layer);
 

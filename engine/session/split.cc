@@ -25,10 +25,8 @@ bool IsFeedForward(Component c) {
          c == Component::kLatentOut;
 }
 
-// Experts that the busiest of so many processes has of k that a token chooses at random: k/R and some two deviations.
-double MostExperts(double k, double ranks) {
-  return std::min(k, k / ranks + 2 * std::sqrt(k / ranks * (1 - 1 / ranks)) / std::sqrt(2.0));
-}
+// Experts that the busiest process has of k that a token chooses at random, about: the mean k/R and 1.4 standard deviations.
+double MostExperts(double k, double ranks) { return std::min(k, k / ranks + 1.4 * std::sqrt(k / ranks * (1 - 1 / ranks))); }
 
 }  // namespace
 

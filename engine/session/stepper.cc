@@ -236,7 +236,8 @@ Result<std::vector<ProcessBooks>> Stepper::GatherBooks() {
   return books;
 }
 
-// Its own results are those of the first process, errors included.
+// Makes one call of the first process's engine. A request's errors are the same on all processes, and the first one reports them; what is
+// returned here ends the group.
 Status Stepper::Follow(Command command, CommandReader& in) {
   switch (command) {
     case Command::kNewSequence: (void)NewSequence(); break;
@@ -418,8 +419,9 @@ Status Stepper::WhyBad(std::span<const BatchRow> rows, const Extent& e, std::spa
   Status status = TakeBack(BadInput(std::string(logits ? "logits" : "activations") + " are not finite"), e);
   if (store_->Length(e.sequence) != e.before) return status;
   const std::string place = FirstNonFinite(rows, e);
-  return TakeBack(
-      BadInput(status.message() + ": NaN or infinity first appears at " + (place.empty() ? "an unknown place" : place)), e);
+  return TakeBack(BadInput(status.message() + ": NaN or infinity first appears " + (group_ != nullptr ? "at or before " : "at ") +
+                           (place.empty() ? "an unknown place" : place)),
+                  e);
 }
 
 // Fails the sequences that have bad rows. `logits` may move.
