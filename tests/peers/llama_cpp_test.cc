@@ -14,6 +14,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/studies/synth.h"
@@ -89,6 +90,9 @@ const Case kCases[] = {
     {"gemma2", "Gemma-2-9B", "", "{}", "{}"},
     {"gemma3", "Gemma-3-1B", "", "{}", "{}"},
     {"gemma3", "Gemma-3-4B", "", "{}", "{}"},
+    {"gemma4", "Gemma-4-E2B", "", "{}", "{}"},
+    {"gemma4", "Gemma-4-12B", "", "{}", "{}"},
+    {"gemma4", "Gemma-4-26B-A4B", "", "{}", "{}"},
     {"glm4", "GLM-4-9B-0414", "", "{}", "{}"},
     {"glm4moe", "GLM-4.5", "", "{}", "{}"},
     {"gpt-oss", "gpt-oss-20b", "", R"({"quantization_config": null})", "{}"},
@@ -216,6 +220,7 @@ void Make(const Case& c, const TempFolder& folder, const std::string& path) {
   OrderedJson config = SmallConfig(c.model);
   OrderedJson& text = config.contains("text_config") ? config["text_config"] : config;
   text["vocab_size"] = kWords;
+  if (text.contains("vocab_size_per_layer_input")) text["vocab_size_per_layer_input"] = kWords;
   for (const char* key : {"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"}) {
     if (text.contains(key)) text[key] = kPositions;
   }
@@ -310,10 +315,11 @@ TEST_P(LlamaCpp, Logits) {
   const double n = static_cast<double>(ours.size()), spread = std::sqrt(squares / n - sum / n * (sum / n));
   EXPECT_GT(spread, greatest / 10) << "the logits say little";
   EXPECT_EQ(ReadGguf(path)->metadata.GetString("general.architecture").value().value_or(""), c.architecture);
-  // llama.cpp looks GELU up in a table of f16 values.
+  // llama.cpp looks GELU up in a table of f16 values. Gemma 4's norms after each block, without a residual of the same size, let it show
+  // more: with the same rounding in our kernel its three models are within 4.3e-4.
   const ActivationKind activation = opened.model->recipe().activation;
   const bool table = activation == ActivationKind::kGeluErf || activation == ActivationKind::kGeluTanh;
-  const double apart = most / greatest, bar = table ? 1e-3 : 3e-5;
+  const double apart = most / greatest, bar = !table ? 3e-5 : std::string_view(c.architecture) == "gemma4" ? 3e-3 : 1e-3;
   std::array<char, 16> text{};
   std::snprintf(text.data(), text.size(), "%.1e", apart);
   Row(c, std::string(text.data()) + (c.outcome == Outcome::kOther ? ", llama.cpp: " + std::string(c.why) : ""));
