@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "counters/cost/cost.h"
 #include "counters/cost/op_description.h"
@@ -41,6 +43,25 @@ struct OpRecord {
   std::span<const WeightTouch> touches = {};
   uint64_t start_nanoseconds = 0;  // since the recorder was set, steady clock
   uint64_t nanoseconds = 0;        // of the kernel; excludes charging and recording
+};
+
+// What is kept of an op's record by processes that run a model together, for their first one. Times by its clock, since its recorder was
+// set.
+struct RankOp {
+  uint64_t step = 0, index = 0;  // as in OpRecord
+  Phase phase = Phase::kPrefill;
+  Site site = {};
+  std::string op = {};
+  uint64_t flops = 0;  // useful
+  uint64_t bytes = 0;  // of weights, KV cache and states read
+  uint64_t sent = 0, received = 0;
+  int64_t start_nanoseconds = 0;
+  uint64_t nanoseconds = 0;
+};
+struct RankOps {
+  std::string process = {};  // "rank 1 on alpha"
+  std::vector<RankOp> ops = {};
+  uint64_t left_out = 0;  // ops after those
 };
 
 // Called between ops on the thread that called Step. Must not step the engine or change its sequences.

@@ -11,7 +11,6 @@
 #include "engine/app/kept_bench.h"
 #include "engine/app/output_files.h"
 #include "engine/app/prompt_bar.h"
-#include "engine/app/ranks.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -46,7 +45,6 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
   std::unique_ptr<Talk> talk(new Talk(flags));
   TALLY_ASSIGN_OR_RETURN(talk->model_path_, ModelPath(flags.model.model, flags.model.yes));
-  if (flags.session && Ranks() != nullptr) return BadInput("--session: not where several processes run the model");
   if (flags.session) {
     TALLY_RETURN_IF_ERROR(CheckOutputFile("--session", *flags.session, talk->model_path_,
                                           {flags.file, flags.system_file, flags.tools, flags.chat_template}, true));

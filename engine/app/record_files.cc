@@ -222,7 +222,7 @@ Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags, const std::
   }
   engine_ = &engine;
   engine.SetRecorder([this](const OpRecord& record) { Write(record); });
-  return {};
+  return trace_ ? engine.RecordRanks() : Status();
 }
 
 void RecordFiles::Write(const OpRecord& record) {
@@ -278,6 +278,27 @@ void RecordFiles::Trace(const OpRecord& r) {
   counter("weights and KV read, GB/s", static_cast<double>(weights + kv) / ns);
 }
 
+// Another process's ops, on a track of its own.
+void RecordFiles::TraceRank(const RankOps& rank, int track) {
+  const auto event = [&](const Json& e) { trace_->Write(",\n" + Line(e)); };
+  event({{"name", "thread_name"}, {"ph", "M"}, {"pid", 1}, {"tid", track}, {"args", {{"name", rank.process}}}});
+  for (const RankOp& op : rank.ops) {
+    event({{"name", std::string(ComponentName(op.site.component)) + " " + op.op},
+           {"cat", PhaseName(op.phase)},
+           {"ph", "X"},
+           {"ts", static_cast<double>(op.start_nanoseconds) / 1000.0},
+           {"dur", Microseconds(op.nanoseconds)},
+           {"pid", 1},
+           {"tid", track},
+           {"args",
+            {{"site", SiteName(op.site)},
+             {"useful FLOPs", op.flops},
+             {"bytes read", op.bytes},
+             {"bytes sent", op.sent},
+             {"bytes received", op.received}}}});
+  }
+}
+
 void RecordFiles::EndSlices(bool step_too) {
   for (std::optional<Slice>* slice : {&layer_, step_too ? &step_ : nullptr}) {
     if (slice == nullptr || !slice->has_value()) continue;
@@ -293,12 +314,14 @@ void RecordFiles::EndSlices(bool step_too) {
 }
 
 Status RecordFiles::Close() {
-  if (engine_ != nullptr) engine_->SetRecorder(nullptr);
-  engine_ = nullptr;
   if (trace_) {
     EndSlices(true);
+    const Result<std::vector<RankOps>> others = engine_->RankRecords();
+    for (size_t r = 0; others.ok() && r < others->size(); ++r) TraceRank((*others)[r], static_cast<int>(r) + 2);
     trace_->Write("\n]\n");
   }
+  if (engine_ != nullptr) engine_->SetRecorder(nullptr);
+  engine_ = nullptr;
   Status first;
   for (std::optional<RecordFile>* file : {&ledger_, &trace_, &csv_}) {
     if (!file->has_value()) continue;

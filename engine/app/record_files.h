@@ -69,6 +69,7 @@ class RecordFiles {
  private:
   void Write(const OpRecord& record);
   void Trace(const OpRecord& record);
+  void TraceRank(const RankOps& rank, int track);
   void EndSlices(bool step_too);
 
   std::optional<RecordFile> ledger_, trace_, csv_;

@@ -18,7 +18,6 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
-#include "engine/app/ranks.h"
 #include "engine/app/report_files.h"
 #include "engine/app/syntax.h"
 #include "engine/app/words.h"
@@ -76,7 +75,6 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
   options.loop.most_waiting_of_client = std::max<size_t>(1, options.loop.most_waiting / 2);
   options.loop.deadline_seconds = flags.deadline;
   options.loop.step_seconds = flags.step;
-  if (flags.cache_folder && Ranks() != nullptr) return BadInput("--cache-dir: not where several processes run the model");
   if (flags.cache_folder) {
     options.cache_folder = *flags.cache_folder;
     options.cache_bytes = static_cast<uint64_t>(ParseAmount(flags.cache_bytes, {"B"}));

@@ -91,27 +91,6 @@ Plugin LoadPlugin() {
   return {transport, {}};
 }
 
-// All ranks' texts.
-Result<std::vector<std::string>> Texts(Communicator& ranks, const std::string& own) {
-  const size_t n = static_cast<size_t>(ranks.ranks());
-  const std::vector<uint64_t> eights(n, sizeof(uint64_t));
-  std::vector<uint64_t> sizes(n);
-  const uint64_t size = own.size();
-  TALLY_RETURN_IF_ERROR(
-      ranks.AllGather(eights, reinterpret_cast<const uint8_t*>(&size), reinterpret_cast<uint8_t*>(sizes.data())));
-  uint64_t sum = 0;
-  for (const uint64_t s : sizes) sum += s;
-  std::vector<uint8_t> all(sum);
-  TALLY_RETURN_IF_ERROR(ranks.AllGather(sizes, reinterpret_cast<const uint8_t*>(own.data()), all.data()));
-  std::vector<std::string> texts;
-  size_t at = 0;
-  for (const uint64_t s : sizes) {
-    texts.emplace_back(all.begin() + static_cast<ptrdiff_t>(at), all.begin() + static_cast<ptrdiff_t>(at + s));
-    at += s;
-  }
-  return texts;
-}
-
 }  // namespace
 
 Launch DetectLaunch() {
@@ -159,10 +138,29 @@ Result<std::unique_ptr<Communicator>> StartCommunicator(const CommunicatorOption
   return std::unique_ptr<Communicator>(std::move(communicator));
 }
 
+Result<std::vector<std::string>> GatherBytes(Communicator& ranks, std::string_view own, bool to_first) {
+  const size_t n = static_cast<size_t>(ranks.ranks());
+  std::vector<uint64_t> sizes(n);
+  const std::vector<uint64_t> eights(n, sizeof(uint64_t));
+  const uint64_t size = own.size();
+  TALLY_RETURN_IF_ERROR(
+      ranks.AllGather(eights, reinterpret_cast<const uint8_t*>(&size), reinterpret_cast<uint8_t*>(sizes.data())));
+  uint64_t total = 0;
+  for (const uint64_t s : sizes) total += s;
+  const bool receives = !to_first || ranks.rank() == 0;
+  std::string all(receives ? total : 0, '\0');
+  const auto* const from = reinterpret_cast<const uint8_t*>(own.data());
+  auto* const to = reinterpret_cast<uint8_t*>(all.data());
+  if (total > 0) TALLY_RETURN_IF_ERROR(to_first ? ranks.Gather(sizes, from, to) : ranks.AllGather(sizes, from, to));
+  std::vector<std::string> parts;
+  for (size_t r = 0, at = 0; receives && r < n; at += sizes[r], ++r) parts.push_back(all.substr(at, sizes[r]));
+  return parts;
+}
+
 Status Together(Communicator& ranks, const Status& own) {
   TALLY_RETURN_IF_ERROR(ranks.AwaitAll());
   const std::string text = own.ok() ? "" : std::string(1, static_cast<char>('0' + static_cast<int>(own.code()))) + own.message();
-  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> all, Texts(ranks, text));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> all, GatherBytes(ranks, text));
   for (size_t r = 0; r < all.size(); ++r) {
     if (all[r].empty()) continue;
     return {static_cast<StatusCode>(all[r][0] - '0'), ranks.Place(static_cast<int>(r)) + ": " + all[r].substr(1)};
@@ -173,7 +171,7 @@ Status Together(Communicator& ranks, const Status& own) {
 Status AgreeOn(Communicator& ranks, std::span<const std::pair<std::string_view, std::string>> facts) {
   std::string own;
   for (const auto& [name, value] : facts) own += std::string(name) + '\0' + value + '\0';
-  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> all, Texts(ranks, own));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> all, GatherBytes(ranks, own));
   const auto differs = [&](const std::string& text) { return text != all[0]; };
   const auto other = std::find_if(all.begin(), all.end(), differs);
   if (other == all.end()) return {};

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/base/communicator.h"
 #include "engine/base/status.h"
@@ -36,6 +37,8 @@ struct CommunicatorOptions {
 // All but the first are rank 0's. kBadInput: several ranks and no plug-in; ranks that do not come; a variable's value.
 Result<std::unique_ptr<Communicator>> StartCommunicator(const CommunicatorOptions& options = {});
 
+// Each rank's bytes, which may differ in number, on all ranks or on rank 0 alone; the others then have none.
+Result<std::vector<std::string>> GatherBytes(Communicator& ranks, std::string_view own, bool to_first = false);
 // The same status on every rank: ok, or that of the lowest rank that has a failure, with its place. However long the ranks take.
 Status Together(Communicator& ranks, const Status& own);
 // The same status on every rank: kBadInput where a fact (name, value: "tally", "0.2.0") is not the same on all.

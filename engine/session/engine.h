@@ -53,9 +53,11 @@ class TALLY_API Engine {
   // has already dropped, a state that recurrent layers have given up: they can go back over the last steps, some 32 positions.
   virtual Status Truncate(int32_t sequence, int64_t length) = 0;
   virtual void Free(int32_t sequence) = 0;  // an unknown one is ignored
-  // Writes a sequence's KV cache as bytes, block by block: `write` gets what follows, valid during the call. kBadInput: no such
-  // sequence; errors of `write`.
+  // Writes a sequence's KV cache as bytes, block by block: `write` gets what follows, valid during the call. Of several processes, all
+  // parts in order. kBadInput: no such sequence; errors of `write`.
   virtual Status Export(int32_t sequence, const std::function<Status(std::span<const uint8_t> bytes)>& write) const = 0;
+  // How many bytes Export writes. kBadInput: no such sequence.
+  virtual Result<uint64_t> ExportedBytes(int32_t sequence) const = 0;
   // A new sequence out of the bytes of Export; its next steps give the same bits. `read` fills what it is given with the bytes that
   // follow. They must come from an engine of the same Fingerprint() and kv_type(). kBadInput: bytes that Export did not make, more
   // positions than the context. kNoRoom: EngineOptions::sequences are in use, no room. Errors of `read`. Nothing changes on an error.
@@ -103,6 +105,11 @@ class TALLY_API Engine {
   // Called after every op with its record (record.h): charges, kernel and time. Ops are timed only while a recorder is set. Null:
   // no more calls.
   virtual void SetRecorder(Recorder recorder) = 0;
+  // Of a model over several processes: from now on, while a recorder is set, all of them keep what ran when. One process: nothing.
+  virtual Status RecordRanks() { return {}; }
+  // What the other processes have kept since RecordRanks, with the times by this one's clock, and its end. The first few million ops of each.
+  // Errors of the group.
+  virtual Result<std::vector<RankOps>> RankRecords() { return std::vector<RankOps>(); }
   // From now on keeps which kernel ran for each op and why others were passed over.
   virtual void EnableExplain() = 0;
   virtual std::vector<std::string> Explanations() const = 0;  // one line per op: "attn.q matmul: hwy (blas: ...)"

@@ -115,27 +115,6 @@ Result<std::vector<uint8_t>> ReceiveCommands(Communicator& group) {
   return bytes;
 }
 
-Result<std::vector<std::vector<uint8_t>>> GatherBytes(Communicator& group, std::span<const uint8_t> own, bool to_first) {
-  const size_t ranks = static_cast<size_t>(group.ranks());
-  std::vector<uint64_t> sizes(ranks);
-  const std::vector<uint64_t> each(ranks, sizeof(uint64_t));
-  const uint64_t size = own.size();
-  TALLY_RETURN_IF_ERROR(group.AllGather(each, reinterpret_cast<const uint8_t*>(&size), reinterpret_cast<uint8_t*>(sizes.data())));
-  uint64_t total = 0;
-  for (const uint64_t s : sizes) total += s;
-  std::vector<uint8_t> all(to_first && group.rank() > 0 ? 0 : total);
-  if (total > 0) {
-    TALLY_RETURN_IF_ERROR(to_first ? group.Gather(sizes, own.data(), all.data())
-                                   : group.AllGather(sizes, own.data(), all.data()));
-  }
-  if (to_first && group.rank() > 0) return std::vector<std::vector<uint8_t>>();
-  std::vector<std::vector<uint8_t>> parts(ranks);
-  for (size_t r = 0, at = 0; r < ranks; at += sizes[r], ++r) {
-    parts[r].assign(all.begin() + static_cast<ptrdiff_t>(at), all.begin() + static_cast<ptrdiff_t>(at + sizes[r]));
-  }
-  return parts;
-}
-
 Status AgreeOnStatus(Communicator* group, const Status& own) { return group == nullptr ? own : Together(*group, own); }
 
 Status FollowGroup(const std::shared_ptr<const Model>& model, const EngineOptions& engine) {

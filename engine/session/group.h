@@ -40,6 +40,11 @@ enum class Command : uint8_t {
   kBooks,           // engine
   kOpenBill,        // engine
   kCloseBill,       // engine, bill
+  kExportedBytes,   // engine, sequence
+  kExport,          // engine, sequence
+  kImport,          // engine, bytes of each process's part
+  kRecordRanks,     // engine
+  kRankRecords,     // engine
   kEnd
 };
 
@@ -57,6 +62,7 @@ class CommandWriter {
   }
   CommandWriter& PutText(std::string_view text) { return PutAll(std::span(text.data(), text.size())); }
   std::vector<uint8_t>& bytes() { return bytes_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
 
  private:
   CommandWriter& Append(const void* from, size_t size) {
@@ -71,6 +77,7 @@ class CommandWriter {
 class CommandReader {
  public:
   explicit CommandReader(std::span<const uint8_t> bytes) : left_(bytes) {}
+  explicit CommandReader(std::string_view bytes) : left_(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()) {}
   bool empty() const { return left_.empty(); }
   template <class T>
   T Get() {
@@ -118,9 +125,6 @@ class GroupLog {
 
 // The bytes of the first process's next Flush; waits as long as it takes.
 Result<std::vector<uint8_t>> ReceiveCommands(Communicator& group);
-
-// Each process's bytes, to all, or to the first one alone.
-Result<std::vector<std::vector<uint8_t>>> GatherBytes(Communicator& group, std::span<const uint8_t> own, bool to_first);
 
 // Processes of the group on this process's machine, which share its memory; 1: there is no group.
 uint64_t RanksHere(const Communicator* group);

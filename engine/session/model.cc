@@ -187,12 +187,19 @@ class Loader {
     const ModelSpec& spec = model_->spec_;
     TALLY_ASSIGN_OR_RETURN(const ChosenSplit chosen,
                            ChooseSplit(*group, *team_, spec.recipe, books::WeightTable(inventory_, spec), options_.split));
-    const bool experts = chosen.split == Split::kExperts;
     model_->group_ = group;
-    model_->shard_ = {.rank = group->rank(), .ranks = group->ranks(), .whole_mixers = experts, .own_experts = experts};
-    model_->notes_.push_back("over " + std::to_string(group->ranks()) + " processes " + chosen.why);
     if (group->rank() == 0) model_->log_ = std::make_unique<GroupLog>(*group);
+    Take(chosen);
     return {};
+  }
+
+  // Dividing every matrix takes the least memory: for a model that some process has no room for as it was divided by choice. False:
+  // there is no other way.
+  bool DivideAll() {
+    if (options_.split != Split::kAuto || !model_->shard_.own_experts) return false;
+    model_->notes_.pop_back();
+    Take({Split::kAll, "every matrix is divided: there is no room for whole attention in each"});
+    return true;
   }
 
   // Checks that there is memory for this process's part.
@@ -236,6 +243,13 @@ class Loader {
   std::shared_ptr<LoadedModel> model() { return model_; }
 
  private:
+  void Take(const ChosenSplit& chosen) {
+    const Communicator& group = *model_->group_;
+    const bool experts = chosen.split == Split::kExperts;
+    model_->shard_ = {.rank = group.rank(), .ranks = group.ranks(), .whole_mixers = experts, .own_experts = experts};
+    model_->notes_.push_back("over " + std::to_string(group.ranks()) + " processes " + chosen.why);
+  }
+
   // Of the tensors' names, types, shapes and places.
   uint64_t HeaderChecksum() const {
     Checksum sum;
@@ -265,7 +279,10 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const En
   Loader loader(path, engine, options);
   Status loaded = AgreeOnStatus(loader.Group(), loader.Read());
   if (loaded.ok()) loaded = loader.Divide();
-  if (loaded.ok()) loaded = AgreeOnStatus(loader.Group(), loader.Plan());
+  if (loaded.ok()) {
+    loaded = AgreeOnStatus(loader.Group(), loader.Plan());
+    if (!loaded.ok() && loader.DivideAll()) loaded = AgreeOnStatus(loader.Group(), loader.Plan());
+  }
   if (loaded.ok()) loaded = AgreeOnStatus(loader.Group(), loader.Load());
   if (!loaded.ok()) {
     loader.model()->log_ = nullptr;  // nobody follows

@@ -94,10 +94,7 @@ Status WriteSession(const std::string& path, const SessionState& state, const En
   header.history_bytes = history.size();
   header.tokens = state.tokens.size();
   if (!state.tokens.empty()) {
-    TALLY_RETURN_IF_ERROR(engine.Export(sequence, [&](std::span<const uint8_t> bytes) {
-      header.cache_bytes += bytes.size();
-      return Status();
-    }));
+    TALLY_ASSIGN_OR_RETURN(header.cache_bytes, engine.ExportedBytes(sequence));
   }
   header.checksum = HeaderSum(header);
   constexpr unsigned kOwnerOnly = 0600;
@@ -152,7 +149,7 @@ Status SessionFile::CheckHeader(const Engine& engine) {
   }
   if (header_.fingerprint != engine.Fingerprint()) {
     return Refusal("a session with another model than " + engine.model().Description() +
-                   ", or with positions scaled for another context");
+                   ", over other processes, or with positions scaled for another context");
   }
   if (header_.kv_type != static_cast<uint32_t>(engine.kv_type())) {
     return Refusal("a session with a KV cache of type " + std::string(KvTypeName(header_.kv_type)) +

@@ -102,7 +102,12 @@ void Stepper::SetTap(Executor::Tap tap) {
 void Stepper::SetRecorder(Recorder recorder) {
   recorder_ = std::move(recorder);
   recorded_steps_ = 0;
-  executor_.SetRecorder(recorder_ ? Recorder([this](const OpRecord& op) { Record(op); }) : Recorder());
+  SetExecutorRecorder();
+}
+
+void Stepper::SetExecutorRecorder() {
+  const bool records = recorder_ || kept_;
+  executor_.SetRecorder(records ? Recorder([this](const OpRecord& op) { Record(op); }) : Recorder());
 }
 
 // Adds the step's fields to the executor's record.
@@ -114,7 +119,8 @@ void Stepper::Record(const OpRecord& op) {
   record.phase = executor_.phase();
   record.sequences = recorded_sequences_;
   record.logit_rows = static_cast<int64_t>(rows_.logit_rows.size());
-  recorder_(record);
+  if (kept_) Keep(record);
+  if (recorder_) recorder_(record);
 }
 
 void Stepper::Rows::Clear() {
@@ -164,159 +170,6 @@ Status Stepper::MakeRoom(const Extent& e) {
     return NoRoom("the context is full: " + std::to_string(e.before + e.rows) + " positions, room for " + std::to_string(limit));
   }
   return store_->Extend(e.sequence, e.rows);
-}
-
-// What the others need for the step: they make the same one.
-Status Stepper::TellStep(std::span<const BatchRow> rows) {
-  if (log_ == nullptr) return {};
-  TALLY_RETURN_IF_ERROR(CheckRows(rows));
-  TellReset();
-  log_->Add(Command::kStep).Put(id_).Put(store_->BytesInUse()).PutAll(rows);
-  return log_->Flush();
-}
-
-void Stepper::TellReset() {
-  if (const uint64_t resets = ledger_.resets(); resets != std::exchange(resets_, resets)) Tell(Command::kResetLedger);
-}
-
-Result<std::vector<ProcessBooks>> Stepper::Books() {
-  if (log_ != nullptr) {
-    TellReset();
-    Tell(Command::kBooks);
-    TALLY_RETURN_IF_ERROR(log_->Flush());
-  }
-  return GatherBooks();
-}
-
-Bill Stepper::CloseBill(int32_t id) {
-  if (log_ != nullptr) {
-    Tell(Command::kCloseBill, id);
-    (void)log_->Flush();
-  }
-  Bill bill = ledger_.CloseBill(id);
-  if (group_ != nullptr) (void)GatherBill(bill);
-  NoteGroup();
-  return bill;
-}
-
-// To the first process.
-Status Stepper::GatherBill(Bill& bill) {
-  CommandWriter own;
-  uint64_t touched = 0;
-  for (size_t w = 0; w < ledger_.weights().size(); ++w) {
-    const uint64_t n = bill.touched.touched(static_cast<WeightId>(w));
-    touched += n - std::min(n, ledger_.weights()[w].copied);
-  }
-  own.Put(touched);
-  for (const BillWork& work : bill.work) WriteCost(work.useful, own);
-  TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group_, own.bytes(), true));
-  for (size_t r = 1; r < all.size(); ++r) {
-    CommandReader in(all[r]);
-    bill.touched_elsewhere += in.Get<uint64_t>();
-    for (BillWork& work : bill.work) work.useful += ReadCost(in);
-  }
-  return {};
-}
-
-// To the first process.
-Result<std::vector<ProcessBooks>> Stepper::GatherBooks() {
-  std::vector<ProcessBooks> books = {BooksOf(ledger_, group_ != nullptr ? group_->Place(group_->rank()) : "")};
-  if (group_ == nullptr) return books;
-  const Communicator::Traffic all_so_far = group_->traffic();
-  books[0].start = {start_.sent, start_.received};
-  books[0].all = {all_so_far.sent, all_so_far.received};
-  CommandWriter own;
-  WriteBooks(books[0], own);
-  TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group_, own.bytes(), true));
-  for (size_t r = 1; r < all.size(); ++r) {
-    CommandReader in(all[r]);
-    books.push_back(ReadBooks(in));
-    books.back().message_bytes = all[r].size();
-  }
-  return books;
-}
-
-// Makes one call of the first process's engine. A request's errors are the same on all processes, and the first one reports them; what is
-// returned here ends the group.
-Status Stepper::Follow(Command command, CommandReader& in) {
-  switch (command) {
-    case Command::kNewSequence: (void)NewSequence(); break;
-    case Command::kCopy: (void)Copy(in.Get<int32_t>()); break;
-    case Command::kFree: Free(in.Get<int32_t>()); break;
-    case Command::kResetLedger: ledger_.Reset(); break;
-    case Command::kBadRows: return SendBadRows();
-    case Command::kBooks: return GatherBooks().status();
-    case Command::kOpenBill: (void)OpenBill(); break;
-    case Command::kCloseBill: (void)CloseBill(in.Get<int32_t>()); return group_->status();
-    case Command::kFork: {
-      const int32_t sequence = in.Get<int32_t>();
-      (void)Fork(sequence, in.Get<int64_t>());
-      break;
-    }
-    case Command::kTruncate: {
-      const int32_t sequence = in.Get<int32_t>();
-      (void)Truncate(sequence, in.Get<int64_t>());
-      break;
-    }
-    case Command::kNewSequenceFor: {
-      const std::string key = in.GetText();
-      (void)NewSequenceFor(key, in.GetAll<int32_t>());
-      break;
-    }
-    case Command::kRemember: {
-      const int32_t sequence = in.Get<int32_t>(), states = in.Get<int32_t>();
-      const std::string key = in.GetText();
-      Remember(sequence, key, in.GetAll<int32_t>(), states);
-      break;
-    }
-    case Command::kStep: {
-      const uint64_t in_use = in.Get<uint64_t>();
-      const std::vector<BatchRow> rows = in.GetAll<BatchRow>();
-      if (store_->BytesInUse() != in_use) {
-        group_->Fail(InternalError("the processes of a group have come to hold different sequences"));
-        return group_->status();
-      }
-      (void)Step(rows);  // its errors are the first process's
-      return group_->status();
-    }
-    case Command::kRepeat: {
-      const int64_t before = in.Get<int64_t>();
-      (void)Repeat(in.GetAll<BatchRow>(), before);
-      return group_->status();
-    }
-    case Command::kNewEngine:
-    case Command::kFreeEngine:
-    case Command::kEnd: return InternalError("a command that is not an engine's");
-  }
-  return {};
-}
-
-// After a step: whether some process found rows that failed, and if so, all of them, for the first process.
-Status Stepper::FindBadRows() {
-  bad_.assign(decoder_->bad_rows().begin(), decoder_->bad_rows().end());
-  if (group_ == nullptr) return {};
-  const uint64_t own = bad_.size();
-  const std::vector<uint64_t> each(static_cast<size_t>(group_->ranks()), sizeof(own));
-  std::vector<uint64_t> found(log_ != nullptr ? each.size() : 0);
-  TALLY_RETURN_IF_ERROR(group_->Gather(each, reinterpret_cast<const uint8_t*>(&own), reinterpret_cast<uint8_t*>(found.data())));
-  if (std::ranges::all_of(found, [](uint64_t n) { return n == 0; })) return {};
-  Tell(Command::kBadRows);
-  TALLY_RETURN_IF_ERROR(log_->Flush());
-  return SendBadRows();
-}
-
-Status Stepper::SendBadRows() {
-  CommandWriter own;
-  for (const Decoder::BadRow& b : decoder_->bad_rows()) own.Put(b.row).Put(b.of_logits).PutText(b.why);
-  TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group_, own.bytes(), true));
-  for (size_t r = 1; r < all.size(); ++r) {
-    for (CommandReader in(all[r]); !in.empty();) {
-      const int32_t row = in.Get<int32_t>();
-      const bool of_logits = in.Get<bool>();
-      bad_.push_back({.row = row, .of_logits = of_logits, .why = in.GetText()});
-    }
-  }
-  return {};
 }
 
 // Checks the rows, makes room for them in the cache and fills the batch.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,14 +65,9 @@ class Stepper final : public Engine {
     Tell(Command::kFree, sequence);
     store_->Free(sequence);
   }
-  Status Export(int32_t sequence, const SequenceStore::Sink& write) const override {
-    if (group_ != nullptr) return BadInput("a sequence whose memory is in several processes cannot be saved");
-    return store_->Export(sequence, write);
-  }
-  Result<int32_t> Import(const SequenceStore::Source& read) override {
-    if (group_ != nullptr) return BadInput("a saved sequence cannot be taken up by several processes");
-    return store_->Import(read);
-  }
+  Status Export(int32_t sequence, const SequenceStore::Sink& write) const override;
+  Result<uint64_t> ExportedBytes(int32_t sequence) const override;
+  Result<int32_t> Import(const SequenceStore::Source& read) override;
   uint64_t KvBudget() const override { return store_->Budget(); }
   uint64_t KvBytesInUse() const override { return store_->BytesInUse(); }
   uint64_t KvBytesOf(int32_t sequence) const override { return store_->BytesHeld(sequence); }
@@ -94,6 +90,8 @@ class Stepper final : public Engine {
   int threads() const override { return team_.threads(); }
   void SetTap(Executor::Tap tap) override;
   void SetRecorder(Recorder recorder) override;
+  Status RecordRanks() override;
+  Result<std::vector<RankOps>> RankRecords() override;
   void EnableExplain() override { executor_.EnableExplain(); }
   std::vector<std::string> Explanations() const override;
 
@@ -122,10 +120,16 @@ class Stepper final : public Engine {
 
   // Tells the other processes of the group, if this is the first.
   template <class... Arguments>
-  void Tell(Command command, Arguments... arguments) {
+  void Tell(Command command, Arguments... arguments) const {
     if (log_ == nullptr) return;
     CommandWriter& writer = log_->Add(command).Put(id_);
     (writer.Put(arguments), ...);
+  }
+  // And sends it, with what was told before.
+  template <class... Arguments>
+  Status TellNow(Command command, Arguments... arguments) const {
+    Tell(command, arguments...);
+    return log_ != nullptr ? log_->Flush() : Status();
   }
   Result<StepOutput> RunStep(std::span<const BatchRow> rows);
   Status TellStep(std::span<const BatchRow> rows);
@@ -137,6 +141,8 @@ class Stepper final : public Engine {
     if (group_ != nullptr && !group_->status().ok()) failed_group_ = true;
   }
   Status GatherBill(Bill& bill);
+  Result<std::vector<uint64_t>> PartBytes(int32_t sequence) const;
+  Result<int32_t> ImportParts(std::span<const uint64_t> parts, const SequenceStore::Source& read);
   Status Repeat(std::span<const BatchRow> rows, int64_t before);
   Status Prepare(std::span<const BatchRow> rows);
   Status CheckRows(std::span<const BatchRow> rows);
@@ -151,6 +157,8 @@ class Stepper final : public Engine {
   StepOutput Output(std::span<const BatchRow> rows, Mat<const float> logits);
   Extent& ExtentOf(int32_t sequence);
   void Record(const OpRecord& op);
+  void Keep(const OpRecord& op);
+  void SetExecutorRecorder();
 
   Status CheckMemory();
   Status Start();
@@ -174,6 +182,7 @@ class Stepper final : public Engine {
   Executor::Tap tap_;
   Recorder recorder_;
   bool repeating_ = false;                          // runs rows again to find the first op whose output is not finite
+  std::optional<RankOps> kept_;                     // RecordRanks
   uint64_t recorded_steps_ = 0, recorded_ops_ = 0;  // steps since the recorder was set; ops of the current step
   std::vector<SequenceRows> recorded_sequences_;
   std::unique_ptr<Decoder> decoder_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -250,6 +251,7 @@ class RunReport::Writer {
     for (const auto& [layer, of] : s_.experts) d_.experts.push_back(Whole(of.second));
     d_.roofs = info_.roofs;
     Classes();
+    Communication();
     Rows();
     d_.forms = info_.forms;
     d_.symbols = info_.symbols;
@@ -273,6 +275,24 @@ class RunReport::Writer {
     d_.not_run = info_.not_run;
     d_.not_run_names = info_.not_run_names;
     for (const std::string_view kind : kByteKindNames) d_.byte_kinds.emplace_back(kind);
+  }
+
+  // Of a process among several.
+  void Communication() {
+    uint64_t all = 0, ns = 0, sent = 0, received = 0;
+    for (const auto& [key, sum] : s_.classes) {
+      const uint64_t out = sum.useful.Bytes(ByteKind::kSent), in = sum.useful.Bytes(ByteKind::kReceived);
+      all += sum.ns;
+      ns += out + in > 0 ? sum.ns : 0;
+      sent += out;
+      received += in;
+    }
+    if (sent + received == 0) return;
+    std::array<char, 64> share{};
+    std::snprintf(share.data(), share.size(), "%.1f ms, %.1f %% of the time in the ops; ", static_cast<double>(ns) / 1e6,
+                  100 * static_cast<double>(ns) / static_cast<double>(std::max<uint64_t>(all, 1)));
+    d_.facts.push_back({"communication of the first process", share.data() + books::WithThousands(sent) + " bytes sent, " +
+                                                                  books::WithThousands(received) + " received"});
   }
 
   void Names() {

@@ -103,15 +103,14 @@ class ItemLoader {
     return {};
   }
 
-  static bool Stacked(const PlannedWeight& w) { return !w.split && w.sources.size() > 1; }
-  static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) { return *w.sources[Stacked(w) ? slice : 0]; }
+  static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) { return *w.sources[w.source_per_slice ? slice : 0]; }
   // The slice of the tensor that a slice of the view is.
   static uint64_t StoredSlice(const PlannedWeight& w, int64_t slice) {
     return static_cast<uint64_t>((w.taps() ? 0 : w.held.slices.begin) + slice);
   }
   // Byte offset of the slice in its tensor.
   static uint64_t Base(const PlannedWeight& w, int64_t slice) {
-    return Stacked(w) || w.taps() ? 0 : w.sources[0]->bytes / static_cast<uint64_t>(w.all_slices) * StoredSlice(w, slice);
+    return w.source_per_slice || w.taps() ? 0 : w.sources[0]->bytes / static_cast<uint64_t>(w.all_slices) * StoredSlice(w, slice);
   }
   uint8_t* Slice(const PlannedWeight& w, int64_t slice) const {
     return arena_ + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
@@ -172,7 +171,7 @@ class ItemLoader {
   // The same of rows [begin, begin + n) of a slice; a striped weight's with those between.
   Status ReadScaledRows(const PlannedWeight& w, int64_t slice, uint64_t begin, uint64_t n, uint64_t k, uint64_t columns,
                         uint8_t* out) const {
-    const size_t source = Stacked(w) ? static_cast<size_t>(slice) : 0;
+    const size_t source = w.source_per_slice ? static_cast<size_t>(slice) : 0;
     const StoredTensor& codes = *w.sources[source];
     const uint64_t base = Base(w, slice) / codes.shape.back();
     const uint64_t row_bytes = *StoredBytes(DType::kFP8, columns);
@@ -251,7 +250,7 @@ class ItemLoader {
       } else {
         const uint64_t base = Base(w, slice) / w.sources[0]->shape.back();
         TALLY_RETURN_IF_ERROR(
-            ReadScaled(w, Stacked(w) ? static_cast<size_t>(slice) : 0, base + first_input, inputs, 0, outputs, blocks));
+            ReadScaled(w, w.source_per_slice ? static_cast<size_t>(slice) : 0, base + first_input, inputs, 0, outputs, blocks));
       }
       for (uint64_t i = 0; i < inputs; ++i) {
         WidenToF32(stored, w.view.rows, 1, blocks + i * row_bytes, reinterpret_cast<float*>(staging) + i * outputs);

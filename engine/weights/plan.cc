@@ -145,6 +145,7 @@ class Planner {
     if (view.slices > UINT32_MAX) return InternalError(name + " has too many slices");
 
     TALLY_RETURN_IF_ERROR(FindSources(binding, name, w));
+    w.source_per_slice = !w.split && w.sources.size() > 1;
     // A process that is alone holds what the binding has, which need not be of a whole recipe.
     const int64_t rows = FactsOf(binding.role).vector ? view.cols : view.rows;
     w.held = shard_.alone() ? Held{{0, view.slices}, {{{0, rows}}}} : HeldOf(spec_.recipe, shard_, binding.role, binding.layer);
@@ -180,7 +181,7 @@ class Planner {
     WeightView& view = w.view;
     const Span slices = w.taps() ? Span{0, view.slices} : w.held.slices;
     for (auto* tensors : {&w.sources, &w.scales}) {
-      if (w.split || tensors->size() < 2) continue;  // one for each slice
+      if (!w.source_per_slice || tensors->empty()) continue;
       *tensors = std::vector(tensors->begin() + slices.begin, tensors->begin() + slices.end);
     }
     view.slices = slices.size();

@@ -24,10 +24,11 @@ struct PlannedWeight {
   int32_t layer = -1;
   Storage storage = Storage::kPlain;
   std::optional<DType> split;                // TensorBinding::split: sources = {blocks, scales}
-  std::vector<const StoredTensor*> sources;  // not split: one tensor that holds all slices, or one per slice
-  std::vector<const StoredTensor*> scales;   // FP8: of each source; else empty
-  ScaleGrid grid;                            // of each of them
-  WeightView view;                           // data is null
+  std::vector<const StoredTensor*> sources;  // not split: one tensor that holds all slices, or one per slice that is held
+  bool source_per_slice = false;
+  std::vector<const StoredTensor*> scales;  // FP8: of each source; else empty
+  ScaleGrid grid;                           // of each of them
+  WeightView view;                          // data is null
   WeightInfo info;
   uint64_t arena_offset = 0;  // of the first slice
   uint64_t slice_bytes = 0;   // packed bytes of a slice, page padding excluded

@@ -34,6 +34,14 @@ class CacheEngine final : public FakeEngine {
   int64_t Length(int32_t sequence) const override { return store_->Length(sequence); }
   void Free(int32_t sequence) override { store_->Free(sequence); }
   Status Export(int32_t sequence, const SequenceStore::Sink& write) const override { return store_->Export(sequence, write); }
+  Result<uint64_t> ExportedBytes(int32_t sequence) const override {
+    uint64_t bytes = 0;
+    TALLY_RETURN_IF_ERROR(store_->Export(sequence, [&](std::span<const uint8_t> piece) {
+      bytes += piece.size();
+      return Status();
+    }));
+    return bytes;
+  }
   Result<int32_t> Import(const SequenceStore::Source& read) override { return store_->Import(read); }
 
   // Of `length` positions.

@@ -2,9 +2,11 @@
 // Every model of the catalogue, made small, over several processes, which are engines of this one: the bits of one engine, and its books.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <map>
+#include <span>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -31,7 +33,7 @@ EngineOptions OneThread() {
   return options;
 }
 
-// Two sequences: a prompt in two pieces beside decoding, then both decode. The logits of all rows.
+// Two sequences: a prompt in two pieces beside decoding, then both decode; one goes on out of its exported bytes. The logits of all rows.
 std::vector<float> RunAll(Engine& engine, Bill& bill) {
   const int32_t vocab = engine.model().recipe().vocab;
   std::vector<float> logits;
@@ -54,9 +56,33 @@ std::vector<float> RunAll(Engine& engine, Bill& bill) {
   step({{a, 1, 1}, {b, 11, 0}});
   step({{b, 1, 1}});
   step({{a, 1, 1}, {b, 1, 1}});
-  step({{a, 6, 0}});
+  std::vector<uint8_t> bytes;
+  const Status exported = engine.Export(a, [&](std::span<const uint8_t> piece) {
+    bytes.insert(bytes.end(), piece.begin(), piece.end());
+    return Status();
+  });
+  EXPECT_TRUE(exported.ok()) << exported.message();
+  EXPECT_EQ(engine.ExportedBytes(a).value(), bytes.size());
+  EXPECT_FALSE(engine.ExportedBytes(7).ok());
+  engine.Free(b);
+  const auto import = [&](size_t n) {
+    size_t taken = 0;
+    return engine.Import([&, n](std::span<uint8_t> piece) {
+      if (piece.size() > n - taken) return BadInput("cut short");
+      std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(taken), piece.size(), piece.begin());
+      taken += piece.size();
+      return Status();
+    });
+  };
+  for (const size_t n : {size_t{9}, bytes.size() / 3, bytes.size() - 1})
+    EXPECT_FALSE(import(n).ok()) << n << " of " << bytes.size();
+  const auto imported = import(bytes.size());
+  EXPECT_TRUE(imported.ok()) << imported.status().message();
+  if (!imported.ok()) return {};
+  engine.Free(a);
+  step({{*imported, 6, 0}});
   bill = engine.CloseBill(billed);
-  for (const int32_t sequence : {a, b}) engine.Free(sequence);
+  engine.Free(*imported);
   return logits;
 }
 
@@ -104,9 +130,12 @@ class Shards : public testing::TestWithParam<std::string> {
     {
       const Opened first = Open(path, OneThread(), {.group = group.member(0), .split = split});
       ASSERT_NE(first.engine, nullptr);
+      first.engine->SetRecorder([](const OpRecord&) {});
+      EXPECT_TRUE(first.engine->RecordRanks().ok());
       EXPECT_EQ(RunAll(*first.engine, bill), wanted);
       const auto books = first.engine->Books();
       ASSERT_TRUE(books.ok()) << books.status().message();
+      ExpectRecords(*first.engine, *books);
       ExpectSums(*books, one.engine->ledger());
       EXPECT_EQ(bill.parameters_touched(), wanted_bill.parameters_touched());
       Cost all;
@@ -115,6 +144,26 @@ class Shards : public testing::TestWithParam<std::string> {
       ExpectAudit(*first.engine, static_cast<size_t>(ranks));
     }
     for (std::thread& follower : followers) follower.join();
+  }
+
+  static void ExpectRecords(Engine& engine, const std::vector<ProcessBooks>& books) {
+    const auto others = engine.RankRecords();
+    ASSERT_TRUE(others.ok()) << others.status().message();
+    ASSERT_EQ(others->size() + 1, books.size());
+    for (size_t r = 1; r < books.size(); ++r) {
+      const RankOps& rank = (*others)[r - 1];
+      EXPECT_EQ(rank.process, books[r].process);
+      EXPECT_EQ(rank.left_out, 0u);
+      uint64_t flops = 0, sent = 0, booked_flops = 0, booked = 0;
+      for (const RankOp& op : rank.ops) flops += op.flops, sent += op.sent;
+      for (const SiteAccount& a : books[r].accounts) {
+        booked += a.account.useful.Bytes(ByteKind::kSent);
+        booked_flops += a.account.useful.TotalFlops();
+      }
+      EXPECT_EQ(sent, booked) << rank.process;
+      EXPECT_EQ(flops, booked_flops) << rank.process;
+    }
+    EXPECT_TRUE(engine.RankRecords().value().empty());
   }
 
   static void ExpectSums(const std::vector<ProcessBooks>& books, const Ledger& one) {

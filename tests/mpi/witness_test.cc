@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -91,6 +92,29 @@ TEST(Witness, SawWhatTheLedgersAndTheProtocolSay) {
           << ranks << " " << r;
     }
   }
+}
+
+// More ranks than heads, channels and cores there are.
+TEST(Witness, LogitsUnderMpirunAreThoseOfOneProcess) {
+  const TempFolder folder;
+  std::ofstream(folder / "config.json") << kConfig;
+  int code = -1;
+  Output(std::string(TALLY_COMMAND) + " synth " + (folder / "config.json") + " " + (folder / "model") + " 2>&1", code);
+  ASSERT_EQ(code, 0);
+  const auto logits = [&](int ranks) {
+    const std::string file = folder / ("logits" + std::to_string(ranks));
+    const std::string out =
+        Output("TALLY_MPI_PLUGIN=" TALLY_PLUGIN " timeout 60 " TALLY_MPIRUN " -q --allow-run-as-root --oversubscribe -n " +
+                   std::to_string(ranks) + " " TALLY_COMMAND " logits " + (folder / "model") +
+                   " --tokens 1,2,3,100,330,7 -t 1 -o " + file + " 2>&1",
+               code);
+    EXPECT_EQ(code, 0) << out;
+    std::ifstream in(file, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string wanted = logits(1);
+  EXPECT_GT(wanted.size(), 1000u);
+  for (const int ranks : {2, 3, 4, 7}) EXPECT_TRUE(logits(ranks) == wanted) << ranks;
 }
 
 #endif

@@ -145,6 +145,7 @@ class FakeEngine : public Engine {
   }
   void Free(int32_t sequence) override { lengths_.erase(sequence); }
   Status Export(int32_t, const std::function<Status(std::span<const uint8_t>)>&) const override { return BadInput("not needed"); }
+  Result<uint64_t> ExportedBytes(int32_t) const override { return BadInput("not needed"); }
   Result<int32_t> Import(const std::function<Status(std::span<uint8_t>)>&) override { return BadInput("not needed"); }
   // A position takes a byte.
   uint64_t KvBudget() const override { return static_cast<uint64_t>(room); }

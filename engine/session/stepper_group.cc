@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stepper as one of a group's: what the first process tells the others, what they answer, and how they follow.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/checked.h"
+#include "engine/machine/communicator.h"
+#include "engine/session/stepper.h"
+
+namespace tally {
+namespace {
+
+constexpr uint64_t kPartPieceBytes = uint64_t{1} << 20;
+constexpr size_t kMostKept = size_t{1} << 21;  // ops that a process keeps
+
+bool IsGather(const RankOp& op) { return op.sent + op.received > 0; }
+
+void WriteOps(const RankOps& kept, CommandWriter& out) {
+  out.PutText(kept.process).Put(kept.left_out).Put(static_cast<uint64_t>(kept.ops.size()));
+  for (const RankOp& op : kept.ops) {
+    out.Put(op.step).Put(op.index).Put(op.phase).Put(op.site).PutText(op.op);
+    out.Put(op.flops).Put(op.bytes).Put(op.sent).Put(op.received).Put(op.start_nanoseconds).Put(op.nanoseconds);
+  }
+}
+
+RankOps ReadOps(CommandReader& in) {
+  RankOps kept{.process = in.GetText(), .left_out = in.Get<uint64_t>()};
+  kept.ops.resize(in.Get<uint64_t>());
+  for (RankOp& op : kept.ops) {
+    for (uint64_t* n : {&op.step, &op.index}) *n = in.Get<uint64_t>();
+    op.phase = in.Get<Phase>();
+    op.site = in.Get<Site>();
+    op.op = in.GetText();
+    for (uint64_t* n : {&op.flops, &op.bytes, &op.sent, &op.received}) *n = in.Get<uint64_t>();
+    op.start_nanoseconds = in.Get<int64_t>();
+    op.nanoseconds = in.Get<uint64_t>();
+  }
+  return kept;
+}
+
+// What is added to a process's times to make them the first one's: a gather ends everywhere at about the same time. The median.
+int64_t ClockDifference(std::span<const RankOp> first, std::span<const RankOp> other) {
+  std::vector<int64_t> differences;
+  const auto place = [](const RankOp& op) { return std::pair(op.step, op.index); };
+  const auto end = [](const RankOp& op) { return op.start_nanoseconds + static_cast<int64_t>(op.nanoseconds); };
+  for (size_t a = 0, b = 0; a < first.size() && b < other.size();) {
+    if (place(first[a]) == place(other[b]) && IsGather(first[a])) differences.push_back(end(first[a]) - end(other[b]));
+    const bool next = place(first[a]) <= place(other[b]), behind = place(other[b]) <= place(first[a]);
+    a += next ? 1 : 0;
+    b += behind ? 1 : 0;
+  }
+  if (differences.empty()) return 0;
+  const auto middle = differences.begin() + static_cast<ptrdiff_t>(differences.size() / 2);
+  std::ranges::nth_element(differences, middle);
+  return *middle;
+}
+
+// The part of rank `of` of an exported sequence, in pieces between that rank and the first one. All ranks count them alike.
+class Part {
+ public:
+  Part(Communicator& group, size_t of, uint64_t bytes) : group_(group), of_(of), left_(bytes) {}
+  uint64_t left() const { return left_; }
+
+  // The next piece, which this rank gives, gets, or neither; empty: there are no more, or the group has failed.
+  std::span<const uint8_t> Gather() {
+    const uint64_t n = NextSize();
+    std::vector<uint64_t> sizes(static_cast<size_t>(group_.ranks()));
+    sizes[of_] = n;
+    const bool ok = n > 0 && group_.Gather(sizes, piece_.data(), piece_.data()).ok();
+    return ok ? std::span<const uint8_t>(piece_).first(n) : std::span<const uint8_t>();
+  }
+  std::span<const uint8_t> Broadcast() {
+    const uint64_t n = NextSize();
+    const std::span<uint8_t> piece = std::span(piece_).first(n);
+    return n > 0 && group_.Broadcast(piece, Communicator::Wait::kStep).ok() ? piece : std::span<const uint8_t>();
+  }
+  // Where what is given next is put: as much as the next piece has.
+  std::span<uint8_t> next() { return std::span(piece_).first(std::min(left_, kPartPieceBytes)); }
+
+ private:
+  uint64_t NextSize() {
+    const uint64_t n = std::min(left_, kPartPieceBytes);
+    left_ -= n;
+    return n;
+  }
+  Communicator& group_;
+  const size_t of_;
+  uint64_t left_;
+  std::vector<uint8_t> piece_ = std::vector<uint8_t>(kPartPieceBytes);
+};
+
+}  // namespace
+
+// What the others need for the step: they make the same one.
+Status Stepper::TellStep(std::span<const BatchRow> rows) {
+  if (log_ == nullptr) return {};
+  TALLY_RETURN_IF_ERROR(CheckRows(rows));
+  TellReset();
+  log_->Add(Command::kStep).Put(id_).Put(store_->BytesInUse()).PutAll(rows);
+  return log_->Flush();
+}
+
+void Stepper::TellReset() {
+  if (const uint64_t resets = ledger_.resets(); resets != std::exchange(resets_, resets)) Tell(Command::kResetLedger);
+}
+
+Result<std::vector<ProcessBooks>> Stepper::Books() {
+  if (log_ != nullptr) {
+    TellReset();
+    Tell(Command::kBooks);
+    TALLY_RETURN_IF_ERROR(log_->Flush());
+  }
+  return GatherBooks();
+}
+
+Bill Stepper::CloseBill(int32_t id) {
+  if (log_ != nullptr) {
+    Tell(Command::kCloseBill, id);
+    (void)log_->Flush();
+  }
+  Bill bill = ledger_.CloseBill(id);
+  if (group_ != nullptr) (void)GatherBill(bill);
+  NoteGroup();
+  return bill;
+}
+
+// To the first process.
+Status Stepper::GatherBill(Bill& bill) {
+  CommandWriter own;
+  uint64_t touched = 0;
+  for (size_t w = 0; w < ledger_.weights().size(); ++w) {
+    const uint64_t n = bill.touched.touched(static_cast<WeightId>(w));
+    touched += n - std::min(n, ledger_.weights()[w].copied);
+  }
+  own.Put(touched);
+  for (const BillWork& work : bill.work) WriteCost(work.useful, own);
+  TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group_, own.text(), true));
+  for (size_t r = 1; r < all.size(); ++r) {
+    CommandReader in(all[r]);
+    bill.touched_elsewhere += in.Get<uint64_t>();
+    for (BillWork& work : bill.work) work.useful += ReadCost(in);
+  }
+  return {};
+}
+
+// To the first process.
+Result<std::vector<ProcessBooks>> Stepper::GatherBooks() {
+  std::vector<ProcessBooks> books = {BooksOf(ledger_, group_ != nullptr ? group_->Place(group_->rank()) : "")};
+  if (group_ == nullptr) return books;
+  const Communicator::Traffic all_so_far = group_->traffic();
+  books[0].start = {start_.sent, start_.received};
+  books[0].all = {all_so_far.sent, all_so_far.received};
+  CommandWriter own;
+  WriteBooks(books[0], own);
+  TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group_, own.text(), true));
+  for (size_t r = 1; r < all.size(); ++r) {
+    CommandReader in(all[r]);
+    books.push_back(ReadBooks(in));
+    books.back().message_bytes = all[r].size();
+  }
+  return books;
+}
+
+void Stepper::Keep(const OpRecord& r) {
+  if (kept_->ops.size() >= kMostKept) {
+    kept_->left_out += r.part == 0 ? 1 : 0;
+    return;
+  }
+  if (r.part == 0) {
+    kept_->ops.push_back({.step = r.step,
+                          .index = r.index,
+                          .phase = r.phase,
+                          .site = r.site,
+                          .op = std::string(r.op),
+                          .start_nanoseconds = static_cast<int64_t>(r.start_nanoseconds),
+                          .nanoseconds = r.nanoseconds});
+  }
+  RankOp& op = kept_->ops.back();
+  const auto bytes = [&](ByteKind kind) { return r.useful.Bytes(kind); };
+  op.flops += r.useful.TotalFlops();
+  op.bytes += bytes(ByteKind::kWeightsPacked) + bytes(ByteKind::kKvRead) + bytes(ByteKind::kStateRead);
+  op.sent += bytes(ByteKind::kSent);
+  op.received += bytes(ByteKind::kReceived);
+}
+
+Status Stepper::RecordRanks() {
+  if (group_ == nullptr) return {};
+  Tell(Command::kRecordRanks);
+  kept_.emplace().process = group_->Place(group_->rank());
+  if (group_->rank() == 0) return {};
+  recorded_steps_ = 0;
+  SetExecutorRecorder();
+  return {};
+}
+
+Result<std::vector<RankOps>> Stepper::RankRecords() {
+  std::vector<RankOps> others;
+  if (!kept_) return others;
+  TALLY_RETURN_IF_ERROR(TellNow(Command::kRankRecords));
+  const RankOps own = std::move(*kept_);
+  kept_.reset();
+  CommandWriter out;
+  if (group_->rank() > 0) {
+    SetExecutorRecorder();
+    WriteOps(own, out);
+  }
+  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> all, GatherBytes(*group_, out.text(), true));
+  for (size_t r = 1; r < all.size(); ++r) {
+    CommandReader in(all[r]);
+    RankOps& other = others.emplace_back(ReadOps(in));
+    const int64_t later = ClockDifference(own.ops, other.ops);
+    for (RankOp& op : other.ops) op.start_nanoseconds += later;
+  }
+  return others;
+}
+
+// The bytes of each process's part of an exported sequence, to all.
+Result<std::vector<uint64_t>> Stepper::PartBytes(int32_t sequence) const {
+  uint64_t own = 0;
+  TALLY_RETURN_IF_ERROR(store_->Export(sequence, [&](std::span<const uint8_t> bytes) {
+    own += bytes.size();
+    return Status();
+  }));
+  std::vector<uint64_t> all = {own};
+  if (group_ == nullptr) return all;
+  all.resize(static_cast<size_t>(group_->ranks()));
+  const std::vector<uint64_t> each(all.size(), sizeof own);
+  TALLY_RETURN_IF_ERROR(group_->AllGather(each, reinterpret_cast<const uint8_t*>(&own), reinterpret_cast<uint8_t*>(all.data())));
+  return all;
+}
+
+Result<uint64_t> Stepper::ExportedBytes(int32_t sequence) const {
+  if (!store_->IsLive(sequence)) return BadInput("no sequence " + std::to_string(sequence));
+  TALLY_RETURN_IF_ERROR(TellNow(Command::kExportedBytes, sequence));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<uint64_t> parts, PartBytes(sequence));
+  uint64_t bytes = group_ != nullptr ? (parts.size() + 1) * sizeof(uint64_t) : 0;
+  for (const uint64_t n : parts) bytes += n;
+  return bytes;
+}
+
+// Of a group: the number of processes and the bytes of each one's part, 8 bytes each, then the parts.
+Status Stepper::Export(int32_t sequence, const SequenceStore::Sink& write) const {
+  if (group_ == nullptr) return store_->Export(sequence, write);
+  if (!store_->IsLive(sequence)) return BadInput("no sequence " + std::to_string(sequence));
+  TALLY_RETURN_IF_ERROR(TellNow(Command::kExport, sequence));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<uint64_t> parts, PartBytes(sequence));
+  const bool first = group_->rank() == 0;
+  Status written;
+  const auto put = [&](std::span<const uint8_t> bytes) {
+    if (first && written.ok()) written = write(bytes);
+  };
+  std::vector<uint64_t> header = {parts.size()};
+  header.insert(header.end(), parts.begin(), parts.end());
+  put({reinterpret_cast<const uint8_t*>(header.data()), header.size() * sizeof(uint64_t)});
+  if (first) (void)store_->Export(sequence, [&](std::span<const uint8_t> bytes) { return put(bytes), Status(); });
+  for (size_t r = 1; r < parts.size(); ++r) {
+    Part part(*group_, r, parts[r]);
+    if (group_->rank() == static_cast<int>(r)) {
+      uint64_t at = 0;
+      (void)store_->Export(sequence, [&](std::span<const uint8_t> bytes) {
+        while (!bytes.empty()) {
+          const std::span<uint8_t> to = part.next();
+          const uint64_t n = std::min<uint64_t>(bytes.size(), to.size() - at);
+          std::memcpy(to.data() + at, bytes.data(), n);
+          bytes = bytes.subspan(n);
+          at += n;
+          if (at == to.size()) (void)part.Gather(), at = 0;
+        }
+        return Status();
+      });
+    } else {
+      while (part.left() > 0) put(part.Gather());  // an error of `write` is the first process's alone
+    }
+  }
+  return group_->status().ok() ? written : group_->status();
+}
+
+Result<int32_t> Stepper::Import(const SequenceStore::Source& read) {
+  if (group_ == nullptr) return store_->Import(read);
+  uint64_t ranks = 0;
+  TALLY_RETURN_IF_ERROR(read({reinterpret_cast<uint8_t*>(&ranks), sizeof ranks}));
+  if (ranks != static_cast<uint64_t>(group_->ranks())) return BadInput("a KV cache of another number of processes");
+  std::vector<uint64_t> parts(ranks);
+  TALLY_RETURN_IF_ERROR(read({reinterpret_cast<uint8_t*>(parts.data()), parts.size() * sizeof(uint64_t)}));
+  for (const uint64_t n : parts) {
+    if (n > SaturatingAdd(SaturatingMul(store_->Budget(), 2), kPartPieceBytes))
+      return BadInput("a KV cache of more bytes than there is room for");
+  }
+  log_->Add(Command::kImport).Put(id_).PutAll(std::span<const uint64_t>(parts));
+  TALLY_RETURN_IF_ERROR(log_->Flush());
+  return ImportParts(parts, read);
+}
+
+// The new sequence is made in all processes or in none. `read`: of the first one.
+Result<int32_t> Stepper::ImportParts(std::span<const uint64_t> parts, const SequenceStore::Source& read) {
+  const size_t rank = static_cast<size_t>(group_->rank());
+  const auto beyond = [] { return BadInput("a KV cache that is cut short"); };
+  Result<int32_t> sequence = beyond();
+  Status source;  // of the first process: an error of `read`; the others are sent what there is
+  if (rank == 0) {
+    uint64_t left = parts[0];
+    sequence = store_->Import([&](std::span<uint8_t> bytes) {
+      if (bytes.size() > left) return beyond();
+      left -= bytes.size();
+      return read(bytes);
+    });
+    // What is not taken is skipped, so that the parts of the others follow.
+    std::vector<uint8_t> skipped(std::min(left, kPartPieceBytes));
+    const bool whole = left == 0;
+    for (; left > 0 && source.ok(); left -= skipped.size()) {
+      skipped.resize(std::min(left, kPartPieceBytes));
+      source = read(skipped);
+    }
+    if (sequence.ok() && !whole) {
+      store_->Free(*sequence);
+      sequence = beyond();
+    }
+  }
+  for (size_t r = 1; r < parts.size(); ++r) {
+    Part part(*group_, r, parts[r]);
+    if (rank == r) {
+      std::span<const uint8_t> got;
+      sequence = store_->Import([&](std::span<uint8_t> bytes) {
+        while (!bytes.empty()) {
+          if (got.empty()) got = part.Broadcast();
+          if (got.empty()) return beyond();
+          const size_t n = std::min(bytes.size(), got.size());
+          std::memcpy(bytes.data(), got.data(), n);
+          got = got.subspan(n);
+          bytes = bytes.subspan(n);
+        }
+        return Status();
+      });
+      if (sequence.ok() && (!got.empty() || part.left() > 0)) {
+        store_->Free(*sequence);
+        sequence = beyond();
+      }
+    }
+    while (part.left() > 0 && group_->status().ok()) {
+      if (rank == 0 && source.ok()) source = read(part.next());
+      (void)part.Broadcast();
+    }
+  }
+  Status own = sequence.ok() ? Status() : sequence.status();
+  if (!source.ok()) own = source;
+  const Status all = AgreeOnStatus(group_, own);
+  if (all.ok()) return sequence;
+  if (sequence.ok()) store_->Free(*sequence);
+  return own.ok() ? all : own;
+}
+
+// Makes one call of the first process's engine. A request's errors are the same on all processes, and the first one reports them; what is
+// returned here ends the group.
+Status Stepper::Follow(Command command, CommandReader& in) {
+  switch (command) {
+    case Command::kNewSequence: (void)NewSequence(); break;
+    case Command::kCopy: (void)Copy(in.Get<int32_t>()); break;
+    case Command::kFree: Free(in.Get<int32_t>()); break;
+    case Command::kResetLedger: ledger_.Reset(); break;
+    case Command::kBadRows: return SendBadRows();
+    case Command::kBooks: return GatherBooks().status();
+    case Command::kOpenBill: (void)OpenBill(); break;
+    case Command::kCloseBill: (void)CloseBill(in.Get<int32_t>()); return group_->status();
+    case Command::kFork: {
+      const int32_t sequence = in.Get<int32_t>();
+      (void)Fork(sequence, in.Get<int64_t>());
+      break;
+    }
+    case Command::kTruncate: {
+      const int32_t sequence = in.Get<int32_t>();
+      (void)Truncate(sequence, in.Get<int64_t>());
+      break;
+    }
+    case Command::kNewSequenceFor: {
+      const std::string key = in.GetText();
+      (void)NewSequenceFor(key, in.GetAll<int32_t>());
+      break;
+    }
+    case Command::kRemember: {
+      const int32_t sequence = in.Get<int32_t>(), states = in.Get<int32_t>();
+      const std::string key = in.GetText();
+      Remember(sequence, key, in.GetAll<int32_t>(), states);
+      break;
+    }
+    case Command::kStep: {
+      const uint64_t in_use = in.Get<uint64_t>();
+      const std::vector<BatchRow> rows = in.GetAll<BatchRow>();
+      if (store_->BytesInUse() != in_use) {
+        group_->Fail(InternalError("the processes of a group have come to hold different sequences"));
+        return group_->status();
+      }
+      (void)Step(rows);  // its errors are the first process's
+      return group_->status();
+    }
+    case Command::kExportedBytes: (void)PartBytes(in.Get<int32_t>()); return group_->status();
+    case Command::kExport: (void)Export(in.Get<int32_t>(), nullptr); return group_->status();
+    case Command::kImport: {
+      (void)ImportParts(in.GetAll<uint64_t>(), nullptr);
+      return group_->status();
+    }
+    case Command::kRecordRanks: return RecordRanks();
+    case Command::kRankRecords: return RankRecords().status();
+    case Command::kRepeat: {
+      const int64_t before = in.Get<int64_t>();
+      (void)Repeat(in.GetAll<BatchRow>(), before);
+      return group_->status();
+    }
+    case Command::kNewEngine:
+    case Command::kFreeEngine:
+    case Command::kEnd: return InternalError("a command that is not an engine's");
+  }
+  return {};
+}
+
+// After a step: whether some process found rows that failed, and if so, all of them, for the first process.
+Status Stepper::FindBadRows() {
+  bad_.assign(decoder_->bad_rows().begin(), decoder_->bad_rows().end());
+  if (group_ == nullptr) return {};
+  const uint64_t own = bad_.size();
+  const std::vector<uint64_t> each(static_cast<size_t>(group_->ranks()), sizeof(own));
+  std::vector<uint64_t> found(log_ != nullptr ? each.size() : 0);
+  TALLY_RETURN_IF_ERROR(group_->Gather(each, reinterpret_cast<const uint8_t*>(&own), reinterpret_cast<uint8_t*>(found.data())));
+  if (std::ranges::all_of(found, [](uint64_t n) { return n == 0; })) return {};
+  Tell(Command::kBadRows);
+  TALLY_RETURN_IF_ERROR(log_->Flush());
+  return SendBadRows();
+}
+
+Status Stepper::SendBadRows() {
+  CommandWriter own;
+  for (const Decoder::BadRow& b : decoder_->bad_rows()) own.Put(b.row).Put(b.of_logits).PutText(b.why);
+  TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group_, own.text(), true));
+  for (size_t r = 1; r < all.size(); ++r) {
+    for (CommandReader in(all[r]); !in.empty();) {
+      const int32_t row = in.Get<int32_t>();
+      const bool of_logits = in.Get<bool>();
+      bad_.push_back({.row = row, .of_logits = of_logits, .why = in.GetText()});
+    }
+  }
+  return {};
+}
+
+}  // namespace tally
