@@ -18,9 +18,10 @@ constexpr RoleName kHfNames[] = {{Role::kAttnPostNorm, "model.layers.#.post_atte
 // With windows the layers without one have no rope.
 void ReadWindows(Config& c, Recipe& r) {
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
-  const bool usual = r.n_layers == 64;
-  const bool none = c.gguf() ? !usual && !c.Has(kPattern) : c.IsNull("sliding_window");
-  const int32_t window = none ? 0 : c.Int(c.Pick("attention.sliding_window", "sliding_window"), 1, kMaxContext, 4096);
+  const bool told = c.gguf() ? r.n_layers == 64 || c.Has(kPattern) : !c.IsNull("sliding_window");
+  const std::string_view key = c.Pick("attention.sliding_window", "sliding_window");
+  const int32_t window = told ? c.Int(key, c.gguf() ? 0 : 1, kMaxContext, 4096) : 0;
+  const bool none = window == 0;
   if (c.gguf() && !none) {
     ReadWindowPattern(c, r, kPattern, window, 4);
   } else if (!c.gguf() && !ReadHfLayerTypes(c, r, window)) {  // a pattern of letters ("LLLG") comes with layer_types

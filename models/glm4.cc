@@ -3,6 +3,9 @@
 // biases of q, k and v. GLM-4-0414 (Zhipu 2025, "glm4"): the same with norms after both blocks, too. Gate and up are one tensor,
 // gate first; GGUF calls it up. GGUF files made from the makers' own format have q, k and v as one tensor: all of q, then k, then
 // v.
+//
+// GLM-4V (2025; "glm4v"), text: GLM-4-0414. Its text has one position for all sections of M-RoPE; a GGUF file with sections has the rows of q
+// and k in an order in which halves of a head turn. Its vision tower is not run.
 #include "models/family.h"
 #include "models/gate_up_rows.h"
 #include "models/qkv_rows.h"
@@ -45,7 +48,7 @@ void Read(Config& c, ModelSpec& spec) {
   }
   r.rope.style = sections ? RopeStyle::kRotateHalf : RopeStyle::kAdjacentPair;
   ReadDecoder(c, spec,
-              {.norm_eps = 1.5625e-7,
+              {.norm_eps = sees ? 1e-5 : 1.5625e-7,
                .n_kv_heads = 2,
                .head_dim = 128,
                .n_heads = 32,
@@ -59,7 +62,7 @@ void Read(Config& c, ModelSpec& spec) {
   const bool stored = AnyLayerHas(c.inventory(), r, Role::kQBias) || AnyLayerHas(c.inventory(), r, kQkvBias);
   SetBiases(r, c.gguf() ? stored : c.Bool("attention_bias", true), false);
   if (!c.gguf()) return;
-  if (c.Int("nextn_predict_layers", 0, kMaxLayers, 0) > 0) c.Unsupported("nextn_predict_layers", "other than 0");
+  ReadGgufPredictionLayers(c, spec);
 }
 
 }  // namespace

@@ -94,6 +94,7 @@ void ReadScaling(Config& c, const std::string& p, Recipe& r, const std::string& 
     s.attention_factor = ReadYarnMagnitude(c, p, s.factor, r.latent.kv_rank > 0, d.lone_mscale);
   } else if (type == "dynamic" && d.dynamic_alpha && c.Has(p + "alpha")) {  // the other keys have no effect
     for (const char* key : {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) c.Has(p + key);
+    if (r.rope.dim < 4) return c.Unsupported(p + "alpha", "with " + std::to_string(r.rope.dim) + " rotated dimensions");
     r.rope.theta *= std::pow(c.Positive(p + "alpha"), r.rope.dim / (r.rope.dim - 2.0));
   } else if (type == "dynamic") {
     s.kind = RopeScalingKind::kDynamic;

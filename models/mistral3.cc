@@ -21,7 +21,8 @@ void ReadTemperature(Config& c, Recipe& r, double scale) {
   r.temperature_offset = 0;
   r.temperature_everywhere = true;
   const double original = s.kind == RopeScalingKind::kYarn ? s.original_context : r.context;
-  r.temperature_floor = static_cast<float>(c.gguf() ? c.Positive("attention.temperature_length", original) : original);
+  const double told = c.gguf() ? c.Double("attention.temperature_length", 0) : 0;  // 0: not
+  r.temperature_floor = static_cast<float>(told > 0 ? told : original);
 }
 
 void ReadBiases(Config& c, Recipe& r) {
