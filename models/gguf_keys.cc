@@ -17,10 +17,10 @@ class Keys {
     Int("block_count", r_.n_layers);
     Int("context_length", r_.context);
     Int("embedding_length", r_.d_model);
-    const int32_t width = r_.d_ff > 0 ? r_.d_ff : r_.d_expert;
+    const int32_t width = r_.d_ff > 0 ? r_.d_ff : r_.d_expert, times = architecture_ == "qwen" ? 2 : 1;
     // 0: a layer without one.
-    OfLayers("feed_forward_length", width, [&](const LayerRecipe& l) {
-      return l.feed_forward.empty() ? 0 : l.dense() ? SizesOf(r_, l).d_ff : width;
+    OfLayers("feed_forward_length", times * width, [&](const LayerRecipe& l) {
+      return l.feed_forward.empty() ? 0 : times * (l.dense() ? SizesOf(r_, l).d_ff : width);
     });
     Int("vocab_size", r_.vocab);
     OfLayers("attention.head_count", r_.n_heads, [&](const LayerRecipe& l) { return SizesOf(r_, l).n_heads; });
@@ -108,19 +108,24 @@ class Keys {
       regular = regular && recurrent[i] == ((i + 1) % static_cast<size_t>(interval) != 0);
     }
     regular ? Int("full_attention_interval", interval) : Set("attention.recurrent_layers", std::move(recurrent));
-    // Required. Of the pairs of an interleaved rope each third is of a section; a pair that no section has is not turned. Without effect on
-    // text where all are.
-    if (const int64_t pairs = r_.rope.dim / 2; architecture_.starts_with("qwen35")) {
-      Set("rope.dimension_sections", std::vector<int64_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});
-    }
+    if (architecture_.starts_with("qwen35")) Sections();
+  }
+
+  // Required. Of the pairs of an interleaved rope each third is of a section; a pair that no section has is not turned. Without effect on
+  // text where all are.
+  void Sections() {
+    const int64_t pairs = r_.rope.dim / 2;
+    Set("rope.dimension_sections", std::vector<int64_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});
   }
 
   void RopeKeys() {
     const RopeScaling& s = r_.rope.scaling;
     Int("rope.dimension_count", r_.rope.dim);
     Float("rope.freq_base", r_.rope.theta);
-    if (r_.local_rope.style != RopeStyle::kNone) Float("rope.freq_base_swa", r_.local_rope.theta);
+    if (r_.local_rope.style != RopeStyle::kNone && architecture_ != "olmo2") Float("rope.freq_base_swa", r_.local_rope.theta);
     const bool turns = AnyLayer(r_, [](const LayerRecipe& l) { return l.attends() && l.rope != LayerRope::kNone; });
+    if (architecture_.starts_with("qwen3vl")) Sections();
+    if (r_.temperature_everywhere) Float("attention.temperature_scale", static_cast<double>(r_.temperature_scale));
     if (architecture_.starts_with("granite") && !turns) Set("rope.scaling.finetuned", false);
     if (s.kind == RopeScalingKind::kLinear) {
       Set("rope.scaling.type", std::string("linear"));
@@ -153,9 +158,14 @@ class Keys {
     const auto windowed = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window > 0; });
     if (windowed == r_.layers.end()) return;
     Int("attention.sliding_window", windowed->window);
-    if (architecture_ == "gemma4") {
+    if (architecture_ == "gemma4" || architecture_ == "muse-glimmer" || architecture_ == "granite_swa") {
       std::vector<bool> windows;
       for (const LayerRecipe& l : r_.layers) windows.push_back(l.window > 0);
+      if (architecture_ == "granite_swa") {
+        std::vector<bool> turns;
+        for (const LayerRecipe& l : r_.layers) turns.push_back(l.rope != LayerRope::kNone);
+        Set("attention.rope_pattern", std::move(turns));
+      }
       return Set("attention.sliding_window_pattern", std::move(windows));
     }
     const auto full = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.attends() && l.window == 0; });

@@ -3,6 +3,9 @@
 // biases of q, k and v. GLM-4-0414 (Zhipu 2025, "glm4"): the same with norms after both blocks, too. Gate and up are one tensor,
 // gate first; GGUF calls it up. GGUF files made from the makers' own format have q, k and v as one tensor: all of q, then k, then
 // v.
+//
+// GLM-4V (2025; "glm4v"), text: GLM-4-0414. Its text has one position for all sections of M-RoPE; a GGUF file with sections has the rows of q
+// and k in an order in which halves of a head turn. Its vision tower is not run.
 #include "models/family.h"
 #include "models/gate_up_rows.h"
 #include "models/qkv_rows.h"
@@ -11,14 +14,14 @@ namespace tally {
 namespace {
 
 constexpr std::string_view kGguf[] = {"glm4", "chatglm"};
-constexpr std::string_view kHf[] = {"Glm4ForCausalLM", "GlmForCausalLM"};
-constexpr std::string_view kHfTypes[] = {"glm4", "glm"};
+constexpr std::string_view kHf[] = {"Glm4ForCausalLM", "GlmForCausalLM", "Glm4vForConditionalGeneration"};
+constexpr std::string_view kHfTypes[] = {"glm4", "glm", "glm4v"};
 
-constexpr std::string_view kGateUp = "model.layers.#.mlp.gate_up_proj.weight";
+constexpr std::string_view kGateUp = "~model.layers.#.mlp.gate_up_proj.weight";
 constexpr RoleName kHfNames[] = {{Role::kGate, kGateUp, Storage::kPlain, GateRows<&Recipe::d_ff>},
                                  {Role::kUp, kGateUp, Storage::kPlain, UpRows<&Recipe::d_ff>},
-                                 {Role::kAttnPostNorm, "model.layers.#.post_self_attn_layernorm.weight"},
-                                 {Role::kFfnPostNorm, "model.layers.#.post_mlp_layernorm.weight"}};
+                                 {Role::kAttnPostNorm, "~model.layers.#.post_self_attn_layernorm.weight"},
+                                 {Role::kFfnPostNorm, "~model.layers.#.post_mlp_layernorm.weight"}};
 constexpr std::string_view kQkv = "blk.#.attn_qkv.weight", kQkvBias = "blk.#.attn_qkv.bias", kGgufUp = "blk.#.ffn_up.weight";
 // clang-format off
 constexpr RoleName kGgufNames[] = {
@@ -35,9 +38,17 @@ constexpr RoleName kGgufNames[] = {
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  r.rope.style = RopeStyle::kAdjacentPair;
+  const bool sees = c.Is({"Glm4vForConditionalGeneration", "glm4v"}), sections = c.gguf() && c.Has("rope.dimension_sections");
+  if (sees && c.inventory().tensors.empty()) spec.parts_not_run.push_back({"visual", std::nullopt});
+  const bool flat = sees && c.Has("hidden_size");  // the first published configurations have no text_config
+  if (sees || sections) EnterTextModel(c, spec, {"visual."});
+  if (flat) c.Enter("");
+  for (const char* key : {"rope_scaling.mrope_section", "rope_parameters.mrope_section"}) {
+    if (sees) c.Ints(key);
+  }
+  r.rope.style = sections ? RopeStyle::kRotateHalf : RopeStyle::kAdjacentPair;
   ReadDecoder(c, spec,
-              {.norm_eps = 1.5625e-7,
+              {.norm_eps = sees ? 1e-5 : 1.5625e-7,
                .n_kv_heads = 2,
                .head_dim = 128,
                .n_heads = 32,
@@ -46,13 +57,12 @@ void Read(Config& c, ModelSpec& spec) {
                .rotated = 0.5});
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
-  r.post_norms = c.Is({"glm4", "Glm4ForCausalLM"});
+  r.post_norms = sees || c.Is({"glm4", "Glm4ForCausalLM"});
   if (!r.post_norms) r.family = "glm";
   const bool stored = AnyLayerHas(c.inventory(), r, Role::kQBias) || AnyLayerHas(c.inventory(), r, kQkvBias);
   SetBiases(r, c.gguf() ? stored : c.Bool("attention_bias", true), false);
   if (!c.gguf()) return;
-  if (c.Has("rope.dimension_sections")) c.Unsupported("rope.dimension_sections", "(of GLM-4V and GLM-OCR)");
-  if (c.Int("nextn_predict_layers", 0, kMaxLayers, 0) > 0) c.Unsupported("nextn_predict_layers", "other than 0");
+  ReadGgufPredictionLayers(c, spec);
 }
 
 }  // namespace

@@ -54,11 +54,12 @@ void ReadLongRope(Config& c, const std::string& p, Recipe& r, const DecoderDefau
 // What YaRN multiplies cos and sin by: attention_factor; or of mscale and mscale_all_dim, where both are there, the quotient of their
 // magnitudes; or 0.1 ln(factor) + 1. With latent attention the published codes differ where only one of the two is set, or 0, except
 // that DeepSeek's takes an mscale that is missing as 1; attention_factor is transformers' only.
-double ReadYarnMagnitude(Config& c, const std::string& p, double factor, bool latent) {
+double ReadYarnMagnitude(Config& c, const std::string& p, double factor, bool latent, bool lone_mscale) {
   const std::string mscale_key = p + "mscale", all_key = p + "mscale_all_dim", given_key = p + "attention_factor";
   const double all = c.Has(all_key) ? c.Double(all_key, 0) : 0;
   const double mscale = c.Has(mscale_key) ? c.Double(mscale_key, 0) : latent && all > 0 ? 1 : 0;
   const bool given = c.Has(given_key), zero = latent && (c.Has(mscale_key) || c.Has(all_key));
+  if (lone_mscale && !c.Has(all_key)) return given ? c.Positive(given_key) : YarnMagnitude(factor);
   if (!given && (mscale > 0) != (all > 0)) c.Unsupported(mscale > 0 ? mscale_key : all_key, "without the other magnitude");
   if (mscale < 0 || (mscale == 0 && zero)) c.Unsupported(mscale_key, NumberText(mscale));
   if (all < 0 || (all == 0 && zero)) c.Unsupported(all_key, NumberText(all));
@@ -90,7 +91,11 @@ void ReadScaling(Config& c, const std::string& p, Recipe& r, const std::string& 
     s.beta_fast = c.Positive(p + "beta_fast", 32);
     s.beta_slow = c.Positive(p + "beta_slow", 1);
     s.truncate = c.Bool(p + "truncate", true);
-    s.attention_factor = ReadYarnMagnitude(c, p, s.factor, r.latent.kv_rank > 0);
+    s.attention_factor = ReadYarnMagnitude(c, p, s.factor, r.latent.kv_rank > 0, d.lone_mscale);
+  } else if (type == "dynamic" && d.dynamic_alpha && c.Has(p + "alpha")) {  // the other keys have no effect
+    for (const char* key : {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) c.Has(p + key);
+    if (r.rope.dim < 4) return c.Unsupported(p + "alpha", "with " + std::to_string(r.rope.dim) + " rotated dimensions");
+    r.rope.theta *= std::pow(c.Positive(p + "alpha"), r.rope.dim / (r.rope.dim - 2.0));
   } else if (type == "dynamic") {
     s.kind = RopeScalingKind::kDynamic;
     s.factor = c.Positive(p + "factor");

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "models/family.h"
+#include "models/readings.h"
 
 namespace tally {
 namespace {
@@ -105,6 +106,11 @@ Recipe AsGguf(Recipe r) {
   } else if (s.kind == RopeScalingKind::kLongRope) {
     s.short_factors = s.long_factors = {};
     r.rope.stored_long_factors = true;
+  }
+  if (r.qk_norm_everywhere) {  // stored as weights, the queries' with their factor
+    r.qk_norm = QkNormKind::kHead;
+    r.qk_norm_everywhere = false;
+    SetAttentionScale(r, UsualAttentionScale(r));
   }
   r.eos_tokens = {};
   r.mtp_layers = 0;

@@ -39,6 +39,8 @@ struct DecoderDefaults {  // Hugging Face: defaults of the published configurati
   bool gguf_absent_heads = false;  // GGUF: 0 heads is a layer without attention, and no error
   bool attention = true;           // false: no layer attends, and no key of heads is read; nor one of rope
   bool rope = true;                // false: positions do not rotate, and no key of rope is read
+  bool dynamic_alpha = false;      // Hugging Face: a dynamic rope with an alpha has a larger theta once and for all (Hunyuan)
+  bool lone_mscale = false;        // Hugging Face: YaRN's mscale without mscale_all_dim has no effect (AFM)
   double original_context = 0;     // default of longrope's original_max_position_embeddings; 0: the context
   // Hugging Face's keys of layers, width, heads and context. No key of the context: it is the default.
   std::string_view hf_layers = "num_hidden_layers", hf_width = "hidden_size", hf_heads = "num_attention_heads",

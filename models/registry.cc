@@ -23,9 +23,23 @@ namespace tally {
   F(kFalconFamily)        \
   F(kLlamaFamily)         \
   F(kLlama4Family)        \
+  F(kMistral3Family)      \
+  F(kSeedOssFamily)       \
+  F(kArceeFamily)         \
+  F(kErnie45Family)       \
+  F(kHunyuanFamily)       \
+  F(kXverseFamily)        \
+  F(kBaichuanFamily)      \
+  F(kStableLmFamily)      \
+  F(kOrionFamily)         \
+  F(kNemotronFamily)      \
+  F(kExaone4Family)       \
+  F(kMuseGlimmerFamily)   \
+  F(kQwenFamily)          \
   F(kQwen2Family)         \
   F(kQwen2MoeFamily)      \
   F(kQwen3Family)         \
+  F(kQwen3VlFamily)       \
   F(kQwen3NextFamily)     \
   F(kQwen35Family)        \
   F(kGemmaFamily)         \
@@ -105,10 +119,14 @@ struct Found {
   std::string note;          // what the user is told of the choice
 };
 
-// "qwen3_moe" and "Qwen3MoeForCausalLM" are one model's, and so are "gemma3_text" and "Gemma3ForCausalLM".
+// "qwen3_moe" and "Qwen3MoeForCausalLM" are one model's, and so are "gemma3_text" and "Gemma3ForCausalLM", and "hunyuan_v1_dense" and
+// "HunYuanDenseV1ForCausalLM": the order of words does not count.
 bool NameOneModel(std::string_view type, std::string_view architecture) {
-  const std::string a = BareArchitecture(type), b = BareArchitecture(architecture);
-  return a == b || a == b + "text";
+  std::string a = BareArchitecture(type), b = BareArchitecture(architecture);
+  if (a == b || a == b + "text") return true;
+  std::ranges::sort(a);
+  std::ranges::sort(b);
+  return a == b;
 }
 
 // The class with a head of a class without, by its name: "LlamaForCausalLM" of "LlamaModel". Empty: there is none.

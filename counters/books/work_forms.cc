@@ -43,6 +43,7 @@ class Work {
     if (r_.embedding_scale != 1) Add(Component::kEmbedding, WorkClass::kResidualBias, N_ * s_.E);
     if (r_.learned_positions) Add(Component::kPositionEmbedding, WorkClass::kResidualBias, N_ * s_.E);
     if (r_.embedding_norm) Norm(Component::kEmbeddingNorm, N_, s_.E);
+    if (r_.embedding_rms) UnweightedNorm(Component::kEmbedding, N_, s_.E);
     if (r_.layer_embedding > 0) {  // a row is scaled, joined by a norm's output, and the sum scaled
       Add(Component::kLayerEmbedding, WorkClass::kResidualBias, N_ * s_.LEl);
       Linear(Component::kLayerEmbeddingProj, N_, s_.E, s_.LEl, false);
@@ -59,7 +60,8 @@ class Work {
       Add(Component::kRope, WorkClass::kRope, 3 * half, 2 * half);
     }
     // Attention temperature, once a step: two adds, a multiply, an add; special: divide, log.
-    if (r_.temperature_scale != 0 && AnyLayer(r_, Unturned)) Add(Component::kAttention, WorkClass::kSoftmax, 4 * N_, 2 * N_);
+    if (r_.temperature_scale != 0 && AnyLayer(r_, [&](const LayerRecipe& l) { return HasTemperature(l); }))
+      Add(Component::kAttention, WorkClass::kSoftmax, 4 * N_, 2 * N_);
     for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layers[static_cast<size_t>(layer_)]);
     layer_ = -1;
     Norm(Component::kOutputNorm, logits_, s_.E);
@@ -71,7 +73,9 @@ class Work {
   }
 
  private:
-  static bool Unturned(const LayerRecipe& l) { return l.attends() && l.rope == LayerRope::kNone; }
+  bool HasTemperature(const LayerRecipe& l) const {
+    return l.attends() && (r_.temperature_everywhere || l.rope == LayerRope::kNone);
+  }
   // Rotated dimensions of a head; 0 without rope.
   Form RopeDim(const LayerRecipe& l) const {
     const Rope& rope = l.rope == LayerRope::kLocal ? r_.local_rope : r_.rope;
@@ -130,7 +134,7 @@ class Work {
     switch (mixer) {
       case Mixer::kAttention: {
         Projections(l);
-        if (r_.temperature_scale != 0 && Unturned(l)) {
+        if (r_.temperature_scale != 0 && HasTemperature(l)) {
           Add(Component::kAttention, WorkClass::kResidualBias, N_ * at_.H * at_.D);
         }
         Attention(l, at_.D, at_.D);
@@ -260,6 +264,10 @@ class Work {
   void RmsNorm(Component component, const Form& vectors, const Form& dim) {
     Add(component, WorkClass::kNorm, vectors * (4 * dim + 1), 2 * vectors);
   }
+  // Without weights: square, add, multiply.
+  void UnweightedNorm(Component component, const Form& vectors, const Form& dim) {
+    Add(component, WorkClass::kNorm, vectors * (3 * dim + 1), 2 * vectors);
+  }
   void Norm(Component component, const Form& vectors, const Form& dim) {
     if (r_.norm == NormKind::kRms) return RmsNorm(component, vectors, dim);
     Add(component, WorkClass::kNorm, vectors * ((r_.norm_bias ? 7 : 6) * dim + 1), 3 * vectors);
@@ -272,7 +280,7 @@ class Work {
       case QkNormKind::kHead: RmsNorm(component, N_ * heads, D); break;
       case QkNormKind::kWhole: RmsNorm(component, N_, heads * D); break;
       case QkNormKind::kEachHead: Add(component, WorkClass::kNorm, N_ * heads * (6 * D + 1), 3 * (N_ * heads)); break;
-      case QkNormKind::kUnweighted: Add(component, WorkClass::kNorm, N_ * heads * (3 * D + 1), 2 * (N_ * heads)); break;
+      case QkNormKind::kUnweighted: UnweightedNorm(component, N_ * heads, D); break;
     }
   }
 
@@ -286,11 +294,8 @@ class Work {
       if (own_kv) Linear(Component::kAttnK, N_, s_.E, K * D, r_.k_bias);
       if (own_kv && !l.v_is_k) Linear(Component::kAttnV, N_, s_.E, K * D, r_.v_bias);
     }
-    // Without weights: square, add, multiply; eps; special: divide, rsqrt.
-    if (own_kv && r_.v_norm) {
-      Add(l.v_is_k ? Component::kAttnK : Component::kAttnV, WorkClass::kNorm, N_ * K * (3 * D + 1), 2 * (N_ * K));
-    }
-    if (r_.qk_norm != QkNormKind::kUnweighted || l.rope != LayerRope::kNone) {
+    if (own_kv && r_.v_norm) UnweightedNorm(l.v_is_k ? Component::kAttnK : Component::kAttnV, N_ * K, D);
+    if (r_.qk_norm != QkNormKind::kUnweighted || r_.qk_norm_everywhere || l.rope != LayerRope::kNone) {
       QkNorm(Component::kAttnQNorm, H);
       if (own_kv) QkNorm(Component::kAttnKNorm, K);
     }

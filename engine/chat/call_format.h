@@ -54,6 +54,7 @@ struct CallFormat {
   std::string_view between = " \t\r\n[],";   // characters that may stand between calls: JSON and Python lists of calls are calls
   std::string_view unmarked = {};            // begins the body of a call whose section's begin is missing, as models leave it out
   std::array<std::string_view, 4> others = {};  // further marks, which belong to neither content nor calls
+  Tags header = {};  // where an answer begins and next to a mark: with a word between the two a mark, too
 
   std::string_view args_mark = {}, id_mark = {};  // kNamed: NAME id_mark ID args_mark {...}; the id may be missing
   std::string_view name_mark = {};                // kNamed: ID name_mark NAME args_mark {...}

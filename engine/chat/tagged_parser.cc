@@ -51,7 +51,8 @@ void TaggedParser::AddMarks() {
   content_marks_.Add(format_.unmarked);
   for (const std::string_view mark : format_.others) content_marks_.Add(mark);
 
-  all_marks_ = {thinking_.begin, thinking_.end, format_.args_mark, format_.id_mark, format_.name_mark, format_.quote};
+  all_marks_ = {thinking_.begin,   thinking_.end,   format_.header.begin, format_.header.end,
+                format_.args_mark, format_.id_mark, format_.name_mark,    format_.quote};
   for (const Tags& group : format_.groups) all_marks_.insert(all_marks_.end(), {group.begin, group.end});
   for (const CallSection& section : format_.sections) {
     all_marks_.insert(all_marks_.end(), {section.marks.begin, section.marks.end});
@@ -119,6 +120,7 @@ bool TaggedParser::StepText() {
       Take(Kind::kMark, kept + hit.mark.size());
       return true;
     }
+    if (const Fit header = TakeHeader(kept); header != Fit::kNo) return header == Fit::kYes;
   }
   const MarkSet::Hit hit = (thinks_ ? thought_marks_ : content_marks_).Find(Rest());
   size_t text_end = Rest().substr(0, hit.at).find_last_not_of(kWhiteSpace) + 1;  // npos + 1 is 0
@@ -149,6 +151,18 @@ bool TaggedParser::StepText() {
   if (hit.mark == thinking_.begin) thinks_ = true;
   fresh_ = true;
   return true;
+}
+
+// A header behind `space` bytes.
+Fit TaggedParser::TakeHeader(size_t space) {
+  const Tags& header = format_.header;
+  const Fit begins = header.begin.empty() || thinks_ ? Fit::kNo : FitAt(Rest(), space, header.begin);
+  if (begins != Fit::kYes) return begins;
+  const size_t end = Rest().find_first_of(" \t\r\n<", space + header.begin.size());
+  if (end == Rest().npos) return Rest().size() > kNameWithin ? Fit::kNo : Fit::kPart;
+  const Fit ends = FitAt(Rest(), end, header.end);
+  if (ends == Fit::kYes) Take(Kind::kMark, end + header.end.size());
+  return ends;
 }
 
 // A call mark in thinking: a call that is complete ends the thinking, unless that ends later as it should. So all is held back from the

@@ -36,6 +36,7 @@ class TaggedParser final : public OutputParser {
   // Each handles the next stretch of the text; false: it takes more text to go on.
   bool Step();
   bool StepText();
+  Fit TakeHeader(size_t space);
   bool StepSection();
   bool StepCall();
   bool StepDoubt();

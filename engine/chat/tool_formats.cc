@@ -68,6 +68,15 @@ constexpr CallTags kInvokeTags = {
     .value_end = "</parameter>",
     .end = "</invoke>",
 };
+constexpr CallTags kAtemTags = {
+    .name_begin = "<atem:invoke name=\"",
+    .name_end = "\">",
+    .key_begin = "<atem:parameter name=\"",
+    .key_end = "\"",
+    .value_begin = ">",
+    .value_end = "</atem:parameter>",
+    .end = "</atem:invoke>",
+};
 constexpr CallTags kDsmlTags = {
     .name_begin = "<｜DSML｜invoke name=\"",
     .name_end = "\">",
@@ -82,9 +91,9 @@ constexpr CallSection kLfm = {{"<|tool_call_start|>", "<|tool_call_end|>"}, Call
 
 // From the templates of the models and, where those do not say it, from what their publishers document: DeepSeek-V3.2's
 // encoding/encoding_dsv32.py, ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices and
-// ai.google.dev/gemma/docs/core/prompt-formatting-gemma4, the model cards of LFM2 and Granite 3, Llama's
+// ai.google.dev/gemma/docs/core/prompt-formatting-gemma4, the model cards of LFM2, Granite 3 and OLMo 3, Llama's
 // llama.com/docs/model-cards-and-prompt-formats. The misspelled marks of DeepSeek are those that llama.cpp has seen (common/chat). Of
-// Functionary, GigaChat, Hunyuan 3, MiniCPM5, MiniMax-M3 and Solar Open also what the parsers of llama.cpp (common/parsers), vLLM
+// Functionary, GigaChat, Hunyuan 3, MiniCPM5, MiniMax-M3, Muse Glimmer, OLMo 3 and Solar Open also what the parsers of llama.cpp (common/parsers), vLLM
 // (vllm/tool_parsers) and SGLang (srt/function_call) take. The first row whose signs are all in a template counts.
 constexpr CallFormat kCallFormats[] = {
     {.name = "MiniMax-M3",
@@ -130,6 +139,12 @@ constexpr CallFormat kCallFormats[] = {
      .signs = {"<minimax:tool_call>"},
      .sections = {{{{"<minimax:tool_call>", "</minimax:tool_call>"}, CallBody::kTagged}}},
      .tags = &kInvokeTags},
+    {.name = "Muse Glimmer",
+     .signs = {"<atem:function_calls>"},
+     .sections = {{{{"<atem:function_calls>", "</atem:function_calls>"}, CallBody::kTagged}}},
+     .others = {"<|start|>assistant", "<|eom|>", "<|eot|>"},
+     .header = {"to=", "<|message|>"},  // whom a message is to: the user, the model itself (thinking), or a tool
+     .tags = &kAtemTags},
     {.name = "DeepSeek V3.2",
      .signs = {"｜DSML｜"},
      .sections = {{{{"<｜DSML｜function_calls>", "</｜DSML｜function_calls>"}, CallBody::kTagged},
@@ -176,6 +191,9 @@ constexpr CallFormat kCallFormats[] = {
      .signs = {"<start_function_call>"},
      .sections = {{{{"<start_function_call>", "<end_function_call>"}, CallBody::kBraced}}},
      .quote = "<escape>"},
+    {.name = "OLMo 3",
+     .signs = {"<function_calls>", "<functions>"},
+     .sections = {{{{"<function_calls>", "</function_calls>"}, CallBody::kPython}}}},
     {.name = "LFM2", .signs = {"<|tool_list_start|>"}, .sections = {kLfm}},
     {.name = "LFM2", .signs = {"<|tool_call_start|>"}, .sections = {kLfm}},
     {.name = "LFM2", .signs = {"List of tools: ", "<|im_start|>"}, .sections = {kLfm}},  // LFM2.5
@@ -218,6 +236,7 @@ constexpr CallFormat kCallFormats[] = {
 
 constexpr ThinkingMarks kThinkingMarks[] = {
     {"<seed:think>", {"<seed:think>", "</seed:think>"}},
+    {"<atem:function_calls>", {"to=self<|message|>", "<|eom|>"}},
     {"[THINK]", {"[THINK]", "[/THINK]"}},
     {"<|inner_prefix|>", {"<|inner_prefix|>", "<|inner_suffix|>"}},
     {"<|START_THINKING|>", {"<|START_THINKING|>", "<|END_THINKING|>"}},

@@ -195,14 +195,12 @@ void Planner::AddOutput(Role norm, Role last, const Span& part) {
                          .copied = {.all = IsCopy(), .part = {}}});
     return;
   }
-  AddNormed(norm, block_out_, plan_.x);
+  AddNormed(norm, r_.post_norm_eps > 0 ? r_.post_norm_eps : r_.norm_eps, block_out_, plan_.x);
 }
 
 // out += the RMS norm of x with the role's weights.
-void Planner::AddNormed(Role role, Mat<const float> x, Mat<float> out) {
-  Add(role,
-      NormOp{
-          .kind = NormKind::kRms, .x = x, .weight = Get(role), .bias = {}, .eps = r_.norm_eps, .add_to_out = true, .out = out});
+void Planner::AddNormed(Role role, float eps, Mat<const float> x, Mat<float> out) {
+  Add(role, NormOp{.kind = NormKind::kRms, .x = x, .weight = Get(role), .bias = {}, .eps = eps, .add_to_out = true, .out = out});
 }
 
 // How the input of the role's matrix is packed. What chooses and weighs experts is computed in f32.
@@ -273,16 +271,20 @@ void Planner::Embed() {
                                           .first_row = r_.first_position});
   }
   if (r_.embedding_norm) Norm(Role::kEmbeddingNorm, plan_.x, plan_.x);
+  if (r_.embedding_rms) {
+    Add(Role::kTokenEmbedding, NormOp{.x = plan_.x, .weight = {}, .bias = {}, .eps = r_.norm_eps, .out = plan_.x});
+  }
   if (r_.layer_embedding > 0) EmbedLayers();
   const auto used = [&](LayerRope which) {
     return AnyLayer(r_, [&](const LayerRecipe& l) { return l.attends() && l.rope == which; });
   };
   if (used(LayerRope::kGlobal)) Turns(r_.rope, source_.rope, turns_[0]);
   if (used(LayerRope::kLocal)) Turns(r_.local_rope, source_.local_rope, turns_[1]);
-  if (r_.temperature_scale != 0 && used(LayerRope::kNone)) {
+  if (r_.temperature_scale != 0 && (r_.temperature_everywhere || used(LayerRope::kNone))) {
     temperature_ = Floats(1);
     Add(Component::kAttention, TemperatureOp{.positions = {plan_.positions, n},
                                              .scale = r_.temperature_scale,
+                                             .offset = r_.temperature_offset,
                                              .floor = r_.temperature_floor,
                                              .out = temperature_});
   }
@@ -316,7 +318,7 @@ void Planner::LayerEmbedding() {
   Project(Role::kLayerGate, plan_.x, layer_gate_);
   Add(Role::kLayerGate, ElementwiseOp{.x = layer_gate_, .up = layer_inputs_.Cols(layer_ * P, P), .activation = r_.activation});
   Project(Role::kLayerOut, layer_gate_, block_out_);
-  AddNormed(Role::kLayerPostNorm, block_out_, plan_.x);
+  AddNormed(Role::kLayerPostNorm, r_.norm_eps, block_out_, plan_.x);
 }
 
 void Planner::Turns(const Rope& rope, const RopeFrequencies& frequencies, RopeTurns& turns) {
@@ -370,7 +372,7 @@ void Planner::FeedForwards(Mat<float> in) {
   if (l.both()) {
     GatherInPlace(FactsOf(Role::kExpertDown).component, block_out_, fed);
     std::swap(block_out_, beside_);
-    AddNormed(Role::kExpertPostNorm, beside_, block_out_);
+    AddNormed(Role::kExpertPostNorm, r_.norm_eps, beside_, block_out_);
     return AddOutput(Role::kFfnPostNorm, Role::kExpertDown, part_.fed);
   }
   EndBlock(Role::kFfnPostNorm, l.sparse() ? Role::kExpertDown : Role::kDown, part_.fed, true, fed);

@@ -100,7 +100,7 @@ class Planner {
   Role Mix(Mixer mixer, Mat<const float> in);
   void Norm(Role role, Mat<const float> in, Mat<float> out);
   void AddOutput(Role norm, Role last, const Span& part);
-  void AddNormed(Role role, Mat<const float> x, Mat<float> out);
+  void AddNormed(Role role, float eps, Mat<const float> x, Mat<float> out);
   ActFormat FormatFor(Role role) const;
   ActPack Pack(Role role, Mat<const float> in, SharedPack* shared = nullptr);
   void Project(Role role, Mat<const float> in, Mat<float> out) { Project(role, in, out, {}); }

@@ -90,9 +90,10 @@ Mat<float> Planner::AttentionOfHeads(Mat<const float> in) {
     Add(v_is_k ? Role::kK : Role::kV,
         NormOp{.x = v_is_k ? k : v, .groups = K, .weight = {}, .bias = {}, .eps = r_.norm_eps, .out = v});
   }
+  const bool after_rope = r_.qk_norm == QkNormKind::kUnweighted || r_.qk_norm_after_rope;
   if (r_.qk_norm == QkNormKind::kWhole) {
     WholeQkNorms(q, k);
-  } else if (r_.qk_norm != QkNormKind::kUnweighted) {
+  } else if (!after_rope) {
     QkNorms(q, k);
   }
   if (r_.qkv_limit != 0) {
@@ -108,8 +109,8 @@ Mat<float> Planner::AttentionOfHeads(Mat<const float> in) {
     const As of_kv_heads(*this, Work::kOfKvHeads);
     Rotate({k, D, LayersRope().dim}, K);
   }
-  if (r_.qk_norm == QkNormKind::kUnweighted && Rotates()) QkNorms(q, k);
-  if (r_.temperature_scale != 0 && layer().rope == LayerRope::kNone) {
+  if (after_rope && (Rotates() || r_.qk_norm != QkNormKind::kUnweighted || r_.qk_norm_everywhere)) QkNorms(q, k);
+  if (r_.temperature_scale != 0 && (r_.temperature_everywhere || layer().rope == LayerRope::kNone)) {
     Add(Component::kAttention, ScaleRowsOp{.x = q, .weights = temperature_, .out = q});
   }
   const KvLayout layout = AttentionLayout(r_, layer(), part_, options_.kv);

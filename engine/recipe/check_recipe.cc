@@ -37,6 +37,7 @@ Status CheckFactors(const Recipe& r) {
       {"logit_scale", r.logit_scale},   {"route_scale", r.route_scale},         {"scales.attention", r.scales.attention},
       {"scales.mamba", r.scales.mamba}, {"scales.gate", r.scales.gate},         {"scales.down", r.scales.down}};
   if (!(r.route_sum_eps >= 0)) return BadInput("route_sum_eps is " + std::to_string(r.route_sum_eps));
+  if (!(r.post_norm_eps >= 0)) return BadInput("post_norm_eps is " + std::to_string(r.post_norm_eps));
   for (const auto& [name, value] : positive) {
     if (!std::isfinite(value) || !(value > 0)) {
       return BadInput(std::string(name) + " is " + std::to_string(value) + "; expected a positive finite number");
@@ -178,6 +179,7 @@ Status CheckAttention(const Recipe& r) {
     }
   }
   if (r.v_norm && (r.fused_qkv || r.latent.kv_rank > 0)) return BadInput("v_norm is for values of a matrix of their own");
+  if (r.qk_norm_after_rope && r.qk_norm != QkNormKind::kHead) return BadInput("qk_norm_after_rope is for norms of each head");
   if (r.attention_gate && r.latent.kv_rank > 0) return BadInput("attention_gate is not for latent attention");
   if (r.local_rope.freq_factors) return BadInput("the local rope has no stored frequency factors");
   return CheckLatent(r);

@@ -139,6 +139,7 @@ struct Recipe {
   bool norm_bias = true;        // of LayerNorms
   float embedding_scale = 1;    // multiplies the embedding of a token before the first layer (Gemma: sqrt(d_model))
   bool embedding_norm = false;  // a norm of the embedding (BLOOM)
+  bool embedding_rms = false;   // RMSNorm of the embedding, without weights (Muse Glimmer)
   bool learned_positions = false;
   int32_t first_position = 0;  // row of the learned positions that position 0 has (OPT: 2)
   Rope rope = {};
@@ -150,17 +151,21 @@ struct Recipe {
   bool fused_qkv = false;  // one matrix [q; k; v]
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   QkNormKind qk_norm = QkNormKind::kNone;
-  bool v_norm = false;  // RMSNorm of each head's value, without weights (Gemma 4)
-  float qkv_limit = 0;  // q, k (after their norms) and v are limited to [-qkv_limit, qkv_limit] (OLMoE, MPT); 0: not
+  bool qk_norm_after_rope = false;  // kHead (Hunyuan)
+  bool qk_norm_everywhere = false;  // kUnweighted: in layers without rope, too (Muse Glimmer)
+  bool v_norm = false;              // RMSNorm of each head's value, without weights (Gemma 4)
+  float qkv_limit = 0;              // q, k (after their norms) and v are limited to [-qkv_limit, qkv_limit] (OLMoE, MPT); 0: not
   LatentAttention latent = {};
   bool pre_norms = true;        // false: the blocks' inputs are not normalised (OLMo 2)
   bool post_norms = false;      // norms of the outputs of attention and feed-forward, before they are added to x (Gemma 2 and 3)
+  float post_norm_eps = 0;      // of those norms; 0: norm_eps
   float attention_softcap = 0;  // c: scores become c tanh(score / c) (Gemma 2); 0: none
-  // In layers without rope, queries at position p are multiplied by 1 + s ln(1 + floor((p + 1) / f)) with s = temperature_scale,
-  // f = temperature_floor (Llama 4). s = 0: not.
-  float temperature_scale = 0, temperature_floor = 8192;
-  bool sinks = false;         // one learned logit per query head inside the softmax
-  float attention_scale = 0;  // the default; a layer uses LayerRecipe::attention_scale
+  // In layers without rope, queries at position p are multiplied by 1 + s ln(1 + floor((p + o) / f)) with s = temperature_scale,
+  // o = temperature_offset, f = temperature_floor (Llama 4). s = 0: not.
+  float temperature_scale = 0, temperature_offset = 1, temperature_floor = 8192;
+  bool temperature_everywhere = false;  // in every layer (Ministral 3)
+  bool sinks = false;                   // one learned logit per query head inside the softmax
+  float attention_scale = 0;            // the default; a layer uses LayerRecipe::attention_scale
 
   bool attention_gate = false;  // attention's output is multiplied by sigmoid(W x), element by element (Qwen3-Next)
 

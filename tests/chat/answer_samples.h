@@ -395,6 +395,34 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        {{"", "f", R"({"a":1})"}, {"", "g", R"({"x":false})"}}},
       {"LFM2", "List of tools: <|im_start|>", "<|tool_call_start|>[f()]<|tool_call_end|>", "", "", {{"", "f", "{}"}}},
 
+      {"OLMo 3",
+       "<functions></functions><function_calls>",
+       "<think>\nHm.\n</think>\n\nI look.\n<function_calls>get_weather(city=\"Paris\", days=3, wet=true, note=null)\n"
+       "f(tags=['a', \"it's\"])</function_calls>",
+       "I look.",
+       "Hm.",
+       {{"", "get_weather", R"({"city":"Paris", "days":3, "wet":true, "note":null})"}, {"", "f", R"({"tags":["a", "it's"]})"}},
+       "<|im_start|>assistant\n",
+       kTools},
+      {"Muse Glimmer",
+       "<atem:function_calls>",
+       " to=self<|message|>To whom, to=user?<|eom|><|start|>assistant to=user<|message|>I look.<|eom|><|start|>assistant "
+       "to=get_weather<|message|><atem:function_calls>\n<atem:invoke name=\"f\">\n<atem:parameter "
+       "name=\"zip\">90210</atem:parameter>\n<atem:parameter "
+       "name=\"tags\">[\"a\"]</atem:parameter>\n</atem:invoke>\n<atem:invoke "
+       "name=\"g\">\n</atem:invoke>\n</atem:function_calls><|eot|>",
+       "I look.",
+       "To whom, to=user?",
+       {{"", "f", R"({"zip": "90210", "tags": ["a"]})"}, {"", "g", "{}"}},
+       "<|start|>assistant",
+       kTools},
+      {"Muse Glimmer",
+       "<atem:function_calls>",
+       " to=user<|message|>a to=b <|message",
+       "a to=b <|message",
+       "",
+       {},
+       "<|start|>assistant"},
       {"MiniMax-M3",
        kM3,
        "<mm:think>Hm.</mm:think>I look.]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke "

@@ -113,14 +113,15 @@ TEST_P(RandomFamily, GgufInQ8) {
 // How far int8 may be from the values, as a share of the logits. A product's int8 activations are some 0.5 % off, and six layers of
 // random weights add up thirty products. Latent attention has three more in a row for keys and queries; DeepSeek-V2 multiplies what
 // the experts give by 16; a short convolution multiplies three outputs of one matrix by one another. A gated delta net normalises what k.q
-// multiplies, and random k and q are often nearly orthogonal: a sign that turns is a head's whole output.
+// multiplies, and random k and q are often nearly orthogonal: a sign that turns is a head's whole output. Where blocks read the residual
+// stream without a norm (OLMo 2 and 3, EXAONE 4), products are of vectors that grow.
 double Int8Bound(const std::string& name) {
   static const std::map<std::string, double> kMore = {
-      {"OLMo-2-7B", 0.025},     {"Command-R7B", 0.025}, {"Gemma-3-12B", 0.025},     {"Gemma-3-27B", 0.025},
-      {"Gemma-4-E2B", 0.025},   {"Gemma-4-E4B", 0.025}, {"Gemma-4-26B-A4B", 0.025}, {"DeepSeek-V2-Lite", 0.03},
-      {"DeepSeek-V3", 0.03},    {"Kimi-K2", 0.03},      {"DeepSeek-V2", 0.05},      {"Codestral-Mamba-7B", 0.025},
-      {"LFM2-1.2B", 0.045},     {"LFM2-8B-A1B", 0.045}, {"Qwen3-Coder-Next", 0.06}, {"Qwen3.5-4B", 0.13},
-      {"Qwen3.6-35B-A3B", 0.06}};
+      {"Olmo-3-7B", 0.025},   {"EXAONE-4.0-1.2B", 0.03},  {"Muse-Glimmer-30B", 0.025},   {"OLMo-2-7B", 0.025},
+      {"Command-R7B", 0.025}, {"Gemma-3-12B", 0.025},     {"Gemma-3-27B", 0.025},        {"Gemma-4-E2B", 0.025},
+      {"Gemma-4-E4B", 0.025}, {"Gemma-4-26B-A4B", 0.025}, {"DeepSeek-V2-Lite", 0.03},    {"DeepSeek-V3", 0.03},
+      {"Kimi-K2", 0.03},      {"DeepSeek-V2", 0.05},      {"Codestral-Mamba-7B", 0.025}, {"LFM2-1.2B", 0.045},
+      {"LFM2-8B-A1B", 0.045}, {"Qwen3-Coder-Next", 0.06}, {"Qwen3.5-4B", 0.13},          {"Qwen3.6-35B-A3B", 0.06}};
   const auto more = kMore.find(name);
   return more == kMore.end() ? 0.02 : more->second;
 }

@@ -118,11 +118,15 @@ TEST(ScaleRows, EveryTargetGivesTheProducts) {
 }
 
 TEST(Temperature, GrowsByPeriods) {
-  const std::vector<int32_t> positions = {0, 6, 7, 14, 15, 100};
-  EdgeMat<float> out(6, 1);
-  RunShuffled(KernelNamed<TemperatureOp>("ref"), TemperatureOp{positions, 0.1f, 8, out.view()}, 1);
-  for (size_t i = 0; i < positions.size(); ++i) {
-    EXPECT_NEAR(out.Row(static_cast<int64_t>(i))[0], 1 + 0.1 * std::log1p(std::floor((positions[i] + 1) / 8.0)), 1e-6);
+  const std::vector<int32_t> positions = {0, 6, 7, 8, 14, 15, 16, 100};
+  for (const float offset : {0.0f, 1.0f}) {
+    EdgeMat<float> out(8, 1);
+    const TemperatureOp op{.positions = positions, .scale = 0.1f, .offset = offset, .floor = 8, .out = out.view()};
+    RunShuffled(KernelNamed<TemperatureOp>("ref"), op, 1);
+    for (size_t i = 0; i < positions.size(); ++i) {
+      const double periods = std::floor((positions[i] + static_cast<double>(offset)) / 8);
+      EXPECT_NEAR(out.Row(static_cast<int64_t>(i))[0], 1 + 0.1 * std::log1p(periods), 1e-6);
+    }
   }
 }
 

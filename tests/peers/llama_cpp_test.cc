@@ -66,9 +66,28 @@ constexpr const char* kBamba = R"({"architectures": ["BambaForCausalLM"], "model
     "attn_layer_indices": [2, 5], "attention_multiplier": null, "embedding_multiplier": null, "residual_multiplier": null,
     "logits_scaling": null, "num_local_experts": null, "shared_intermediate_size": null, "position_embedding_type": null,
     "intermediate_size": 96, "tie_word_embeddings": false})";
+constexpr const char* kGraniteSwa = R"({"architectures": ["GraniteSWAForCausalLM"], "model_type": "granite_swa",
+    "sliding_window": 5, "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "sliding_attention",
+    "full_attention", "sliding_attention"], "layer_rope_theta": [0, 10000000, 10000000, 10000000, 0, 10000000],
+    "rope_theta": 10000000})";
+constexpr const char* kBaichuan7B = R"({"architectures": ["BaiChuanForCausalLM"], "model_type": "baichuan",
+    "num_hidden_layers": 32, "num_key_value_heads": null})";
+constexpr const char* kBaichuan13B = R"({"architectures": ["BaichuanForCausalLM"], "model_type": "baichuan",
+    "num_hidden_layers": 40, "num_key_value_heads": null})";
+constexpr const char* kNemotron4 = R"({"architectures": ["NemotronForCausalLM"], "model_type": "nemotron", "hidden_act": "relu2",
+    "norm_eps": 1e-5, "partial_rotary_factor": 0.5})";
+constexpr const char* kQwen1 = R"({"architectures": ["QWenLMHeadModel"], "model_type": "qwen", "layer_norm_epsilon": 1e-6,
+    "num_key_value_heads": null, "seq_length": 128})";
+constexpr const char* kStableLm = R"({"architectures": ["StableLmForCausalLM"], "model_type": "stablelm",
+    "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25, "use_qkv_bias": true})";
+constexpr const char* kParallelStableLm = R"({"architectures": ["StableLmForCausalLM"], "model_type": "stablelm",
+    "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25, "use_parallel_residual": true})";
 constexpr const char *kUnknown = "unknown model architecture", *kUnsupported = "unsupported model architecture";
 
 const Case kCases[] = {
+    {"arcee", "AFM-4.5B", "", "{}", "{}"},
+    {"baichuan", "TinyLlama-1.1B", "rope", kBaichuan7B, "{}"},
+    {"baichuan", "TinyLlama-1.1B", "ALiBi", kBaichuan13B, "{}"},
     {"bloom", "BLOOM-560M", "", "{}", "{}"},
     {"chatglm", "GLM-4-9B", "", "{}", "{}"},
     {"cohere2", "Command-R7B", "", "{}", "{}"},
@@ -81,6 +100,10 @@ const Case kCases[] = {
      "groups of experts are judged by their two best, as V3's; V2's published code takes the best"},
     {"deepseek2", "DeepSeek-V3", "", "{}", "{}"},
     {"deepseek2", "Kimi-K2", "", "{}", "{}"},
+    {"ernie4_5", "ERNIE-4.5-0.3B", "", "{}", "{}"},
+    // llama.cpp knows models with a window by their 64 layers.
+    {"exaone4", "EXAONE-4.0-32B", "", R"({"num_hidden_layers": 64})", "{}"},
+    {"exaone4", "EXAONE-4.0-1.2B", "", "{}", "{}"},
     {"falcon", "Falcon-7B", "", "{}", "{}"},
     {"falcon", "Falcon-40B", "", "{}", "{}"},
     {"falcon-h1", "Falcon-H1-0.5B", "", "{" TALLY_NO_FACTORS "}", "{}"},
@@ -94,18 +117,21 @@ const Case kCases[] = {
     {"gemma4", "Gemma-4-12B", "", "{}", "{}"},
     {"gemma4", "Gemma-4-26B-A4B", "", "{}", "{}"},
     {"glm4", "GLM-4-9B-0414", "", "{}", "{}"},
+    {"glm4", "GLM-4-9B-0414", "M-RoPE", "{}", R"({"glm4.rope.dimension_sections": [2, 1, 1, 0]})"},
     {"glm4moe", "GLM-4.5", "", "{}", "{}"},
     {"gpt-oss", "gpt-oss-20b", "", R"({"quantization_config": null})", "{}"},
     {"gpt2", "gpt2", "", "{}", "{}"},
     {"gptneox", "Pythia-1.4B", "", "{}", "{}"},
     {"gptneox", "Pythia-1.4B", "sequential", R"({"use_parallel_residual": false})", "{}"},
     {"granite", "Granite-3.1-8B", "", "{}", "{}"},
+    {"granite_swa", "Granite-3.1-8B", "windows and sinks", kGraniteSwa, "{}"},
     {"granitehybrid", "Granite-4.0-H-Tiny", "", R"({"attention_multiplier": 0.2})", "{}"},
     {"granitehybrid", "Granite-4.0-H-Tiny", "dense", R"({"attention_multiplier": 0.2, "num_local_experts": 0})", "{}"},
     {"granitehybrid", "Granite-4.0-H-Tiny", "2 groups", R"({"mamba_d_state": 24})",
      R"({"granitehybrid.ssm.group_count": 2, "granitehybrid.ssm.state_size": 12})"},
     {"granitehybrid", "Granite-4.0-H-Tiny", "as Bamba", kBamba, "{}"},
     {"granitemoe", "Granite-3.0-1B-A400M", "", "{}", "{}"},
+    {"hunyuan-dense", "Hunyuan-7B", "", "{}", "{}"},
     {"internlm2", "InternLM2.5-7B", "no scaling", R"({"rope_scaling": null})", "{}"},
     {"lfm2", "LFM2-1.2B", "", "{}", "{}"},
     {"lfm2moe", "LFM2-8B-A1B", "", "{}", "{}"},
@@ -118,16 +144,22 @@ const Case kCases[] = {
     {"mamba2", "Codestral-Mamba-7B", "", R"({"num_heads": 8})", "{}"},
     {"mamba2", "Codestral-Mamba-7B", "1 group", R"({"num_heads": 8, "n_groups": 1})", "{}"},
     {"minicpm", "MiniCPM-2B", "", "{}", "{}"},
+    {"mistral3", "Ministral-3-8B", "", "{}", "{}"},
     {"mpt", "MPT-7B", "", "{}", "{}"},
+    {"muse-glimmer", "Muse-Glimmer-30B", "", "{}", "{}"},
+    {"nemotron", "TinyLlama-1.1B", "as Nemotron-4", kNemotron4, "{}"},
     {"nemotron_h", "Nemotron-3-Nano", "dense", R"({"hybrid_override_pattern": "M-M*M-", "n_routed_experts": null})", "{}"},
     {"nemotron_h_moe", "Nemotron-3-Nano", "", "{}", "{}"},
     {"nemotron_h_moe", "Nemotron-3-Nano", "latent experts", R"({"moe_latent_size": 32})", "{}"},
     {"olmo2", "OLMo-2-7B", "", "{}", "{}"},
+    {"olmo2", "Olmo-3-7B", "", "{}", "{}"},
     {"olmoe", "OLMoE-1B-7B", "", "{}", "{}"},
+    {"orion", "TinyLlama-1.1B", "as Orion", R"({"architectures": ["OrionForCausalLM"], "model_type": "orion"})", "{}"},
     {"phi2", "Phi-2", "", "{}", "{}"},
     {"phi3", "Phi-3-mini-4k", "no window", kNoWindow, "{}"},
     {"phi3", "Phi-3-mini-4k", "", "{}", "{}", Outcome::kOther, "the window of attention is not applied"},
     {"phi3", "Phi-4-mini", "no window", kNoWindow, "{}"},
+    {"qwen", "TinyLlama-1.1B", "as Qwen", kQwen1, "{}"},
     {"qwen2", "Qwen2-7B", "", "{}", "{}"},
     {"qwen2moe", "Qwen1.5-MoE-A2.7B", "", "{}", "{}"},
     {"qwen3", "Qwen3-4B", "", "{}", "{}"},
@@ -135,9 +167,15 @@ const Case kCases[] = {
     {"qwen35moe", "Qwen3.6-35B-A3B", "", kFourValueHeads, "{}"},
     {"qwen3moe", "Qwen3-30B-A3B", "", "{}", "{}"},
     {"qwen3next", "Qwen3-Coder-Next", "", kEqualHeads, "{}"},
+    {"qwen3vl", "Qwen3-VL-4B", "", "{}", "{}"},
+    {"qwen3vlmoe", "Qwen3-VL-30B-A3B", "", "{}", "{}"},
+    {"seed_oss", "Seed-OSS-36B", "", "{}", "{}"},
     {"smollm3", "SmolLM3-3B", "", "{}", "{}"},
+    {"stablelm", "TinyLlama-1.1B", "as StableLM", kStableLm, "{}"},
+    {"stablelm", "TinyLlama-1.1B", "parallel", kParallelStableLm, "{}"},
     {"starcoder", "StarCoder", "", "{}", "{}"},
     {"starcoder2", "StarCoder2-3B", "no window", kNoWindow, "{}"},
+    {"xverse", "TinyLlama-1.1B", "renamed", R"({"architectures": ["XverseForCausalLM"], "model_type": "xverse"})", "{}"},
     // Families that llama.cpp does not run: another model's file with their names.
     {"gpt-neo", "TinyLlama-1.1B", "", "{}", R"({"general.architecture": "gpt-neo"})", Outcome::kRefused, kUnknown},
     {"gpt-j", "TinyLlama-1.1B", "", "{}", R"({"general.architecture": "gptj"})", Outcome::kRefused, kUnsupported},
@@ -183,6 +221,9 @@ Status Rewrite(const std::string& from, const OrderedJson& keys, const std::stri
     } else {
       writer.Set(key, keys[key].get<int64_t>());
     }
+  }
+  for (const auto& [key, value] : keys.items()) {  // sections of M-RoPE
+    if (value.is_array()) writer.Set(key, value.get<std::vector<int64_t>>());
   }
   uint64_t groups = 0;
   for (const auto& [key, value] : keys.items()) {

@@ -47,7 +47,8 @@ void ScaleRowsOp::Describe(OpDescription& d) const {
 }
 
 Status TemperatureOp::Validate() const {
-  if (!std::isfinite(scale) || !(floor > 0)) return InternalError("attention temperature with a bad scale or floor");
+  if (!std::isfinite(scale) || !std::isfinite(offset) || !(floor > 0))
+    return InternalError("attention temperature with a bad scale or floor");
   return CheckShape("temperatures", out, static_cast<int64_t>(positions.size()), 1);
 }
 
@@ -65,6 +66,7 @@ void TemperatureOp::Describe(OpDescription& d) const {
   d.Add("positions", kIn, "i32", {Size(positions)});
   d.Add("out", kOut, "f32", Shape(out));
   d.Set("scale", static_cast<double>(scale));
+  d.Set("offset", static_cast<double>(offset));
   d.Set("floor", static_cast<double>(floor));
 }
 

@@ -20,11 +20,11 @@ struct ScaleRowsOp {
   void Describe(OpDescription& d) const;
 };
 
-// out[t] = 1 + scale * ln(1 + floor((position + 1) / floor)), the factor of queries in layers without rope.
+// out[t] = 1 + scale * ln(1 + floor((position + offset) / floor)), a factor of queries.
 struct TemperatureOp {
   static constexpr std::string_view kName = "temperature";
   std::span<const int32_t> positions;  // [n]
-  float scale = 0, floor = 1;
+  float scale = 0, offset = 1, floor = 1;
   Mat<float> out;  // [n, 1]
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(static_cast<int64_t>(positions.size())); }

@@ -26,7 +26,7 @@ void ScaleRowsRef(const ScaleRowsOp& op, int64_t begin, int64_t end) {
 template <class S>
 void TemperatureRef(const TemperatureOp& op, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
-    const S periods = (S(static_cast<float>(op.positions[static_cast<size_t>(t)])) + S(1.0f)) / S(op.floor);
+    const S periods = (S(static_cast<float>(op.positions[static_cast<size_t>(t)])) + S(op.offset)) / S(op.floor);
     const S whole(std::floor(ToF32(periods)));
     *op.out.Row(t) = ToF32(S(1.0f) + S(op.scale) * Log(S(1.0f) + whole));
   }

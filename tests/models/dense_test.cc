@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Relatives of Llama: what their configurations say beside the sizes, and what is refused.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "loaders/loaders.h"
+#include "models/catalog/catalog.h"
+#include "models/family.h"
+
+namespace tally::dense {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ConfigOf(std::string_view name) { return Json::parse(PublishedConfig(name)); }
+
+Result<ModelSpec> Read(const Json& config) {
+  const Result<Inventory> inventory = ReadConfigText(config.dump(), "config.json");
+  return inventory.ok() ? ReadFamily(*inventory) : inventory.status();
+}
+
+Recipe MustRead(const Json& config) {
+  const Result<ModelSpec> spec = Read(config);
+  EXPECT_TRUE(spec.ok()) << spec.status().message();
+  return spec.ok() ? spec->recipe : Recipe{};
+}
+
+void ExpectBad(const Json& config, std::string_view part) {
+  const Result<ModelSpec> spec = Read(config);
+  ASSERT_FALSE(spec.ok()) << part;
+  EXPECT_NE(spec.status().message().find(part), std::string::npos) << spec.status().message();
+}
+
+TEST(Dense, Mistral3) {
+  Json config = ConfigOf("Ministral-3-8B");
+  const Recipe ministral = MustRead(config);
+  EXPECT_TRUE(ministral.temperature_everywhere);
+  EXPECT_FLOAT_EQ(ministral.temperature_scale, 0.1f);
+  EXPECT_FLOAT_EQ(ministral.temperature_floor, 16384);
+  EXPECT_FLOAT_EQ(ministral.temperature_offset, 0);
+  EXPECT_EQ(ministral.rope.scaling.kind, RopeScalingKind::kYarn);
+  EXPECT_DOUBLE_EQ(ministral.rope.scaling.attention_factor, 1);  // mscale over mscale_all_dim
+
+  Json& text = config["text_config"];
+  text["rope_parameters"] = {{"rope_theta", 1e9}, {"rope_type", "default"}};
+  text["model_type"] = "mistral";  // Mistral Small 3
+  EXPECT_EQ(MustRead(config).temperature_scale, 0);
+  EXPECT_EQ(MustRead(config).layers[0].window, 0);
+  text.erase("sliding_window");
+  EXPECT_EQ(MustRead(config).layers[0].window, 4096);  // MistralConfig's default
+  text["model_type"] = "mistral7";
+  ExpectBad(config, "text_config.model_type 'mistral7' is not supported");
+}
+
+TEST(Dense, Exaone4) {
+  Json config = ConfigOf("EXAONE-4.0-32B");
+  const Recipe r = MustRead(config);
+  EXPECT_TRUE(r.post_norms && !r.pre_norms);
+  for (size_t i = 0; i < r.layers.size(); ++i) {
+    EXPECT_EQ(r.layers[i].window, i % 4 == 3 ? 0 : 4096);
+    EXPECT_EQ(r.layers[i].rope, i % 4 == 3 ? LayerRope::kNone : LayerRope::kGlobal);
+  }
+  // The smaller model: no window, and rope in every layer. Its published pattern says nothing then.
+  Json smaller = ConfigOf("EXAONE-4.0-1.2B");
+  smaller["sliding_window_pattern"] = "LLLG";
+  for (const LayerRecipe& layer : MustRead(smaller).layers) {
+    EXPECT_TRUE(layer.window == 0 && layer.rope == LayerRope::kGlobal);
+  }
+}
+
+// YaRN is for the layers that see all of the past.
+TEST(Dense, Olmo3) {
+  const Recipe r = MustRead(ConfigOf("Olmo-3-7B"));
+  EXPECT_EQ(r.family, "olmo3");
+  EXPECT_EQ(r.layers[2].rope, LayerRope::kLocal);
+  EXPECT_EQ(r.layers[3].rope, LayerRope::kGlobal);
+  EXPECT_EQ(r.layers[3].window, 0);
+  EXPECT_EQ(r.local_rope.scaling.kind, RopeScalingKind::kNone);
+  EXPECT_EQ(r.local_rope.theta, r.rope.theta);
+}
+
+TEST(Dense, MuseGlimmer) {
+  Json config = ConfigOf("Muse-Glimmer-30B");
+  const Recipe r = MustRead(config);
+  EXPECT_FLOAT_EQ(r.layers[0].attention_scale, 3.87f / std::sqrt(128.0f));
+  EXPECT_FLOAT_EQ(r.post_norm_eps, 1e-8f);
+  for (size_t i = 0; i < r.layers.size(); ++i) EXPECT_EQ(r.layers[i].window > 0, r.layers[i].rope == LayerRope::kGlobal);
+  EXPECT_EQ(r.layers[51].window, 0);
+  config["text_config"]["layer_rope_theta"] = {1, 0};
+  ExpectBad(config, "layer_rope_theta has not one number for each layer");
+}
+
+TEST(Dense, Hunyuan) {
+  Json config = ConfigOf("Hunyuan-7B");
+  EXPECT_NEAR(MustRead(config).rope.theta, 11158840, 1);  // that of the published GGUF files
+  config["use_cla"] = true;
+  ExpectBad(config, "use_cla true is not supported");
+}
+
+TEST(Dense, Glm4vWithAndWithoutATextConfig) {
+  Json config = ConfigOf("GLM-4-9B-0414");
+  config["architectures"] = {"Glm4vForConditionalGeneration"};
+  config["model_type"] = "glm4v";
+  config["rope_scaling"] = {{"type", "default"}, {"mrope_section", {8, 12, 12}}};
+  const Recipe flat = MustRead(config);
+  Json whole = {{"architectures", config["architectures"]}, {"model_type", "glm4v"}, {"text_config", config}};
+  EXPECT_EQ(MustRead(whole), flat);
+  EXPECT_TRUE(flat.post_norms);
+  EXPECT_EQ(flat.rope.style, RopeStyle::kAdjacentPair);
+}
+
+TEST(Dense, OldOnes) {
+  Json config = ConfigOf("TinyLlama-1.1B");
+  config.erase("num_key_value_heads");
+  config["architectures"] = {"BaichuanForCausalLM"};
+  config["model_type"] = "baichuan";
+  EXPECT_EQ(MustRead(config).rope.style, RopeStyle::kRotateHalf);
+  config["num_hidden_layers"] = 40;
+  EXPECT_EQ(MustRead(config).alibi_bias, 8);
+  config["vocab_size"] = 125696;
+  ExpectBad(config, "Baichuan 2, whose head is normalised");
+
+  config["architectures"] = {"StableLmForCausalLM"};
+  config["model_type"] = "stablelm";
+  EXPECT_EQ(MustRead(config).residual, Residual::kSequential);
+  EXPECT_EQ(MustRead(config).rope.dim, 16);
+  config["use_parallel_residual"] = true;
+  EXPECT_EQ(MustRead(config).residual, Residual::kParallelOneNorm);
+  config["qk_layernorm"] = true;
+  ExpectBad(config, "qk_layernorm true is not supported");
+}
+
+}  // namespace
+}  // namespace tally::dense
