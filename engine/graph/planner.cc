@@ -279,10 +279,11 @@ void Planner::Embed() {
   };
   if (used(LayerRope::kGlobal)) Turns(r_.rope, source_.rope, turns_[0]);
   if (used(LayerRope::kLocal)) Turns(r_.local_rope, source_.local_rope, turns_[1]);
-  if (r_.temperature_scale != 0 && used(LayerRope::kNone)) {
+  if (r_.temperature_scale != 0 && (r_.temperature_everywhere || used(LayerRope::kNone))) {
     temperature_ = Floats(1);
     Add(Component::kAttention, TemperatureOp{.positions = {plan_.positions, n},
                                              .scale = r_.temperature_scale,
+                                             .offset = r_.temperature_offset,
                                              .floor = r_.temperature_floor,
                                              .out = temperature_});
   }
@@ -465,7 +466,7 @@ ActPack Planner::PackRouted(Role role, Mat<const float> in, const int32_t* index
 
 void Planner::SparseFeedForward(Mat<const float> in) {
   const int64_t routed = n_ * r_.top_k;
-  const bool choice_bias = SigmoidOfAll(r_.routing);
+  const bool choice_bias = SoftmaxOfAll(r_.routing) || SigmoidOfAll(r_.routing);
   if (r_.router_norm) Norm(Role::kRouterNorm, plan_.x, router_in_);
   Project(Role::kRouter, r_.router_norm ? router_in_ : in, router_, {.bias = !choice_bias});
   Add(Role::kRouter, RouteOp{.logits = router_,

@@ -150,19 +150,23 @@ struct Recipe {
   bool fused_qkv = false;  // one matrix [q; k; v]
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   QkNormKind qk_norm = QkNormKind::kNone;
+  bool qk_norm_after_rope = false;  // kHead (Hunyuan)
   bool v_norm = false;  // RMSNorm of each head's value, without weights (Gemma 4)
   float qkv_limit = 0;  // q, k (after their norms) and v are limited to [-qkv_limit, qkv_limit] (OLMoE, MPT); 0: not
   LatentAttention latent = {};
   bool pre_norms = true;        // false: the blocks' inputs are not normalised (OLMo 2)
   bool post_norms = false;      // norms of the outputs of attention and feed-forward, before they are added to x (Gemma 2 and 3)
   float attention_softcap = 0;  // c: scores become c tanh(score / c) (Gemma 2); 0: none
-  // In layers without rope, queries at position p are multiplied by 1 + s ln(1 + floor((p + 1) / f)) with s = temperature_scale,
-  // f = temperature_floor (Llama 4). s = 0: not.
-  float temperature_scale = 0, temperature_floor = 8192;
+  // In layers without rope, queries at position p are multiplied by 1 + s ln(1 + floor((p + o) / f)) with s = temperature_scale,
+  // o = temperature_offset, f = temperature_floor (Llama 4). s = 0: not.
+  float temperature_scale = 0, temperature_offset = 1, temperature_floor = 8192;
+  bool temperature_everywhere = false;  // in every layer (Ministral 3)
   bool sinks = false;         // one learned logit per query head inside the softmax
   float attention_scale = 0;  // the default; a layer uses LayerRecipe::attention_scale
 
   bool attention_gate = false;  // attention's output is multiplied by sigmoid(W x), element by element (Qwen3-Next)
+  bool gate_each_head = false;  // W x has one number for each head (Laguna)
+  bool gate_softplus = false;   // softplus instead of the sigmoid (Laguna)
 
   int32_t conv_taps = 0;  // positions that the convolution of a recurrent mixer sees, its own included
   DeltaRule delta = {};
@@ -189,7 +193,7 @@ struct Recipe {
   // Experts are chosen from the `kept_groups` best of `expert_groups` equal groups; a group is as good as the sum of its
   // `group_best` best experts (DeepSeek-V2 and -V3).
   int32_t expert_groups = 1, kept_groups = 1, group_best = 1;
-  bool router_bias = false;  // with sigmoids of all experts: only the choice sees it
+  bool router_bias = false;  // with probabilities or sigmoids of all experts: only the choice sees it
   bool expert_bias = false;
   bool router_norm = false;   // the router reads the residual stream through a norm of its own (Gemma 4)
   bool expert_scale = false;  // a learned number of each expert multiplies its weight

@@ -113,16 +113,39 @@ TEST(ScaleRows, EveryTargetGivesTheProducts) {
       for (int64_t t = 0; t < 6; ++t) {
         for (int64_t c = 0; c < d; ++c) ASSERT_EQ(out.Row(t)[c], weights.Row(t / 2)[t % 2] * x.Row(t / 2)[c]);
       }
+      EdgeMat<float> heads(3, 2 * d, 1);  // a factor for each half of a row
+      heads.Fill(random);
+      EdgeMat<float> before(3, 2 * d, 1);
+      before.CopyFrom(heads.view());
+      const ScaleRowsOp halves{.x = heads.view(), .weights = weights.view(), .out = heads.view(), .groups = 2};
+      ASSERT_TRUE(halves.Validate().ok()) << halves.Validate().message();
+      RunShuffled(KernelNamed<ScaleRowsOp>("hwy"), halves, random.Bits());
+      for (int64_t t = 0; t < 3; ++t) {
+        for (int64_t c = 0; c < 2 * d; ++c) ASSERT_EQ(heads.Row(t)[c], weights.Row(t)[c / d] * before.Row(t)[c]);
+      }
+      weights.Row(1)[0] = 30;
+      const ScaleRowsOp gated{.x = before.view(), .weights = weights.view(), .out = heads.view(), .groups = 2, .softplus = true};
+      RunShuffled(KernelNamed<ScaleRowsOp>("hwy"), gated, random.Bits());
+      for (int64_t t = 0; t < 3; ++t) {
+        for (int64_t c = 0; c < 2 * d; ++c) {
+          const double want = std::log1p(std::exp(static_cast<double>(weights.Row(t)[c / d]))) * before.Row(t)[c];
+          ASSERT_NEAR(heads.Row(t)[c], want, 5e-7 * std::fabs(want));
+        }
+      }
     }
   });
 }
 
 TEST(Temperature, GrowsByPeriods) {
-  const std::vector<int32_t> positions = {0, 6, 7, 14, 15, 100};
-  EdgeMat<float> out(6, 1);
-  RunShuffled(KernelNamed<TemperatureOp>("ref"), TemperatureOp{positions, 0.1f, 8, out.view()}, 1);
-  for (size_t i = 0; i < positions.size(); ++i) {
-    EXPECT_NEAR(out.Row(static_cast<int64_t>(i))[0], 1 + 0.1 * std::log1p(std::floor((positions[i] + 1) / 8.0)), 1e-6);
+  const std::vector<int32_t> positions = {0, 6, 7, 8, 14, 15, 16, 100};
+  for (const float offset : {0.0f, 1.0f}) {
+    EdgeMat<float> out(8, 1);
+    const TemperatureOp op{.positions = positions, .scale = 0.1f, .offset = offset, .floor = 8, .out = out.view()};
+    RunShuffled(KernelNamed<TemperatureOp>("ref"), op, 1);
+    for (size_t i = 0; i < positions.size(); ++i) {
+      const double periods = std::floor((positions[i] + static_cast<double>(offset)) / 8);
+      EXPECT_NEAR(out.Row(static_cast<int64_t>(i))[0], 1 + 0.1 * std::log1p(periods), 1e-6);
+    }
   }
 }
 
