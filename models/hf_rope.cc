@@ -91,6 +91,11 @@ void ReadScaling(Config& c, const std::string& p, Recipe& r, const std::string& 
     s.beta_slow = c.Positive(p + "beta_slow", 1);
     s.truncate = c.Bool(p + "truncate", true);
     s.attention_factor = ReadYarnMagnitude(c, p, s.factor, r.latent.kv_rank > 0);
+  } else if (const bool hunyuan = c.Is({"HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe"});
+             type == "dynamic" && hunyuan && c.Has(p + "alpha")) {  // the other keys have no effect
+    for (const char* key : {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) c.Has(p + key);
+    if (r.rope.dim < 4) return c.Unsupported(p + "alpha", "with " + std::to_string(r.rope.dim) + " rotated dimensions");
+    r.rope.theta *= std::pow(c.Positive(p + "alpha"), r.rope.dim / (r.rope.dim - 2.0));
   } else if (type == "dynamic") {
     s.kind = RopeScalingKind::kDynamic;
     s.factor = c.Positive(p + "factor");

@@ -106,6 +106,7 @@ Recipe AsGguf(Recipe r) {
     s.short_factors = s.long_factors = {};
     r.rope.stored_long_factors = true;
   }
+  if (r.latent.kv_rank > 0) r.latent.norm_eps = r.norm_eps;  // one for all norms
   r.eos_tokens = {};
   r.mtp_layers = 0;
   return r;

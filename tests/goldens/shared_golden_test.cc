@@ -62,7 +62,9 @@ TEST(Shared, FixturesOfTransformers) {
 }
 
 // Of shared/fixtures-llamacpp, what runs. The reference keeps K and V in f16.
-const std::vector<std::string> kOfLlamaCpp = {"lfm2-dense", "mamba2-dense", "nemotron_h_moe-dense", "qwen35-dense"};
+const std::vector<std::string> kOfLlamaCpp = {"lfm2-dense",   "mamba2-dense",    "nemotron_h_moe-dense",
+                                              "qwen35-dense", "bailingmoe2-moe", "dots1-moe",
+                                              "laguna-moe",   "minimax-m2-moe",  "mistral4-moe"};
 
 TEST(Shared, FixturesOfLlamaCpp) {
   const std::string fixtures = kShared + "fixtures-llamacpp/";
