@@ -189,6 +189,7 @@ uint64_t StoredHeads(const Recipe& r, Role role, int32_t layer, bool gguf) {
     if (role == Role::kQNorm) heads = SizesOf(r, l).n_heads;
     if (role == Role::kKNorm) heads = SizesOf(r, l).n_kv_heads;
   }
+  if (!gguf && role == Role::kRouterBias && SoftmaxOfAll(r.routing)) heads = 1;  // ERNIE
   if (gguf && l.mixers.has(Mixer::kMamba2)) {
     if (role == Role::kSsmA || role == Role::kSsmD) heads = r.mamba.heads;
     if (role == Role::kSsmNorm) heads = r.mamba.norm_groups;

@@ -2,20 +2,24 @@
 // DeepSeekMoE (Dai et al. 2024): shared experts beside those that are chosen among, dense layers first. DeepSeek-V2 and -V3 (2024): the
 // same with multi-head latent attention, and experts chosen from a few groups; V3, whose architecture Kimi-K2 has too, with routing by
 // sigmoids, a bias that only the choice sees, and layers for multi-token prediction, which are not run. Defaults are those of
-// transformers and of the code published beside the weights. GGUF permutes q and k of DeepSeekMoE as it does Llama's, and has V2 and
+// transformers and of the code published beside the weights. GLM-4.7-Flash (Zhipu 2026) is V3 by another name. Mistral Small 4 (Mistral AI
+// 2026) has V2's experts, weights divided by their sum, and queries that grow with their position; a checkpoint with a vision tower has
+// its text model below text_config. GGUF permutes q and k of DeepSeekMoE as it does Llama's, and has V2 and
 // V3 as deepseek2: old files with the matrix of keys and values whole, new ones cut by head with the part of the keys transposed.
 #include <cmath>
 
 #include "engine/base/format.h"
 #include "engine/recipe/rope_freqs.h"
 #include "models/family.h"
+#include "models/gate_up_rows.h"
 
 namespace tally {
 namespace {
 
-constexpr std::string_view kGguf[] = {"deepseek", "deepseek2"};
-constexpr std::string_view kHf[] = {"DeepseekForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"};
-constexpr std::string_view kHfTypes[] = {"deepseek", "deepseek_v2", "deepseek_v3"};
+constexpr std::string_view kGguf[] = {"deepseek", "deepseek2", "mistral4"};
+constexpr std::string_view kHf[] = {"DeepseekForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM",
+                                    "Glm4MoeLiteForCausalLM", "Mistral4ForCausalLM"};
+constexpr std::string_view kHfTypes[] = {"deepseek", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4"};
 
 // A head's rows of kv_b: those of its key, then those of its value.
 RowMap Keys(const Recipe& r) {
@@ -27,18 +31,25 @@ RowMap Values(const Recipe& r) {
   return {n, v, n + v};
 }
 
-#define TALLY_LAYER "model.layers.#."
-constexpr RoleName kHfNames[] = {{Role::kQA, TALLY_LAYER "self_attn.q_a_proj.weight"},
-                                 {Role::kQANorm, TALLY_LAYER "self_attn.q_a_layernorm.weight"},
-                                 {Role::kQB, TALLY_LAYER "self_attn.q_b_proj.weight"},
-                                 {Role::kKvA, TALLY_LAYER "self_attn.kv_a_proj_with_mqa.weight"},
-                                 {Role::kKvANorm, TALLY_LAYER "self_attn.kv_a_layernorm.weight"},
-                                 {Role::kKB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kTransposedHeads, Keys},
-                                 {Role::kVB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kPlain, Values},
-                                 {Role::kRouterBias, TALLY_LAYER "mlp.gate.e_score_correction_bias"},
-                                 {Role::kSharedExpertGate, TALLY_LAYER "mlp.shared_experts.gate_proj.weight"},
-                                 {Role::kSharedExpertUp, TALLY_LAYER "mlp.shared_experts.up_proj.weight"},
-                                 {Role::kSharedExpertDown, TALLY_LAYER "mlp.shared_experts.down_proj.weight"}};
+#define TALLY_LAYER "~model.layers.#."
+constexpr RoleName kHfNames[] = {
+    {Role::kQA, TALLY_LAYER "self_attn.q_a_proj.weight"},
+    {Role::kQANorm, TALLY_LAYER "self_attn.q_a_layernorm.weight"},
+    {Role::kQB, TALLY_LAYER "self_attn.q_b_proj.weight"},
+    {Role::kKvA, TALLY_LAYER "self_attn.kv_a_proj_with_mqa.weight"},
+    {Role::kKvANorm, TALLY_LAYER "self_attn.kv_a_layernorm.weight"},
+    {Role::kKB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kTransposedHeads, Keys},
+    {Role::kVB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kPlain, Values},
+    {Role::kRouterBias, TALLY_LAYER "mlp.gate.e_score_correction_bias"},
+    {Role::kSharedExpertGate, TALLY_LAYER "mlp.shared_experts.gate_proj.weight"},
+    {Role::kSharedExpertUp, TALLY_LAYER "mlp.shared_experts.up_proj.weight"},
+    {Role::kSharedExpertDown, TALLY_LAYER "mlp.shared_experts.down_proj.weight"},
+    {Role::kExpertGate, TALLY_LAYER "mlp.experts.*.gate_proj.weight"},
+    {Role::kExpertUp, TALLY_LAYER "mlp.experts.*.up_proj.weight"},
+    {Role::kExpertDown, TALLY_LAYER "mlp.experts.*.down_proj.weight"},
+    {Role::kExpertGate, TALLY_LAYER "mlp.experts.gate_up_proj", Storage::kPlain, GateRows<&Recipe::d_expert>},
+    {Role::kExpertUp, TALLY_LAYER "mlp.experts.gate_up_proj", Storage::kPlain, UpRows<&Recipe::d_expert>},
+    {Role::kExpertDown, TALLY_LAYER "mlp.experts.down_proj"}};
 #undef TALLY_LAYER
 constexpr RoleName kGgufNames[] = {{Role::kKB, "blk.#.attn_k_b.weight"},
                                    {Role::kKB, "blk.#.attn_kv_b.weight", Storage::kTransposedHeads, Keys},
@@ -46,10 +57,10 @@ constexpr RoleName kGgufNames[] = {{Role::kKB, "blk.#.attn_k_b.weight"},
                                    {Role::kVB, "blk.#.attn_kv_b.weight", Storage::kPlain, Values},
                                    {Role::kRouterBias, "blk.#.exp_probs_b.bias"}};
 
-void ReadLatent(Config& c, Recipe& r) {
+void ReadLatent(Config& c, Recipe& r, int32_t kv_rank = 512, int32_t q_rank = 1536, int32_t nope = 128) {
   LatentAttention& l = r.latent;
   r.rope.style = RopeStyle::kAdjacentPair;
-  l.kv_rank = c.gguf() ? c.Int("attention.kv_lora_rank", 1, kMaxWidth) : c.Int("kv_lora_rank", 1, kMaxWidth, 512);
+  l.kv_rank = c.gguf() ? c.Int("attention.kv_lora_rank", 1, kMaxWidth) : c.Int("kv_lora_rank", 1, kMaxWidth, kv_rank);
   if (c.gguf()) {
     l.q_rank = c.Int("attention.q_lora_rank", 1, kMaxWidth, 0);
     l.rope_dim = c.Int("rope.dimension_count", 1, kMaxHeads);
@@ -58,8 +69,8 @@ void ReadLatent(Config& c, Recipe& r) {
     l.norm_eps = static_cast<float>(c.Positive("attention.layer_norm_rms_epsilon"));
     return;
   }
-  l.q_rank = c.Int("q_lora_rank", 1, kMaxWidth, c.IsNull("q_lora_rank") ? 0 : 1536);
-  l.nope_dim = c.Int("qk_nope_head_dim", 1, kMaxHeads, 128);
+  l.q_rank = c.Int("q_lora_rank", 1, kMaxWidth, c.IsNull("q_lora_rank") ? 0 : q_rank);
+  l.nope_dim = c.Int("qk_nope_head_dim", 1, kMaxHeads, nope);
   l.rope_dim = c.Int("qk_rope_head_dim", 1, kMaxHeads, 64);
   l.v_dim = c.Int("v_head_dim", 1, kMaxHeads, 128);
   if (!c.Bool("rope_interleave", true)) r.rope.style = RopeStyle::kRotateHalf;
@@ -114,24 +125,83 @@ void ReadRoutingV1(Config& c, Recipe& r) {
   if (scale != 1) c.Unsupported(c.Pick("expert_weights_scale", "routed_scaling_factor"), "other than 1");
 }
 
+// Mistral Small 4. Positions count in original contexts. Hugging Face: its rope's magnitudes are 1, and do not go into the factor of q.k.
+void ReadMistral4(Config& c, ModelSpec& spec) {
+  Recipe& r = spec.recipe;
+  const bool towers = !c.gguf() && !c.Is({"Mistral4ForCausalLM"}) && c.inventory().metadata.Has("text_config.model_type");
+  if (towers) {
+    EnterTextModel(c, spec, {"vision_tower.", "multi_modal_projector."});
+    if (c.inventory().tensors.empty()) spec.parts_not_run.push_back({"vision_tower and projector", std::nullopt});
+  }
+  r.family = "mistral4";
+  ReadLatent(c, r, 256, 1024, 64);
+  constexpr std::string_view kScale = "rope_parameters.llama_4_scaling_beta|rope_scaling.llama_4_scaling_beta";
+  const double scale = c.Double(c.Pick("attention.temperature_scale", kScale), 0);
+  for (const char* key : {"rope_parameters.max_position_embeddings", "rope_scaling.max_position_embeddings"}) {
+    if (!c.gguf() && c.Has(key)) c.Int(key, 1, kMaxContext);
+  }
+  ReadDecoder(c, spec, {.norm_eps = 1e-6, .n_heads = 32, .context = 1048576, .vocab = 131072});
+  const RopeScaling& s = r.rope.scaling;
+  if (const double all = c.gguf() && s.kind == RopeScalingKind::kYarn ? AllDim(c) : 0; all > 0) {
+    SetAttentionScale(r, UsualAttentionScale(r) * std::pow(YarnMagnitude(s.factor, all), 2));
+  }
+  if (scale != 0) {
+    constexpr std::string_view kOriginal =
+        "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
+    const double yarn = s.kind == RopeScalingKind::kYarn ? s.original_context : r.context;
+    const double original = c.gguf() ? yarn : c.Positive(kOriginal, yarn);
+    r.temperature_scale = static_cast<float>(scale);
+    r.temperature_offset = 0;
+    r.temperature_everywhere = true;
+    r.temperature_floor = static_cast<float>(c.gguf() ? c.Positive("attention.temperature_length", original) : original);
+  }
+  ReadFeedForwardWidth(c, r);
+  ReadSharedExperts(c, spec);
+  ExpectSilu(c);
+  c.ExpectBool("attention_bias", false);
+  // GGUF: expert_gating_func 2 is the sigmoid.
+  if (c.gguf() && c.Int("expert_gating_func", 0, 2, 1) == 2) return ReadSigmoidRouting(c, r, true);
+  const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), !c.gguf());
+  r.routing = normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
+  r.route_scale =
+      static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1));
+  if (c.Int(c.Pick("expert_group_count", "n_group"), 0, kMaxExperts, 1) > 1) c.Unsupported("n_group", "above 1");
+}
+
+// GLM-4.7-Flash in GGUF files of before expert_gating_func: by its layers, with or without the one for prediction, and its vocabulary.
+bool IsGlm47Flash(Config& c) {
+  const int32_t blocks = c.Int("block_count", 1, kMaxLayers);
+  return !c.Has("expert_gating_func") && (blocks == 47 || blocks == 48) && GgufVocabulary(c) == 154880;
+}
+
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  const bool latent = c.Is({"DeepseekV2ForCausalLM", "deepseek_v2", "DeepseekV3ForCausalLM", "deepseek_v3", "deepseek2"});
+  if (c.Is({"Mistral4ForCausalLM", "mistral4"})) return ReadMistral4(c, spec);
+  const bool glm = c.Is({"Glm4MoeLiteForCausalLM", "glm4_moe_lite"});
+  const bool latent = glm || c.Is({"DeepseekV2ForCausalLM", "deepseek_v2", "DeepseekV3ForCausalLM", "deepseek_v3", "deepseek2"});
   // GGUF: expert_gating_func 2 is the sigmoid.
-  const bool v3 = c.gguf() ? c.Int("expert_gating_func", 1, 2, 1) == 2 : c.Is({"DeepseekV3ForCausalLM", "deepseek_v3"});
+  const bool v3 = c.gguf() ? c.Int("expert_gating_func", 1, 2, 1) == 2 || IsGlm47Flash(c)
+                           : glm || c.Is({"DeepseekV3ForCausalLM", "deepseek_v3"});
   if (latent) r.family = v3 ? "deepseek-v3" : "deepseek-v2";
   if (latent) ReadLatent(c, r);
   if (!latent && c.gguf()) r.rope.style = RopeStyle::kAdjacentPair;
   // V2 has two published classes, transformers' and the makers'. They differ in the default of vocab_size: it must be in the file.
-  ReadDecoder(c, spec, {.norm_eps = 1e-6, .context = v3 ? 4096 : 2048, .vocab = v3 ? 129280 : 0});
+  if (glm) {
+    ReadDecoder(c, spec, {.norm_eps = 1e-5, .n_heads = 20, .context = 202752, .vocab = 154880});
+  } else {
+    ReadDecoder(c, spec, {.norm_eps = 1e-6, .context = v3 ? 4096 : 2048, .vocab = v3 ? 129280 : 0});
+  }
   ReadFeedForwardWidth(c, r);
-  ReadSharedExperts(c, spec);
+  ReadSharedExperts(c, spec, glm ? 1 : -1);
+  if (c.gguf()) ReadGgufPredictionLayers(c, spec);
+  if (glm) ReadMlpLayerTypes(c, r);
   ExpectSilu(c);
   for (const char* key : {"attention_bias", "mlp_bias"}) c.ExpectBool(key, false);
   const double all = latent && r.rope.scaling.kind == RopeScalingKind::kYarn ? AllDim(c) : 0;
   if (all > 0) {
     SetAttentionScale(r, UsualAttentionScale(r) * std::pow(YarnMagnitude(r.rope.scaling.factor, all), 2));
   }
+  if (glm) return ReadSigmoidRouting(c, r, true, 1.8);
   if (v3) return ReadRoutingV3(c, r);
   latent ? ReadRoutingV2(c, r) : ReadRoutingV1(c, r);
 }

@@ -123,6 +123,10 @@ class Keys {
     Int("rope.dimension_count", r_.rope.dim);
     Float("rope.freq_base", r_.rope.theta);
     if (r_.local_rope.style != RopeStyle::kNone && architecture_ != "olmo2") Float("rope.freq_base_swa", r_.local_rope.theta);
+    if (architecture_ == "laguna") Int("rope.dimension_count_swa", r_.local_rope.dim);
+    if (architecture_ == "mistral4" && r_.temperature_everywhere) {
+      Int("attention.temperature_length", static_cast<int64_t>(r_.temperature_floor));
+    }
     const bool turns = AnyLayer(r_, [](const LayerRecipe& l) { return l.attends() && l.rope != LayerRope::kNone; });
     if (architecture_.starts_with("qwen3vl")) Sections();
     if (r_.temperature_everywhere) Float("attention.temperature_scale", static_cast<double>(r_.temperature_scale));
@@ -158,7 +162,8 @@ class Keys {
     const auto windowed = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window > 0; });
     if (windowed == r_.layers.end()) return;
     Int("attention.sliding_window", windowed->window);
-    if (architecture_ == "gemma4" || architecture_ == "muse-glimmer" || architecture_ == "granite_swa") {
+    constexpr std::string_view kListed[] = {"gemma4", "muse-glimmer", "granite_swa", "laguna", "cohere2moe", "exaone-moe"};
+    if (std::ranges::find(kListed, architecture_) != std::end(kListed)) {
       std::vector<bool> windows;
       for (const LayerRecipe& l : r_.layers) windows.push_back(l.window > 0);
       if (architecture_ == "granite_swa") {
@@ -193,9 +198,11 @@ class Keys {
     if (r_.expert_latent > 0) Int("moe_latent_size", r_.expert_latent);
     if (r_.d_shared > 0) {
       Int("expert_shared_feed_forward_length", r_.d_shared);
-      Int("expert_shared_count", r_.d_shared / r_.d_expert);
+      // llama.cpp takes one length of bailingmoe2 for each.
+      Int("expert_shared_count", architecture_ == "bailingmoe2" ? 1 : r_.d_shared / r_.d_expert);
     }
     const auto sparse = std::ranges::find_if(r_.layers, &LayerRecipe::sparse);
+    if (architecture_ == "ernie4_5-moe") Int("interleave_moe_layer_step", 1);
     Int(architecture_ == "llama4" ? "interleave_moe_layer_step" : "leading_dense_block_count",
         sparse - r_.layers.begin() + (architecture_ == "llama4" ? 1 : 0));
     if (SigmoidOfAll(r_.routing)) Int("expert_gating_func", 2);

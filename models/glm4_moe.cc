@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // GLM-4.5 (Zhipu 2025): partial rope, biases of q, k and v, in the largest RMSNorm of each head's query and key; routing by
 // sigmoids with a bias that only the choice sees, a shared expert, dense layers first, layers for multi-token prediction, which
-// are not run. GGUF counts those layers among the blocks.
+// are not run. Solar Open (Upstage 2026) is the same with experts in all layers and rope of the whole head. GGUF counts those layers among the blocks.
 #include "models/family.h"
 
 namespace tally {
 namespace {
 
 constexpr std::string_view kGguf[] = {"glm4moe"};
-constexpr std::string_view kHf[] = {"Glm4MoeForCausalLM"};
-constexpr std::string_view kHfTypes[] = {"glm4_moe"};
+constexpr std::string_view kHf[] = {"Glm4MoeForCausalLM", "SolarOpenForCausalLM"};
+constexpr std::string_view kHfTypes[] = {"glm4_moe", "solar_open"};
 
 constexpr RoleName kHfNames[] = {{Role::kRouterBias, "model.layers.#.mlp.gate.e_score_correction_bias"},
                                  {Role::kSharedExpertGate, "model.layers.#.mlp.shared_experts.gate_proj.weight"},
@@ -18,26 +18,28 @@ constexpr RoleName kHfNames[] = {{Role::kRouterBias, "model.layers.#.mlp.gate.e_
 constexpr RoleName kGgufNames[] = {{Role::kFfnNorm, "blk.#.post_attention_norm.weight"},
                                    {Role::kRouterBias, "blk.#.exp_probs_b.bias"}};
 
-void ReadRouting(Config& c, Recipe& r) {
-  const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), !c.gguf());
-  r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
-  r.router_bias = true;
-  r.route_scale =
-      static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1));
-  r.expert_groups = c.Int(c.Pick("expert_group_count", "n_group"), 1, kMaxExperts, 1);
-  r.kept_groups = c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.expert_groups, 1);
-  r.group_best = r.expert_groups > 1 ? 2 : 1;
-  constexpr int32_t kSigmoid = 2;
-  if (c.gguf() && c.Int("expert_gating_func", 0, 255, kSigmoid) != kSigmoid) c.Unsupported("expert_gating_func", "other than 2");
-}
-
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  ReadDecoder(c, spec, {.norm_eps = 1e-5, .n_kv_heads = 8, .n_heads = 96, .context = 131072, .vocab = 151552, .rotated = 0.5});
-  ReadFeedForwardWidth(c, r);
-  ReadSharedExperts(c, spec);
+  const bool solar = c.Is({"SolarOpenForCausalLM", "solar_open"});
+  if (solar) {
+    ReadDecoder(c, spec,
+                {.norm_eps = 1e-5,
+                 .n_kv_heads = 8,
+                 .head_dim = 128,
+                 .n_heads = 64,
+                 .context = 131072,
+                 .vocab = 196608,
+                 .rope_theta = 1e6,
+                 .rotated = 1});
+    r.d_ff = c.Int("intermediate_size", 1, kMaxWidth, 10944);  // no layer has it
+  } else {
+    ReadDecoder(c, spec, {.norm_eps = 1e-5, .n_kv_heads = 8, .n_heads = 96, .context = 131072, .vocab = 151552, .rotated = 0.5});
+    ReadFeedForwardWidth(c, r);
+  }
+  ReadSharedExperts(c, spec, solar ? 0 : -1);
   if (c.gguf()) ReadGgufPredictionLayers(c, spec);
-  ReadRouting(c, r);
+  ReadSigmoidRouting(c, r, /*normed=*/true);
+  r.router_bias = true;
   const bool qk_norm = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQNorm) : c.Bool("use_qk_norm", false);
   if (qk_norm) r.qk_norm = QkNormKind::kHead;
   SetBiases(r, c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQBias) : c.Bool("attention_bias", false), false);

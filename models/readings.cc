@@ -133,7 +133,7 @@ void SetSparse(LayerRecipe& layer, bool sparse) { layer.feed_forward = sparse ? 
 
 void ReadExperts(Config& c, Recipe& r, std::string_view count_keys, std::string_view width_keys) {
   r.n_experts = c.Int(c.Pick("expert_count", count_keys), 1, kMaxExperts);
-  r.top_k = c.Int(c.Pick("expert_used_count", "num_experts_per_tok|experts_per_token"), 1, r.n_experts);
+  r.top_k = c.Int(c.Pick("expert_used_count", "num_experts_per_tok|experts_per_token|moe_k|moe_topk"), 1, r.n_experts);
   r.d_expert = c.Int(c.Pick("expert_feed_forward_length|feed_forward_length", width_keys), 1, kMaxWidth);
 }
 
@@ -161,16 +161,47 @@ void ReadQwenSparseLayers(Config& c, Recipe& r) {
   }
 }
 
-void ReadSharedExperts(Config& c, ModelSpec& spec) {
+bool ReadMlpLayerTypes(Config& c, Recipe& r) {
+  const std::vector<std::string> types = c.Strings("mlp_layer_types");
+  if (!c.ok() || types.empty()) return !c.ok();
+  if (types.size() != r.layers.size()) {
+    c.Fail("mlp_layer_types lists " + std::to_string(types.size()) + " layers of " + std::to_string(r.layers.size()));
+    return true;
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "sparse" && types[i] != "dense") c.Unsupported("mlp_layer_types", Quote(types[i]));
+    SetSparse(r.layers[i], types[i] == "sparse");
+  }
+  return true;
+}
+
+void ReadSigmoidRouting(Config& c, Recipe& r, bool normed, double scale, std::string_view scale_key) {
+  const bool divided = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), !c.gguf() && normed);
+  r.routing = divided ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
+  r.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
+  r.route_scale = static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive(scale_key, scale));
+  r.expert_groups = c.Int(c.Pick("expert_group_count", "n_group"), 1, kMaxExperts, 1);
+  r.kept_groups = c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.expert_groups, 1);
+  r.group_best = r.expert_groups > 1 ? 2 : 1;
+  constexpr int32_t kSigmoid = 2;
+  if (c.gguf() && c.Int("expert_gating_func", 0, 255, kSigmoid) != kSigmoid) c.Unsupported("expert_gating_func", "other than 2");
+}
+
+void ReadSharedExperts(Config& c, ModelSpec& spec, int32_t usual_dense) {
   Recipe& r = spec.recipe;
   ReadExperts(c, r, "n_routed_experts|num_local_experts|num_experts", "moe_intermediate_size");
   const int64_t shared = int64_t{c.Int(c.Pick("expert_shared_count", "n_shared_experts"), 0, kMaxExperts)} * r.d_expert;
   if (shared > kMaxWidth) c.Fail("n_shared_experts make a width of " + std::to_string(shared));
   r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
-  const int32_t dense = c.Int(c.Pick("leading_dense_block_count", "first_k_dense_replace"), 0, kMaxLayers);
+  const std::string_view dense_key = c.Pick("leading_dense_block_count", "first_k_dense_replace");
+  const int32_t dense = usual_dense >= 0 ? c.Int(dense_key, 0, kMaxLayers, usual_dense) : c.Int(dense_key, 0, kMaxLayers);
   const int32_t step = c.gguf() ? 1 : c.Int("moe_layer_freq", 1, kMaxLayers, 1);
   for (int32_t i = dense; i < static_cast<int32_t>(r.layers.size()); ++i) SetSparse(r.layers[i], i % step == 0);
-  if (c.gguf()) return;
+  if (!c.gguf()) ReadHfPredictionLayers(c, spec);
+}
+
+void ReadHfPredictionLayers(Config& c, ModelSpec& spec) {
+  Recipe& r = spec.recipe;
   r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers, 0);
   for (int32_t i = r.n_layers; c.ok() && i < r.n_layers + r.mtp_layers; ++i) {
     AddNotRun(c, spec, "model.layers." + std::to_string(i) + ".");

@@ -84,9 +84,19 @@ void ReadNoRopeLayers(Config& config, Recipe& recipe);
 // Hugging Face, Qwen. Windows: only if use_sliding_window is set, from layer max_window_layers on. Mixtures: which layers are sparse.
 void ReadQwenWindows(Config& config, Recipe& recipe);
 void ReadQwenSparseLayers(Config& config, Recipe& recipe);
+// Hugging Face mlp_layer_types: which layers are sparse. False: the key is absent.
+bool ReadMlpLayerTypes(Config& config, Recipe& recipe);
+// Routing by sigmoids of all experts, with a bias that only the choice sees (DeepSeek-V3): whether the chosen weights are divided by
+// their sum, what multiplies them, groups that are judged by their two best experts. GGUF: the bias is there if a layer stores it.
+// `normed`, `scale`: Hugging Face's defaults. `scale_key`: its key.
+void ReadSigmoidRouting(Config& config, Recipe& recipe, bool normed, double scale = 1,
+                        std::string_view scale_key = "routed_scaling_factor");
 // Hugging Face, DeepSeek and GLM: routed and shared experts, dense layers first, layers for multi-token prediction.
-void ReadSharedExperts(Config& config, ModelSpec& spec);
+// `dense`: the default of the first layers; -1: none.
+void ReadSharedExperts(Config& config, ModelSpec& spec, int32_t dense = -1);
 
+// Hugging Face: num_nextn_predict_layers, stored behind the last layer.
+void ReadHfPredictionLayers(Config& config, ModelSpec& spec);
 // GGUF: the last blocks are for multi-token prediction. They leave the recipe's layers.
 void ReadGgufPredictionLayers(Config& config, ModelSpec& spec);
 

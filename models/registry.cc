@@ -55,6 +55,14 @@ namespace tally {
   F(kGraniteFamily)       \
   F(kGlm4Family)          \
   F(kGlm4MoeFamily)       \
+  F(kAfmoeFamily)         \
+  F(kErnie45MoeFamily)    \
+  F(kExaoneMoeFamily)     \
+  F(kHunyuanMoeFamily)    \
+  F(kLagunaFamily)        \
+  F(kBailingMoe2Family)   \
+  F(kDots1Family)         \
+  F(kMiniMaxM2Family)     \
   F(kSmolLm3Family)       \
   F(kInternLm2Family)     \
   F(kMiniCpmFamily)       \
@@ -154,6 +162,11 @@ Result<Found> FindHuggingFace(const Inventory& inventory) {
     return Found{family, *type, {}, {}};
   }
   const std::string& named = names->front();
+  // One class for text models of several families.
+  TALLY_ASSIGN_OR_RETURN(const auto text, m.GetString("text_config.model_type"));
+  if (named == "Mistral3ForConditionalGeneration" && text == "mistral4") {
+    return Found{Known(&Family::hf_model_types, *text), *text, {}, {}};
+  }
   const std::string_view with_head = Known(&Family::hf_architectures, named) ? std::string_view() : ClassWithHead(named);
   Found found{nullptr, std::string(with_head.empty() ? named : with_head), {}, {}};
   if (!with_head.empty()) found.base_class = named;
@@ -167,7 +180,8 @@ Result<Found> FindHuggingFace(const Inventory& inventory) {
                      " says, as transformers does"};
   }
   TALLY_ASSIGN_OR_RETURN(found.family, Lookup(inventory, &Family::hf_architectures, "architecture", found.architecture));
-  if (type.has_value() && !NameOneModel(*type, found.architecture)) {
+  const bool one_type = of_type == found.family && found.family->hf_model_types.size() == 1;
+  if (type.has_value() && !one_type && !NameOneModel(*type, found.architecture)) {
     if (of_type != nullptr) {
       found = {of_type,
                *type,

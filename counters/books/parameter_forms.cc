@@ -124,7 +124,9 @@ class Parameters {
     switch (mixer) {
       case Mixer::kAttention:
         Projections(l.cache_of < 0, l.v_is_k);
-        if (r_.attention_gate) Matrix("attn_q_gate", Component::kAttnGate, at_.H * at_.D, s_.E);
+        if (r_.attention_gate) {
+          Matrix("attn_q_gate", Component::kAttnGate, r_.gate_each_head ? at_.H : at_.H * at_.D, s_.E);
+        }
         return Attended(at_.D);
       case Mixer::kLatentAttention: LatentProjections(); return Attended(s_.Dv);
       case Mixer::kShortConv:

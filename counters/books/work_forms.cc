@@ -140,14 +140,21 @@ class Work {
         Attention(l, at_.D, at_.D);
         Scaled(Component::kAttnOutput, r_.scales.attention, N_ * at_.H * at_.D);
         if (r_.attention_gate) {
-          Linear(Component::kAttnGate, N_, s_.E, at_.H * at_.D, false);
-          Activate(Component::kAttnGate, ActivationKind::kSigmoid, N_ * at_.H * at_.D);
+          const Form gates = r_.gate_each_head ? at_.H : at_.H * at_.D;
+          Linear(Component::kAttnGate, N_, s_.E, gates, false);
+          // 1 / (1 + exp(-x)), or log(1 + exp(x)); then the product, of a sigmoid of each element in one with it.
+          const bool apart = r_.gate_each_head || r_.gate_softplus;
+          Add(Component::kAttnGate, WorkClass::kActivation, (apart ? 1 : 2) * (N_ * gates), 2 * (N_ * gates));
+          if (apart) Add(Component::kAttnGate, WorkClass::kResidualBias, N_ * at_.H * at_.D);
         }
         Linear(Component::kAttnOutput, N_, at_.H * at_.D, s_.E, r_.o_bias);
         return Component::kAttnOutput;
       }
       case Mixer::kLatentAttention: {  // run absorbed: all heads share the compressed key, of which the value is a part
         LatentProjections(l);
+        if (r_.temperature_scale != 0 && HasTemperature(l)) {
+          Add(Component::kAttention, WorkClass::kResidualBias, N_ * at_.H * (s_.Dn + s_.Dr));
+        }
         if (w_.expanded) {
           Attention(l, s_.Dn + s_.Dr, s_.Dv);
         } else {
@@ -392,8 +399,9 @@ class Work {
     const Form& X = s_.X;
     const Form& k = s_.k;
     const bool sigmoid = SigmoidOfAll(r_.routing), one_by_one = r_.routing == RoutingRule::kTopKThenSigmoid;
+    const bool choice_bias = r_.router_bias && (sigmoid || SoftmaxOfAll(r_.routing));  // joins the scores, not the logits
     if (r_.router_norm) RmsNorm(Component::kRouterNorm, N_, s_.E);
-    Linear(Component::kRouter, N_, s_.E, X, r_.router_bias && !sigmoid, WorkClass::kRouter);
+    Linear(Component::kRouter, N_, s_.E, X, r_.router_bias && !choice_bias, WorkClass::kRouter);
     // The choice takes k X compares. Softmax, per value of k or X: maximum, subtract, add; special: exp, divide. Sigmoid, per
     // value of X: add, and the bias for the choice; special: exp, divide.
     // Groups: their scores take a compare for each of the best of each expert, and adds; kept_groups compares of each.
@@ -404,8 +412,9 @@ class Work {
     }
     if (r_.route_scale != 1) chosen += k;
     if (r_.expert_scale) chosen += k;
+    if (choice_bias) chosen += X;
     if (sigmoid || one_by_one) {
-      chosen += (one_by_one ? k : X) + (sigmoid && r_.router_bias ? X : Form(0));
+      chosen += one_by_one ? k : X;
       special = 2 * (one_by_one ? k : X);
     } else {
       const Form& over = r_.routing == RoutingRule::kTopKThenSoftmax ? k : X;

@@ -91,7 +91,7 @@ constexpr CallSection kLfm = {{"<|tool_call_start|>", "<|tool_call_end|>"}, Call
 
 // From the templates of the models and, where those do not say it, from what their publishers document: DeepSeek-V3.2's
 // encoding/encoding_dsv32.py, ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices and
-// ai.google.dev/gemma/docs/core/prompt-formatting-gemma4, the model cards of LFM2, Granite 3 and OLMo 3, Llama's
+// ai.google.dev/gemma/docs/core/prompt-formatting-gemma4, the model cards of LFM2, Granite 3, OLMo 3, ERNIE 4.5 and Hunyuan-A13B, Llama's
 // llama.com/docs/model-cards-and-prompt-formats. The misspelled marks of DeepSeek are those that llama.cpp has seen (common/chat). Of
 // Functionary, GigaChat, Hunyuan 3, MiniCPM5, MiniMax-M3, Muse Glimmer, OLMo 3 and Solar Open also what the parsers of llama.cpp (common/parsers), vLLM
 // (vllm/tool_parsers) and SGLang (srt/function_call) take. The first row whose signs are all in a template counts.
@@ -219,7 +219,15 @@ constexpr CallFormat kCallFormats[] = {
      .signs = {"<tool_calls>", "[BEGIN FINAL RESPONSE]"},
      .sections = {{{{"<tool_calls>", "</tool_calls>"}}}},
      .others = {"[END FINAL RESPONSE]"}},
+    {.name = "Hunyuan",
+     .signs = {"<tool_calls>", "<answer>"},
+     .sections = {{{{"<tool_calls>", "</tool_calls>"}}}},
+     .others = {"<answer>", "</answer>"}},
     {.name = "Jamba/Hunyuan", .signs = {"<tool_calls>"}, .sections = {{{{"<tool_calls>", "</tool_calls>"}}}}},
+    {.name = "ERNIE",
+     .signs = {"<tool_call>", "<response>"},
+     .sections = {{{{"<tool_call>", "</tool_call>"}}}},
+     .others = {"<response>", "</response>"}},
     {.name = "Qwen/Hermes", .signs = {"<tool_call>"}, .sections = {{{{"<tool_call>", "</tool_call>"}}}}},
     {.name = "Llama 3",
      .signs = {"<|start_header_id|>ipython"},

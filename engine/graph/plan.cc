@@ -55,7 +55,7 @@ class Rows {
   void operator()(ElementwiseOp& op) const { op.x.rows = op.up.rows = Count(rows_); }
   void operator()(ScaleRowsOp& op) const {
     Set(op.x, op.weights);
-    op.out.rows = n_ * op.weights.cols;
+    op.out.rows = n_ * op.factors();
   }
   void operator()(TemperatureOp& op) const { Set(op.positions, op.out); }
   void operator()(CausalConvOp& op) const {

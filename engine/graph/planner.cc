@@ -467,7 +467,7 @@ ActPack Planner::PackRouted(Role role, Mat<const float> in, const int32_t* index
 
 void Planner::SparseFeedForward(Mat<const float> in) {
   const int64_t routed = n_ * r_.top_k;
-  const bool choice_bias = SigmoidOfAll(r_.routing);
+  const bool choice_bias = SoftmaxOfAll(r_.routing) || SigmoidOfAll(r_.routing);
   if (r_.router_norm) Norm(Role::kRouterNorm, plan_.x, router_in_);
   Project(Role::kRouter, r_.router_norm ? router_in_ : in, router_, {.bias = !choice_bias});
   Add(Role::kRouter, RouteOp{.logits = router_,

@@ -81,8 +81,13 @@ Mat<float> Planner::AttentionOfHeads(Mat<const float> in) {
       if (!layer().v_is_k) Project(Role::kV, in, v, {.shared = &shared});
     }
   }
-  const Mat<float> gate = First(attn_gate_, q_cols);
-  if (r_.attention_gate) Project(Role::kAttnGate, in, gate, {.shared = &shared});
+  const bool each_head = r_.gate_each_head;
+  const Mat<float> gate = First(attn_gate_, each_head ? H : q_cols);
+  if (r_.attention_gate) {
+    const bool sigmoid_first = each_head && !r_.gate_softplus;
+    Project(Role::kAttnGate, in, gate,
+            {.activation = sigmoid_first ? ActivationKind::kSigmoid : ActivationKind::kNone, .shared = &shared});
+  }
   const As as(*this, Work::kOwn);
   if (r_.v_norm && own_kv) {
     const As of_kv_heads(*this, Work::kOfKvHeads);
@@ -119,6 +124,12 @@ Mat<float> Planner::AttentionOfHeads(Mat<const float> in) {
   Attend(Mixer::kAttention, q, attended, part.heads, layout);
   Scale(Role::kO, attended, r_.scales.attention);
   if (!r_.attention_gate) return attended;
+  if (each_head || r_.gate_softplus) {
+    Add(Role::kAttnGate,
+        ScaleRowsOp{
+            .x = attended, .weights = gate, .out = attended, .groups = each_head ? H : q_cols, .softplus = r_.gate_softplus});
+    return attended;
+  }
   Add(Role::kAttnGate, ElementwiseOp{.x = gate, .up = attended, .activation = ActivationKind::kSigmoid});
   return gate;
 }

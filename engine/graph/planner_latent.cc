@@ -63,6 +63,9 @@ void Planner::LatentHeads(Mat<const float> in) {
   const KvLayout layout = LatentLayout(r_, part_, options_.kv);
   StoreKv(Mixer::kLatentAttention, key, {}, layout);
   const As as(*this, Work::kOwn);
+  if (r_.temperature_scale != 0 && r_.temperature_everywhere) {
+    Add(Component::kAttention, ScaleRowsOp{.x = q, .weights = temperature_, .out = q});
+  }
   const Heads rotated = {q_of_keys.Cols(rank, q_of_keys.cols - rank), rank + Dr, Dr};
   Rotate({q.Cols(Dn, q.cols - Dn), D, Dr}, H, &rotated);
   ProjectHeads(Role::kKB, {q, D, Dn}, {q_of_keys, rank + Dr, rank});

@@ -180,6 +180,9 @@ Status CheckAttention(const Recipe& r) {
   }
   if (r.v_norm && (r.fused_qkv || r.latent.kv_rank > 0)) return BadInput("v_norm is for values of a matrix of their own");
   if (r.qk_norm_after_rope && r.qk_norm != QkNormKind::kHead) return BadInput("qk_norm_after_rope is for norms of each head");
+  if (r.temperature_scale != 0 && !r.temperature_everywhere && r.latent.kv_rank > 0) {
+    return BadInput("a temperature of latent attention is for every layer");
+  }
   if (r.attention_gate && r.latent.kv_rank > 0) return BadInput("attention_gate is not for latent attention");
   if (r.local_rope.freq_factors) return BadInput("the local rope has no stored frequency factors");
   return CheckLatent(r);

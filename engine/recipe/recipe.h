@@ -168,6 +168,8 @@ struct Recipe {
   float attention_scale = 0;            // the default; a layer uses LayerRecipe::attention_scale
 
   bool attention_gate = false;  // attention's output is multiplied by sigmoid(W x), element by element (Qwen3-Next)
+  bool gate_each_head = false;  // W x has one number for each head (Laguna)
+  bool gate_softplus = false;   // softplus instead of the sigmoid (Laguna)
 
   int32_t conv_taps = 0;  // positions that the convolution of a recurrent mixer sees, its own included
   DeltaRule delta = {};
@@ -194,7 +196,7 @@ struct Recipe {
   // Experts are chosen from the `kept_groups` best of `expert_groups` equal groups; a group is as good as the sum of its
   // `group_best` best experts (DeepSeek-V2 and -V3).
   int32_t expert_groups = 1, kept_groups = 1, group_best = 1;
-  bool router_bias = false;  // with sigmoids of all experts: only the choice sees it
+  bool router_bias = false;  // with probabilities or sigmoids of all experts: only the choice sees it
   bool expert_bias = false;
   bool router_norm = false;   // the router reads the residual stream through a norm of its own (Gemma 4)
   bool expert_scale = false;  // a learned number of each expert multiplies its weight

@@ -63,6 +63,9 @@ constexpr const char* kMiniCpm5 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kBailing = R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|)"
                                  R"(\s*[\r\n]|\s+(?!\S)|\s+)";
+constexpr const char* kExaoneMoe =  // letters of several words, too
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|)"
+    R"(\s*[\r\n]|\s+(?!\S)|\s+)";
 constexpr const char* kDeepseekPunctuation =
     R"(\s?[!-/:-~\x{ff01}-\x{ff0f}\x{ff1a}-\x{ff5e}\x{2018}-\x{201f}\x{3000}-\x{3002}]+)";
 
@@ -101,6 +104,8 @@ const Row kRows[] = {
     {{"superbpe"}, {R"(\p{N}+)", R"((?=(\d{3})+(?!\d)))"}},  // groups of three digits from the right
     {{"tiny_aya", "cohere2moe"}, {R"(\d{1,3}(?=(?:\d{3})*\b))", kO200k}},
     {{"bailingmoe", "bailingmoe2", "llada-moe"}, {kBailing}},
+    {{"exaone-moe"}, {kExaoneMoe}},
+    {{"laguna"}, {R"([^\n]+|[\n]+)", kQwen2}},
     {{"minicpm5"}, {R"(\p{N}{1,3})", kMiniCpm5}, true},
     {{"falcon"}, {kFalconPunctuation, kGpt2Pattern, "[0-9][0-9][0-9]"}},
     {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}},

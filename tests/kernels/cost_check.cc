@@ -134,6 +134,15 @@ class Sweep : public CostSweep {
       c.at(WorkClass::kResidualBias) = CountOf([&] { ScaleRowsRef<Counting>(op, 0, 2 * k); });
       Compare("", op, c);
     }
+    for (const bool softplus : {false, true}) {
+      Memory& m = NewMemory();
+      ScaleRowsOp op{.x = m.Matrix(2, 40), .weights = m.Matrix(2, 4), .out = m.Matrix(2, 40), .groups = 4};
+      Counted c;
+      c.at(WorkClass::kResidualBias) = CountOf([&] { ScaleRowsRef<Counting>(op, 0, 2); });
+      op.softplus = softplus;
+      c.at(WorkClass::kActivation) = CountOf([&] { ScaleRowsRef<Counting>(op, 0, 2); }) - c.at(WorkClass::kResidualBias);
+      Compare("groups", op, c);
+    }
     Memory& m = NewMemory();
     const std::vector<int32_t> positions = {0, 7, 8, 100};
     const TemperatureOp op{.positions = positions, .scale = 0.1f, .floor = 8, .out = m.Matrix(4, 1)};
@@ -197,7 +206,7 @@ class Sweep : public CostSweep {
           op.scale = 2.5f;
           op.sum_eps = 1e-6f;
         }
-        if (SigmoidOfAll(rule) && experts != 4) op.bias = m.Vector(1, experts, 2);
+        if (ScoresAll(rule) && experts != 4) op.bias = m.Vector(1, experts, 2);
         if (experts == 9) op.expert_scale = m.Vector(1, experts, 2);
         std::vector<uint8_t> scratch(RouteScratchBytes(op));
         Counted c;

@@ -113,6 +113,25 @@ TEST(ScaleRows, EveryTargetGivesTheProducts) {
       for (int64_t t = 0; t < 6; ++t) {
         for (int64_t c = 0; c < d; ++c) ASSERT_EQ(out.Row(t)[c], weights.Row(t / 2)[t % 2] * x.Row(t / 2)[c]);
       }
+      EdgeMat<float> heads(3, 2 * d, 1);  // a factor for each half of a row
+      heads.Fill(random);
+      EdgeMat<float> before(3, 2 * d, 1);
+      before.CopyFrom(heads.view());
+      const ScaleRowsOp halves{.x = heads.view(), .weights = weights.view(), .out = heads.view(), .groups = 2};
+      ASSERT_TRUE(halves.Validate().ok()) << halves.Validate().message();
+      RunShuffled(KernelNamed<ScaleRowsOp>("hwy"), halves, random.Bits());
+      for (int64_t t = 0; t < 3; ++t) {
+        for (int64_t c = 0; c < 2 * d; ++c) ASSERT_EQ(heads.Row(t)[c], weights.Row(t)[c / d] * before.Row(t)[c]);
+      }
+      weights.Row(1)[0] = 30;
+      const ScaleRowsOp gated{.x = before.view(), .weights = weights.view(), .out = heads.view(), .groups = 2, .softplus = true};
+      RunShuffled(KernelNamed<ScaleRowsOp>("hwy"), gated, random.Bits());
+      for (int64_t t = 0; t < 3; ++t) {
+        for (int64_t c = 0; c < 2 * d; ++c) {
+          const double want = std::log1p(std::exp(static_cast<double>(weights.Row(t)[c / d]))) * before.Row(t)[c];
+          ASSERT_NEAR(heads.Row(t)[c], want, 5e-7 * std::fabs(want));
+        }
+      }
     }
   });
 }

@@ -80,7 +80,7 @@ TEST(Route, GroupsBiasAndScale) {
         AlignedBuffer<float> bias;
         ASSERT_TRUE(bias.Resize(static_cast<size_t>(n)));
         random.Fill(bias.data(), bias.size(), 0.5f);
-        const bool biased = SigmoidOfAll(rule) && n != 18;
+        const bool biased = ScoresAll(rule) && n != 18;
         if (biased) c.op.bias = VectorView(bias.data(), n, 3);
         const bool own = n == 18;  // the same numbers, in another role
         if (own) c.op.expert_scale = VectorView(bias.data(), n, 4);

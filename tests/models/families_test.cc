@@ -118,7 +118,7 @@ TEST(Registry, UnsupportedLayersAreNamed) {
           {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "kimi-linear"});
   refused("recurrent", {"RecurrentGemmaForCausalLM"}, {"recurrent_gemma"}, {});
   ExpectBadInput(
-      With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector<std::string>{"MiniMaxM2ForCausalLM"}),
+      With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector<std::string>{"MiniMaxM3ForCausalLM"}),
       {"known: "});
   for (const Family* f : Families()) {
     for (const auto names : {f->gguf_architectures, f->hf_architectures, f->hf_model_types}) {

@@ -82,15 +82,20 @@ constexpr const char* kStableLm = R"({"architectures": ["StableLmForCausalLM"], 
     "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25, "use_qkv_bias": true})";
 constexpr const char* kParallelStableLm = R"({"architectures": ["StableLmForCausalLM"], "model_type": "stablelm",
     "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25, "use_parallel_residual": true})";
+constexpr const char* kUsualBounds = R"({"rope_parameters": {"full_attention": {"beta_fast": 32}}})";
 constexpr const char *kUnknown = "unknown model architecture", *kUnsupported = "unsupported model architecture";
 
 const Case kCases[] = {
     {"arcee", "AFM-4.5B", "", "{}", "{}"},
     {"baichuan", "TinyLlama-1.1B", "rope", kBaichuan7B, "{}"},
     {"baichuan", "TinyLlama-1.1B", "ALiBi", kBaichuan13B, "{}"},
+    {"afmoe", "Trinity-Nano", "", "{}", "{}"},
+    {"bailingmoe2", "Ling-mini-2.0", "", "{}", "{}"},
     {"bloom", "BLOOM-560M", "", "{}", "{}"},
     {"chatglm", "GLM-4-9B", "", "{}", "{}"},
     {"cohere2", "Command-R7B", "", "{}", "{}"},
+    {"cohere2moe", "North-Mini-Code", "", "{}", "{}"},
+    {"cohere2moe", "North-Mini-Code", "LayerNorm, weights normed", R"({"rms_norm_eps": null, "norm_topk_prob": true})", "{}"},
     {"command-r", "Command-R", "", "{}", "{}"},
     {"deepseek", "DeepSeekMoE-16B", "", "{}", "{}"},
     // llama.cpp knows models without a compressed query by their 27 layers.
@@ -104,6 +109,10 @@ const Case kCases[] = {
     // llama.cpp knows models with a window by their 64 layers.
     {"exaone4", "EXAONE-4.0-32B", "", R"({"num_hidden_layers": 64})", "{}"},
     {"exaone4", "EXAONE-4.0-1.2B", "", "{}", "{}"},
+    {"deepseek2", "GLM-4.7-Flash", "", "{}", "{}"},
+    {"dots1", "dots.llm1", "", "{}", "{}"},
+    {"ernie4_5-moe", "ERNIE-4.5-21B-A3B", "", "{}", "{}"},
+    {"exaone-moe", "K-EXAONE-236B-A23B", "", "{}", "{}"},
     {"falcon", "Falcon-7B", "", "{}", "{}"},
     {"falcon", "Falcon-40B", "", "{}", "{}"},
     {"falcon-h1", "Falcon-H1-0.5B", "", "{" TALLY_NO_FACTORS "}", "{}"},
@@ -119,6 +128,7 @@ const Case kCases[] = {
     {"glm4", "GLM-4-9B-0414", "", "{}", "{}"},
     {"glm4", "GLM-4-9B-0414", "M-RoPE", "{}", R"({"glm4.rope.dimension_sections": [2, 1, 1, 0]})"},
     {"glm4moe", "GLM-4.5", "", "{}", "{}"},
+    {"glm4moe", "Solar-Open-100B", "", "{}", "{}"},
     {"gpt-oss", "gpt-oss-20b", "", R"({"quantization_config": null})", "{}"},
     {"gpt2", "gpt2", "", "{}", "{}"},
     {"gptneox", "Pythia-1.4B", "", "{}", "{}"},
@@ -132,7 +142,12 @@ const Case kCases[] = {
     {"granitehybrid", "Granite-4.0-H-Tiny", "as Bamba", kBamba, "{}"},
     {"granitemoe", "Granite-3.0-1B-A400M", "", "{}", "{}"},
     {"hunyuan-dense", "Hunyuan-7B", "", "{}", "{}"},
+    {"hunyuan-moe", "Hunyuan-A13B", "", "{}", "{}"},
     {"internlm2", "InternLM2.5-7B", "no scaling", R"({"rope_scaling": null})", "{}"},
+    {"laguna", "Laguna-XS.2", "YaRN's usual bounds", kUsualBounds, "{}"},
+    {"laguna", "Laguna-XS.2", "a gate of each element",
+     R"({"gating": "per-element", "rope_parameters": {"full_attention": {"beta_fast": 32}}})", "{}"},
+    {"laguna", "Laguna-XS.2", "", "{}", "{}", Outcome::kOther, "yarn_beta_fast is not read in this architecture"},
     {"lfm2", "LFM2-1.2B", "", "{}", "{}"},
     {"lfm2moe", "LFM2-8B-A1B", "", "{}", "{}"},
     {"llama", "Llama-2-7B", "", "{}", "{}"},
@@ -145,6 +160,10 @@ const Case kCases[] = {
     {"mamba2", "Codestral-Mamba-7B", "1 group", R"({"num_heads": 8, "n_groups": 1})", "{}"},
     {"minicpm", "MiniCPM-2B", "", "{}", "{}"},
     {"mistral3", "Ministral-3-8B", "", "{}", "{}"},
+    {"minimax-m2", "MiniMax-M2", "", "{}", "{}"},
+    {"mistral4", "Mistral-Small-4", "no scaling", R"({"rope_parameters": {"rope_type": "default"}})", "{}"},
+    {"mistral4", "Mistral-Small-4", "", "{}", "{}", Outcome::kOther,
+     "YaRN's magnitude, squared, multiplies q.k, as in DeepSeek's models; transformers' code does not multiply"},
     {"mpt", "MPT-7B", "", "{}", "{}"},
     {"muse-glimmer", "Muse-Glimmer-30B", "", "{}", "{}"},
     {"nemotron", "TinyLlama-1.1B", "as Nemotron-4", kNemotron4, "{}"},

@@ -49,6 +49,7 @@ inline void Shrink(OrderedJson& config) {
                                                     {"rotary_dim", 8},
                                                     {"intermediate_size", 96},
                                                     {"intermediate_size_mlp", 160},
+                                                    {"prefix_dense_intermediate_size", 160},
                                                     {"ffn_dim", 96},
                                                     {"n_inner", 96},
                                                     {"moe_intermediate_size", 32},
@@ -57,6 +58,7 @@ inline void Shrink(OrderedJson& config) {
                                                     {"num_experts", 16},
                                                     {"num_local_experts", 16},
                                                     {"n_routed_experts", 16},
+                                                    {"moe_num_experts", 16},
                                                     {"qk_nope_head_dim", 32},
                                                     {"qk_rope_head_dim", 8},
                                                     {"v_head_dim", 32},
@@ -100,7 +102,7 @@ inline void Shrink(OrderedJson& config) {
   for (const char* key : {"num_key_value_heads", "num_kv_heads"}) {
     if (const int n = number(key, 0); n > 0) config[key] = n == heads ? kHeads : std::min(n, 2);
   }
-  for (const char* key : {"num_experts_per_tok", "experts_per_token"}) {
+  for (const char* key : {"num_experts_per_tok", "experts_per_token", "moe_k"}) {
     if (const int n = number(key, 0); n > 0) config[key] = std::min(n, 4);
   }
   if (number("n_group", 1) > 1) config["n_group"] = 4, config["topk_group"] = 2;
@@ -110,6 +112,9 @@ inline void Shrink(OrderedJson& config) {
     config["layer_types"] = OrderedJson::array();
     for (int i = 0; i < layers; ++i) config["layer_types"].push_back(i % 3 == 2 ? "full_attention" : "sliding_attention");
   }
+  if (config.contains("num_attention_heads_per_layer")) {  // as its layers have more heads or fewer
+    for (auto& value : config["num_attention_heads_per_layer"]) value = value.get<int>() > heads ? 2 * kHeads : kHeads;
+  }
   for (auto& [key, value] : config.items()) {
     if (const auto size = kSizes.find(key); size != kSizes.end() && value.is_number_integer()) value = size->second;
     if (value.is_object()) {
@@ -118,6 +123,13 @@ inline void Shrink(OrderedJson& config) {
         if (inner.is_array() && inner.size() > static_cast<size_t>(rotated / 2)) {  // longrope's factors
           inner.erase(inner.begin() + rotated / 2, inner.end());
         }
+      }
+    }
+    if (value.is_array()) {
+      for (auto& of_layer : value) {
+        if (!of_layer.is_number_integer()) continue;
+        if (const auto size = kSizes.find(key); size != kSizes.end()) of_layer = size->second;
+        if (key == "moe_topk") of_layer = std::min(of_layer.get<int>(), 4);
       }
     }
     if (value.is_array() && value.size() == static_cast<size_t>(layers)) value.erase(value.begin() + kLayers, value.end());
@@ -134,7 +146,8 @@ inline OrderedJson SmallConfig(const std::string& name, bool every_expert = fals
   OrderedJson& text = config.contains("text_config") ? config["text_config"] : config;
   if (name != "cs336") Shrink(text);
   if (!every_expert) return config;
-  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "experts_per_token"}) {
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_experts_per_tok",
+                          "experts_per_token", "moe_k"}) {
     if (text.contains(key)) text[key] = 4;
   }
   for (const char* key : {"n_group", "topk_group"}) {

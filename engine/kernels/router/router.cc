@@ -17,7 +17,7 @@ Cost RouteCost(const RouteOp& op, const CostAmounts& amounts, uint64_t choosing,
   const uint64_t n = amounts[Amount::kRows], top_k = static_cast<uint64_t>(op.top_k),
                  experts = static_cast<uint64_t>(op.logits.cols);
   const bool sigmoid = SigmoidOfAll(op.rule) || op.rule == RoutingRule::kTopKThenSigmoid;
-  const uint64_t values = SoftmaxOfAll(op.rule) || SigmoidOfAll(op.rule) ? x : k;
+  const uint64_t values = ScoresAll(op.rule) ? x : k;
   cost.AddFlops(WorkClass::kRouter, n * (choosing + (sigmoid ? 1 : softmax_flops) * values));
   cost.AddSpecial(WorkClass::kRouter, n * 2 * values);  // exps, divides
   if (op.groups > 1) {
@@ -46,11 +46,13 @@ Cost RouteCost(const RouteOp& op, const CostAmounts& amounts, uint64_t choosing,
 }
 
 // One compare per key to build it. Per slot, one compare per key after the first vector to search, and 3 per lane to reduce the
-// lanes (maximum, equality, lowest index). The softmax maximum is slot 0, hence 2 FLOPs per value.
+// lanes (maximum, equality, lowest index). The softmax maximum is slot 0, hence 2 FLOPs per value; a biased choice is
+// made after it.
 Cost RouteExecutedHwy(const RouteOp& op, const CostAmounts& n) {
   const uint64_t x = HwyPadded(op.logits.cols), lanes = static_cast<uint64_t>(HwyF32Lanes());
   const uint64_t passes = static_cast<uint64_t>(op.top_k);
-  return RouteCost(op, n, x + passes * (x - lanes + 3 * lanes), x, HwyPadded(op.top_k), 2);
+  return RouteCost(op, n, x + passes * (x - lanes + 3 * lanes), x, HwyPadded(op.top_k),
+                   SoftmaxOfAll(op.rule) && !op.bias.empty() ? 3 : 2);
 }
 
 // `d`: columns the kernel processes, padding included.
@@ -87,7 +89,7 @@ Status RouteOp::Validate() const {
   }
   if (SoftmaxOfAll(rule) && group_best > 1) return InternalError("groups are chosen by one probability each");
   if (!std::isfinite(scale) || !(sum_eps >= 0)) return InternalError("routing with a scale that is not a number");
-  if (!bias.empty() && (!SigmoidOfAll(rule) || bias.layout != WeightLayout::kVector || bias.cols != logits.cols)) {
+  if (!bias.empty() && (!ScoresAll(rule) || bias.layout != WeightLayout::kVector || bias.cols != logits.cols)) {
     return InternalError("the choice of experts has no bias, or not one for each");
   }
   if (!expert_scale.empty() && (expert_scale.layout != WeightLayout::kVector || expert_scale.cols != logits.cols)) {

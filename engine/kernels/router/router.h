@@ -7,8 +7,11 @@
 
 namespace tally {
 
+// Rules by which every expert has a probability or a sigmoid.
+constexpr bool ScoresAll(RoutingRule r) { return SoftmaxOfAll(r) || SigmoidOfAll(r); }
+
 // The experts with the k largest scores, ties to the lower index, in descending order. The score is the logit, or, for rules with a
-// sigmoid of all, sigmoid(logit) + bias. A NaN ranks above all numbers, so that it reaches the weights.
+// sigmoid of all, sigmoid(logit) + bias; with a softmax of all and a bias, the probability + bias. A NaN ranks above all numbers, so that it reaches the weights.
 // With groups (DeepSeek-V2 and V3) only experts of the `kept_groups` groups with the largest sums of their `group_best` best scores
 // are chosen.
 // Useful, class router, per row. Choosing: k X compares; with groups also group_best X and kept_groups * groups compares, and
@@ -20,7 +23,7 @@ struct RouteOp {
   Mat<const float> logits;  // [n, X]
   int64_t top_k = 0;
   RoutingRule rule = RoutingRule::kTopKThenSoftmax;
-  WeightView bias;                      // [X] or empty; only for rules with a sigmoid of all; not in the weights
+  WeightView bias;                      // [X] or empty; only for rules with a softmax or sigmoid of all; not in the weights
   int64_t groups = 1, kept_groups = 1;  // experts in equal groups, one after another
   int64_t group_best = 1;               // at most X / groups
   float scale = 1;                      // multiplies the weights

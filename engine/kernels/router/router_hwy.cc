@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routing: lanes are experts. The weighted sum of expert outputs: lanes are columns, and slots are added in order.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -53,6 +54,18 @@ void TopK(int32_t* HWY_RESTRICT keys, int64_t padded, int64_t k, int32_t* HWY_RE
     chosen[slot] = hn::ReduceMin(di, hn::IfThenElse(greatest, best_index, hn::Set(di, INT32_MAX)));
     keys[chosen[slot]] = kTaken;
   }
+}
+
+// NaNs do not count.
+float Greatest(const float* x, int64_t n) {
+  const D d;
+  V greatest = hn::Set(d, -INFINITY);
+  ForLanes(d, n, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
+    V v = LoadLanes(tail, d, x + i, count);
+    if constexpr (tail) v = hn::IfThenElse(hn::FirstN(d, count), v, greatest);
+    greatest = hn::Max(v, greatest);
+  });
+  return hn::ReduceMax(d, greatest);
 }
 
 // x may be out. If `greatest` is NaN or infinite, all results are NaN.
@@ -111,12 +124,14 @@ struct Scored {
   const float *values, *scores;
 };
 Scored ScoreExperts(const RouteOp& op, const float* logits, float* values, float* scores) {
-  if (!SigmoidOfAll(op.rule)) return {logits, logits};
   const D d;
   const float* bias = op.bias.empty() ? nullptr : op.bias.Vector();
+  const bool softmax = SoftmaxOfAll(op.rule) && bias != nullptr;
+  if (!softmax && !SigmoidOfAll(op.rule)) return {logits, logits};
+  if (softmax) Softmax(logits, op.logits.cols, Greatest(logits, op.logits.cols), values);
   ForLanes(d, op.logits.cols, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
-    const V v = Sigmoid(d, LoadLanes(tail, d, logits + i, count));
-    StoreLanes(tail, v, d, values + i, count);
+    const V v = softmax ? LoadLanes(tail, d, values + i, count) : Sigmoid(d, LoadLanes(tail, d, logits + i, count));
+    if (!softmax) StoreLanes(tail, v, d, values + i, count);
     if (bias != nullptr) StoreLanes(tail, hn::Add(v, LoadLanes(tail, d, bias + i, count)), d, scores + i, count);
   });
   return {values, bias != nullptr ? scores : values};
@@ -145,7 +160,7 @@ void RunRoute(const RouteOp& op, int64_t begin, int64_t end, std::span<uint8_t> 
     TopK(keys, padded, k, experts);
     const float greatest = logits[experts[0]];
     const float* from = scored.values;
-    if (SoftmaxOfAll(op.rule)) {
+    if (SoftmaxOfAll(op.rule) && op.bias.empty()) {
       Softmax(logits, n, greatest, values);
       from = values;
     }

@@ -100,13 +100,13 @@ void RouteRef(const RouteOp& op, int64_t begin, int64_t end, std::span<uint8_t> 
     const float* logits = op.logits.Row(r);
     int32_t* experts = op.experts.Row(r);
     float* weights = op.weights.Row(r);
-    for (int64_t i = 0; i < n; ++i) {
-      values[i] = SigmoidOfAll(op.rule) ? ToF32(Sigmoid(S(logits[i]))) : logits[i];
-      scores[i] = op.bias.empty() ? values[i] : ToF32(S(values[i]) + S(op.bias.Vector()[i]));
-    }
+    const bool softmax_first = SoftmaxOfAll(op.rule) && !op.bias.empty();
+    for (int64_t i = 0; i < n; ++i) values[i] = SigmoidOfAll(op.rule) ? ToF32(Sigmoid(S(logits[i]))) : logits[i];
+    if (softmax_first) SoftmaxInPlace<S>(values, n);
+    for (int64_t i = 0; i < n; ++i) scores[i] = op.bias.empty() ? values[i] : ToF32(S(values[i]) + S(op.bias.Vector()[i]));
     if (op.groups > 1) DropGroups<S>(op, scores, of_group, taken, chosen);
     TopK<S>(scores, n, k, taken, experts);
-    if (SoftmaxOfAll(op.rule)) SoftmaxInPlace<S>(values, n);
+    if (SoftmaxOfAll(op.rule) && !softmax_first) SoftmaxInPlace<S>(values, n);
     for (int64_t s = 0; s < k; ++s) {
       const float value = values[experts[s]];
       weights[s] = op.rule == RoutingRule::kTopKThenSigmoid ? ToF32(Sigmoid(S(value))) : value;

@@ -14,9 +14,13 @@ namespace {
 // `d`: columns the kernel processes, padding included.
 Cost ScaleRowsCost(const ScaleRowsOp& op, uint64_t n, uint64_t d) {
   Cost cost;
-  const uint64_t k = static_cast<uint64_t>(op.weights.cols), cols = static_cast<uint64_t>(op.x.cols);
+  const uint64_t k = static_cast<uint64_t>(op.factors()), cols = static_cast<uint64_t>(op.x.cols);
   cost.AddFlops(WorkClass::kResidualBias, n * k * d);
-  cost.AddBytes(ByteKind::kActivationsRead, n * (cols + k) * 4);
+  if (op.softplus) {
+    cost.AddFlops(WorkClass::kActivation, n * static_cast<uint64_t>(op.weights.cols));
+    cost.AddSpecial(WorkClass::kActivation, 2 * n * static_cast<uint64_t>(op.weights.cols));
+  }
+  cost.AddBytes(ByteKind::kActivationsRead, n * (cols + static_cast<uint64_t>(op.weights.cols)) * 4);
   cost.AddBytes(ByteKind::kActivationsWritten, n * k * cols * 4);
   return cost;
 }
@@ -30,10 +34,13 @@ TaskPlan PlanTemperature(const TemperatureOp& op, int) { return {op.out.rows, 0,
 
 Status ScaleRowsOp::Validate() const {
   if (weights.cols < 1) return InternalError("rows need a factor");
-  if (out.data == x.data && weights.cols != 1) return InternalError("rows with several factors are not scaled in place");
+  if (groups < 1 || weights.cols % groups != 0 || x.cols % groups != 0 || (groups > 1 && factors() != 1)) {
+    return InternalError("the groups of a row have no factor each");
+  }
+  if (out.data == x.data && factors() != 1) return InternalError("rows with several factors are not scaled in place");
   TALLY_RETURN_IF_ERROR(CheckShape("factors", weights, x.rows, weights.cols));
   TALLY_RETURN_IF_ERROR(CheckShape("scaled input", x, x.rows, x.cols));
-  return CheckShape("scaled output", out, x.rows * weights.cols, x.cols);
+  return CheckShape("scaled output", out, x.rows * factors(), x.cols);
 }
 
 Cost ScaleRowsOp::Useful(const CostAmounts& n) const {
@@ -43,6 +50,7 @@ Cost ScaleRowsOp::Useful(const CostAmounts& n) const {
 void ScaleRowsOp::Describe(OpDescription& d) const {
   d.Add("x", out.data == x.data ? kInOut : kIn, "f32", Shape(x));
   d.Add("weights", kIn, "f32", Shape(weights));
+  if (softplus) d.Set("softplus", int64_t{1});
   if (out.data != x.data) d.Add("out", kOut, "f32", Shape(out));
 }
 
@@ -74,7 +82,10 @@ template <>
 std::span<const Kernel<ScaleRowsOp>> Kernels<ScaleRowsOp>() {
   static constexpr Kernel<ScaleRowsOp> kKernels[] = {
       {"hwy", Always, Plan, RunScaleRowsHwy,
-       [](const ScaleRowsOp& op, const CostAmounts& n) { return ScaleRowsCost(op, n[Amount::kRows], HwyPadded(op.x.cols)); }},
+       [](const ScaleRowsOp& op, const CostAmounts& n) {
+         const uint64_t groups = static_cast<uint64_t>(op.groups);
+         return ScaleRowsCost(op, n[Amount::kRows], groups * HwyPadded(op.x.cols / op.groups));
+       }},
       {"ref", Always, Plan,
        [](const ScaleRowsOp& op, int64_t begin, int64_t end, std::span<uint8_t>) { ScaleRowsRef<float>(op, begin, end); },
        [](const ScaleRowsOp& op, const CostAmounts& n) { return op.Useful(n); }}};

@@ -11,6 +11,7 @@
 // after foreach_target.h, which decides the first target
 #include "engine/kernels/lanes-inl.h"
 #include "engine/kernels/scale_rows/scale_rows.h"
+#include "engine/kernels/scale_rows/scale_rows_ref.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {
@@ -19,14 +20,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 void RunScaleRows(const ScaleRowsOp& op, int64_t begin, int64_t end) {
   const hn::ScalableTag<float> d;
-  const int64_t k = op.weights.cols;
+  const int64_t k = op.factors(), cols = op.x.cols / op.groups;
   for (int64_t t = begin; t < end; ++t) {
-    const auto weight = hn::Set(d, op.weights.Row(t / k)[t % k]);
-    const float* x = op.x.Row(t / k);
-    float* out = op.out.Row(t);
-    ForLanes(d, op.x.cols, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
-      StoreLanes(tail, hn::Mul(weight, LoadLanes(tail, d, x + i, count)), d, out + i, count);
-    });
+    const float* weights = op.weights.Row(t / k) + t % k;
+    for (int64_t g = 0; g < op.groups; ++g) {
+      const auto weight = hn::Set(d, op.softplus ? Softplus(weights[g]) : weights[g]);
+      const float* x = op.x.Row(t / k) + g * cols;
+      float* out = op.out.Row(t) + g * cols;
+      ForLanes(d, cols, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
+        StoreLanes(tail, hn::Mul(weight, LoadLanes(tail, d, x + i, count)), d, out + i, count);
+      });
+    }
   }
 }
 

@@ -10,15 +10,25 @@
 
 namespace tally {
 
+// log(1 + exp(x)), and x from 20 on, as torch has it.
+template <class S>
+S Softplus(S x) {
+  const S y = Log1p(Exp(x));
+  return ToF32(x) > 20 ? x : y;
+}
+
 // A task is one row of out.
 template <class S>
 void ScaleRowsRef(const ScaleRowsOp& op, int64_t begin, int64_t end) {
-  const int64_t k = op.weights.cols;
+  const int64_t k = op.factors(), cols = op.x.cols / op.groups;
   for (int64_t t = begin; t < end; ++t) {
-    const S weight(op.weights.Row(t / k)[t % k]);
-    const float* x = op.x.Row(t / k);
-    float* out = op.out.Row(t);
-    for (int64_t i = 0; i < op.x.cols; ++i) out[i] = ToF32(weight * S(x[i]));
+    const float* weights = op.weights.Row(t / k) + t % k;
+    for (int64_t g = 0; g < op.groups; ++g) {
+      const S weight = op.softplus ? Softplus(S(weights[g])) : S(weights[g]);
+      const float* x = op.x.Row(t / k) + g * cols;
+      float* out = op.out.Row(t) + g * cols;
+      for (int64_t i = 0; i < cols; ++i) out[i] = ToF32(weight * S(x[i]));
+    }
   }
 }
 
