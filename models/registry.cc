@@ -28,6 +28,8 @@ namespace tally {
   F(kQwen3Family)         \
   F(kQwen3NextFamily)     \
   F(kQwen35Family)        \
+  F(kKimiLinearFamily)    \
+  F(kLing3Family)         \
   F(kGemmaFamily)         \
   F(kGemma2Family)        \
   F(kGemma3Family)        \

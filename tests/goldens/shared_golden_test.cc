@@ -62,7 +62,8 @@ TEST(Shared, FixturesOfTransformers) {
 }
 
 // Of shared/fixtures-llamacpp, what runs. The reference keeps K and V in f16.
-const std::vector<std::string> kOfLlamaCpp = {"lfm2-dense", "mamba2-dense", "nemotron_h_moe-dense", "qwen35-dense"};
+const std::vector<std::string> kOfLlamaCpp = {"kimi-linear-moe", "lfm2-dense", "mamba2-dense", "nemotron_h_moe-dense",
+                                              "qwen35-dense"};
 
 TEST(Shared, FixturesOfLlamaCpp) {
   const std::string fixtures = kShared + "fixtures-llamacpp/";
