@@ -34,6 +34,7 @@ void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   ReadKdaLatent(c, r);
   ReadDecoder(c, spec, {.norm_eps = 1e-6, .gguf_absent_heads = true, .rope = false, .hf_context = "model_max_length"});
+  r.rope.dim = 0;
   const std::vector<int64_t> kda = c.gguf() ? std::vector<int64_t>() : c.Ints("linear_attn_config.kda_layers"),
                              full = c.gguf() ? std::vector<int64_t>() : c.Ints("linear_attn_config.full_attn_layers");
   ReadKda(c, r, "linear_attn_config.num_heads", "linear_attn_config.head_dim", "linear_attn_config.short_conv_kernel_size",

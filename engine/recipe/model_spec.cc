@@ -26,10 +26,10 @@ uint64_t ScalesOfSlice(const TensorBinding& b, const ScaleGrid& grid) {
 }
 
 bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wanted) {
-  if (stored.size() > 2) {
-    std::vector<uint64_t> a(stored.begin(), stored.end()), b(wanted.begin(), wanted.end());
-    for (auto* shape : {&a, &b}) std::erase(*shape, uint64_t{1});
-    if (a == b) return true;
+  if (wanted.size() == 1 && stored.size() > 2) {
+    std::vector<uint64_t> longer(stored.begin(), stored.end());
+    std::erase(longer, uint64_t{1});
+    return longer == std::vector<uint64_t>(wanted.begin(), wanted.end());
   }
   if (stored.size() + 1 != wanted.size() || stored.empty()) return std::ranges::equal(stored, wanted);
   return wanted[0] > 0 && stored[0] % wanted[0] == 0 && stored[0] / wanted[0] == wanted[1] &&

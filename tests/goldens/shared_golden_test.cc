@@ -61,9 +61,9 @@ TEST(Shared, FixturesOfTransformers) {
   }
 }
 
-// Of shared/fixtures-llamacpp, what runs. The reference keeps K and V in f16.
-const std::vector<std::string> kOfLlamaCpp = {"kimi-linear-moe", "lfm2-dense", "mamba2-dense", "nemotron_h_moe-dense",
-                                              "qwen35-dense"};
+// Of shared/fixtures-llamacpp, what runs. The reference keeps K and V in f16. kimi-linear-moe lacks the shared experts that its keys name, for
+// which llama.cpp adds the SiLU of what they would read: it is refused.
+const std::vector<std::string> kOfLlamaCpp = {"lfm2-dense", "mamba2-dense", "nemotron_h_moe-dense", "qwen35-dense"};
 
 TEST(Shared, FixturesOfLlamaCpp) {
   const std::string fixtures = kShared + "fixtures-llamacpp/";
