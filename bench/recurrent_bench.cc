@@ -76,6 +76,20 @@ DeltaRuleOp DeltaRule(Operands& o, int64_t rows) {
   return op;
 }
 
+// Kimi-Linear: 32 heads of 128, a decay for each element of the keys.
+DeltaRuleOp ChannelDelta(Operands& o, int64_t rows) {
+  constexpr int64_t kHeads = 32, kDim = 128;
+  DeltaRuleOp op = DeltaRule(o, rows);
+  const float unit = std::sqrt(3.0f / kDim);
+  op.q = o.Uniform(rows, kHeads * kDim, -unit, unit);
+  op.k = o.Uniform(rows, kHeads * kDim, -unit, unit);
+  op.decay = o.Uniform(rows, kHeads * kDim, 0.5f, 1);
+  op.key_heads = kHeads;
+  op.channel_decay = true;
+  op.layout.replay = DeltaRuleOp::ReplayOf(kHeads, kHeads, kDim, kDim, kDim);
+  return op;
+}
+
 // Mamba-2 of Nemotron 3 Nano: 64 heads of 64, 8 groups, states of 128.
 SsmScanOp SsmScan(Operands& o, int64_t rows) {
   constexpr int64_t kHeads = 64, kDim = 64, kGroups = 8, kState = 128;
@@ -106,13 +120,14 @@ CausalConvOp Convolution(Operands& o, int64_t rows) {
   return op;
 }
 
+template <int64_t kDim>
 RatesOp Rates(Operands& o, int64_t rows) {
   RatesOp op;
-  op.x = o.Uniform(rows, 32, -4, 4);
-  op.bias = o.Vectors(1, 32, -4, 0);
+  op.x = o.Uniform(rows, 32 * kDim, -4, 4);
+  op.bias = o.Vectors(1, 32 * kDim, -4, 0);
   op.a = o.Vectors(1, 32, -8, -1);
   op.beta = o.Uniform(rows, 32, -2, 2);
-  op.decay = o.Uniform(rows, 32, 0, 0);
+  op.decay = o.Uniform(rows, 32 * kDim, 0, 0);
   return op;
 }
 
@@ -277,9 +292,11 @@ void Register(const std::string& name, Op (*make)(Operands&, int64_t)) {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   tally::Register("delta_rule_16_32_128x128", tally::DeltaRule);
+  tally::Register("channel_delta_32_128x128", tally::ChannelDelta);
   tally::Register("ssm_scan_64_64_g8_n128", tally::SsmScan);
   tally::Register("causal_conv_8192_4", tally::Convolution);
-  tally::Register("rates_32", tally::Rates);
+  tally::Register("rates_32", tally::Rates<1>);
+  tally::Register("rates_32x128", tally::Rates<128>);
   tally::Register("gated_norm_32_128", tally::GatedNorm);
   benchmark::RunSpecifiedBenchmarks();
   return tally::failures == 0 ? 0 : 1;  // the library's own answer to an error is 0

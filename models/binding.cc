@@ -180,7 +180,8 @@ Recipe OfLayer(Recipe r, int32_t layer) {
   return r;
 }
 
-// TensorBinding::stored_heads. GGUF has what Mamba-2 keeps a number of for each head as [heads, 1], and its norm as [groups, n].
+// TensorBinding::stored_heads. GGUF has what Mamba-2 and Kimi Delta Attention keep a number of for each head as [heads, 1], and Mamba-2's
+// norm as [groups, n].
 uint64_t StoredHeads(const Recipe& r, Role role, int32_t layer, bool gguf) {
   if (layer < 0) return 0;
   const LayerRecipe& l = r.layers[static_cast<size_t>(layer)];
@@ -194,6 +195,7 @@ uint64_t StoredHeads(const Recipe& r, Role role, int32_t layer, bool gguf) {
     if (role == Role::kSsmA || role == Role::kSsmD) heads = r.mamba.heads;
     if (role == Role::kSsmNorm) heads = r.mamba.norm_groups;
   }
+  if (gguf && role == Role::kSsmA && l.mixers.has(Mixer::kDeltaRule) && r.delta.channel_decay) heads = r.delta.value_heads;
   return static_cast<uint64_t>(heads);
 }
 

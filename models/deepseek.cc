@@ -12,6 +12,7 @@
 #include "engine/recipe/rope_freqs.h"
 #include "models/family.h"
 #include "models/gate_up_rows.h"
+#include "models/latent_rows.h"
 
 namespace tally {
 namespace {
@@ -21,16 +22,6 @@ constexpr std::string_view kHf[] = {"DeepseekForCausalLM", "DeepseekV2ForCausalL
                                     "Glm4MoeLiteForCausalLM", "Mistral4ForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"deepseek", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4"};
 
-// A head's rows of kv_b: those of its key, then those of its value.
-RowMap Keys(const Recipe& r) {
-  const uint64_t n = static_cast<uint64_t>(r.latent.nope_dim), v = static_cast<uint64_t>(r.latent.v_dim);
-  return {0, n, n + v};
-}
-RowMap Values(const Recipe& r) {
-  const uint64_t n = static_cast<uint64_t>(r.latent.nope_dim), v = static_cast<uint64_t>(r.latent.v_dim);
-  return {n, v, n + v};
-}
-
 #define TALLY_LAYER "~model.layers.#."
 constexpr RoleName kHfNames[] = {
     {Role::kQA, TALLY_LAYER "self_attn.q_a_proj.weight"},
@@ -38,8 +29,8 @@ constexpr RoleName kHfNames[] = {
     {Role::kQB, TALLY_LAYER "self_attn.q_b_proj.weight"},
     {Role::kKvA, TALLY_LAYER "self_attn.kv_a_proj_with_mqa.weight"},
     {Role::kKvANorm, TALLY_LAYER "self_attn.kv_a_layernorm.weight"},
-    {Role::kKB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kTransposedHeads, Keys},
-    {Role::kVB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kPlain, Values},
+    {Role::kKB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kTransposedHeads, LatentKeyRows},
+    {Role::kVB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kPlain, LatentValueRows},
     {Role::kRouterBias, TALLY_LAYER "mlp.gate.e_score_correction_bias"},
     {Role::kSharedExpertGate, TALLY_LAYER "mlp.shared_experts.gate_proj.weight"},
     {Role::kSharedExpertUp, TALLY_LAYER "mlp.shared_experts.up_proj.weight"},
@@ -52,9 +43,9 @@ constexpr RoleName kHfNames[] = {
     {Role::kExpertDown, TALLY_LAYER "mlp.experts.down_proj"}};
 #undef TALLY_LAYER
 constexpr RoleName kGgufNames[] = {{Role::kKB, "blk.#.attn_k_b.weight"},
-                                   {Role::kKB, "blk.#.attn_kv_b.weight", Storage::kTransposedHeads, Keys},
+                                   {Role::kKB, "blk.#.attn_kv_b.weight", Storage::kTransposedHeads, LatentKeyRows},
                                    {Role::kVB, "blk.#.attn_v_b.weight"},
-                                   {Role::kVB, "blk.#.attn_kv_b.weight", Storage::kPlain, Values},
+                                   {Role::kVB, "blk.#.attn_kv_b.weight", Storage::kPlain, LatentValueRows},
                                    {Role::kRouterBias, "blk.#.exp_probs_b.bias"}};
 
 void ReadLatent(Config& c, Recipe& r, int32_t kv_rank = 512, int32_t q_rank = 1536, int32_t nope = 128) {

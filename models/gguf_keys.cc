@@ -25,6 +25,7 @@ class Keys {
     Int("vocab_size", r_.vocab);
     OfLayers("attention.head_count", r_.n_heads, [&](const LayerRecipe& l) { return SizesOf(r_, l).n_heads; });
     OfLayers("attention.head_count_kv", latent ? 1 : r_.n_kv_heads, [&](const LayerRecipe& l) {
+      if (r_.delta.channel_decay && !l.attends()) return 0;
       if (latent || r_.delta.value_heads > 0) return latent ? 1 : r_.n_kv_heads;
       return l.attends() ? SizesOf(r_, l).n_kv_heads : 0;  // 0: a layer without attention
     });
@@ -86,6 +87,7 @@ class Keys {
     Int("attention.value_length", l.kv_rank);
     Int("attention.key_length_mla", l.nope_dim + l.rope_dim);
     Int("attention.value_length_mla", l.v_dim);
+    if (r_.rope.style == RopeStyle::kNone) Int("rope.dimension_count", l.rope_dim);
   }
 
   void Recurrent() {
@@ -94,6 +96,12 @@ class Keys {
     if (r_.conv_taps == 0) return;
     if (d.value_heads == 0 && m.heads == 0) return Int("shortconv.l_cache", r_.conv_taps);
     Int("ssm.conv_kernel", r_.conv_taps);
+    if (d.channel_decay) {
+      Int("kda.head_dim", d.key_dim);
+      if (d.decay_bound == 0) return;
+      Set("kda.safe_gate", true);
+      return Float("kda.gate_lower_bound", static_cast<double>(d.decay_bound));
+    }
     Int("ssm.inner_size", m.heads > 0 ? m.heads * m.head_dim : d.value_heads * d.value_dim);
     Int("ssm.state_size", m.heads > 0 ? m.state_dim : d.key_dim);
     Int("ssm.time_step_rank", m.heads > 0 ? m.heads : d.value_heads);

@@ -133,7 +133,7 @@ void SetSparse(LayerRecipe& layer, bool sparse) { layer.feed_forward = sparse ? 
 
 void ReadExperts(Config& c, Recipe& r, std::string_view count_keys, std::string_view width_keys) {
   r.n_experts = c.Int(c.Pick("expert_count", count_keys), 1, kMaxExperts);
-  r.top_k = c.Int(c.Pick("expert_used_count", "num_experts_per_tok|experts_per_token|moe_k|moe_topk"), 1, r.n_experts);
+  r.top_k = c.Int(c.Pick("expert_used_count", "num_experts_per_tok|experts_per_token|moe_k|moe_topk|num_experts_per_token"), 1, r.n_experts);
   r.d_expert = c.Int(c.Pick("expert_feed_forward_length|feed_forward_length", width_keys), 1, kMaxWidth);
 }
 
@@ -190,7 +190,8 @@ void ReadSigmoidRouting(Config& c, Recipe& r, bool normed, double scale, std::st
 void ReadSharedExperts(Config& c, ModelSpec& spec, int32_t usual_dense) {
   Recipe& r = spec.recipe;
   ReadExperts(c, r, "n_routed_experts|num_local_experts|num_experts", "moe_intermediate_size");
-  const int64_t shared = int64_t{c.Int(c.Pick("expert_shared_count", "n_shared_experts"), 0, kMaxExperts)} * r.d_expert;
+  const int64_t shared =
+      int64_t{c.Int(c.Pick("expert_shared_count", "n_shared_experts|num_shared_experts"), 0, kMaxExperts)} * r.d_expert;
   if (shared > kMaxWidth) c.Fail("n_shared_experts make a width of " + std::to_string(shared));
   r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
   const std::string_view dense_key = c.Pick("leading_dense_block_count", "first_k_dense_replace");

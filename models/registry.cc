@@ -42,6 +42,8 @@ namespace tally {
   F(kQwen3VlFamily)       \
   F(kQwen3NextFamily)     \
   F(kQwen35Family)        \
+  F(kKimiLinearFamily)    \
+  F(kLing3Family)         \
   F(kGemmaFamily)         \
   F(kGemma2Family)        \
   F(kGemma3Family)        \

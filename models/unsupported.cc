@@ -28,7 +28,6 @@ constexpr Unsupported kUnsupported[] = {
     {"minimax", kLinearAttention},
     {"minimaxtext01", kLinearAttention},
     {"minimaxm1*", kLinearAttention},
-    {"kimilinear", kLinearAttention},
     {"bailingmoelinear*", kLinearAttention},
     {"recurrentgemma", kRecurrent},
     {"xlstm", kRecurrent},

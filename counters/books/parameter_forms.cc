@@ -128,7 +128,10 @@ class Parameters {
           Matrix("attn_q_gate", Component::kAttnGate, r_.gate_each_head ? at_.H : at_.H * at_.D, s_.E);
         }
         return Attended(at_.D);
-      case Mixer::kLatentAttention: LatentProjections(); return Attended(s_.Dv);
+      case Mixer::kLatentAttention:
+        LatentProjections();
+        if (r_.attention_gate) Matrix("attn_q_gate", Component::kAttnGate, at_.H, s_.E);  // a gate of each head
+        return Attended(s_.Dv);
       case Mixer::kShortConv:
         Matrix("shortconv.in_proj", Component::kConvIn, 3 * s_.E, s_.E);
         Add("shortconv.conv", Component::kShortConv, true, s_.J, s_.J, 1, s_.E);
@@ -137,9 +140,9 @@ class Parameters {
         Matrix("delta_q", Component::kRecurrentIn, s_.Hk * s_.Nk, s_.E);
         Matrix("delta_k", Component::kRecurrentIn, s_.Hk * s_.Nk, s_.E);
         Matrix("delta_v", Component::kRecurrentIn, s_.Hv * s_.Nv, s_.E);
-        Matrix("attn_gate", Component::kRecurrentGate, s_.Hv * s_.Nv, s_.E);
+        LowRank("attn_gate", "ssm_g", Component::kRecurrentGate, s_.Hv * s_.Nv);
         Matrix("ssm_beta", Component::kRecurrentRates, s_.Hv, s_.E);
-        Matrix("ssm_alpha", Component::kRecurrentRates, s_.Hv, s_.E);
+        LowRank("ssm_alpha", "ssm_f", Component::kRecurrentRates, DeltaDecays());
         Recurrence(mixer, s_.Hv);
         RmsNorm("ssm_norm", Component::kRecurrentNorm, s_.Nv);
         return Matrix("ssm_out", Component::kRecurrentOut, s_.E, s_.Hv * s_.Nv);
@@ -154,12 +157,30 @@ class Parameters {
     }
   }
 
+  // A decay of each head of the delta rule, or of each element of its keys.
+  Form DeltaDecays() const { return r_.delta.channel_decay ? s_.Hv * s_.Nk : s_.Hv; }
+
+  // One matrix, or two over a space of R_g elements, whose names end in "_a" and "_b".
+  void LowRank(const char* name, const std::string& low, Component component, const Form& rows) {
+    if (r_.delta.gate_rank == 0) return Matrix(name, component, rows, s_.E);
+    Matrix(low + "_a", component, s_.Rg, s_.E);
+    Matrix(low + "_b", component, rows, s_.Rg);
+  }
+
   // The convolution, and the rates of so many heads.
   void Recurrence(Mixer mixer, const Form& heads) {
     const Form channels = s_.Channels(mixer);
-    Add("ssm_conv1d", Component::kRecurrentConv, true, s_.J, s_.J, 1, channels);
+    const bool delta = mixer == Mixer::kDeltaRule;
+    const auto taps = [&](const char* name, const Form& of) { Add(name, Component::kRecurrentConv, true, s_.J, s_.J, 1, of); };
+    if (delta && r_.delta.channel_decay) {
+      taps("ssm_conv1d_q", s_.Hk * s_.Nk);
+      taps("ssm_conv1d_k", s_.Hk * s_.Nk);
+      taps("ssm_conv1d_v", s_.Hv * s_.Nv);
+    } else {
+      taps("ssm_conv1d", channels);
+    }
     if (mixer == Mixer::kMamba2 && r_.mamba.conv_bias) Vector("ssm_conv1d.bias", Component::kRecurrentConv, channels);
-    Vector("ssm_dt.bias", Component::kRecurrentRates, heads);
+    Vector("ssm_dt.bias", Component::kRecurrentRates, delta ? DeltaDecays() : heads);
     Vector("ssm_a", Component::kRecurrentRates, heads);
   }
 

@@ -15,6 +15,7 @@ struct LayerSymbols {
 struct Symbols {
   Form V, E, X, k, T, Fx, Fs, Rq, Rkv, Dn, Dr, Dv, J;
   Form Hk, Hv, Nk, Nv;  // gated delta rule
+  Form Rg;              // rank of its gates
   Form Hm, Dm, G, N;    // Mamba-2
   Form Ex;              // what experts work on: E_x, or E
   Form El, LEl;         // a layer's embedding, and those of all layers

@@ -161,6 +161,12 @@ class Work {
           Attention(l, s_.Rkv + s_.Dr, s_.Rkv);
           Linear(Component::kAttnKv, N_ * at_.H, s_.Rkv, s_.Dv, false);  // each head's value
         }
+        if (r_.attention_gate) {  // a sigmoid of each head multiplies its values
+          Linear(Component::kAttnGate, N_, s_.E, at_.H, false);
+          const ActivationForm sigmoid = ActivationOf(ActivationKind::kSigmoid, false);
+          Add(Component::kAttnGate, WorkClass::kActivation, sigmoid.flops * (N_ * at_.H), sigmoid.special * (N_ * at_.H));
+          Add(Component::kAttnGate, WorkClass::kResidualBias, N_ * at_.H * s_.Dv);
+        }
         Linear(Component::kAttnOutput, N_, at_.H * s_.Dv, s_.E, r_.o_bias);
         return Component::kAttnOutput;
       }
@@ -206,20 +212,43 @@ class Work {
 
   // Per value head, with S [N_k, N_v]: S^T k and S^T q, and k u^T added to S; the decay of S; the query's scale and k.q; u = beta (v - w
   // S^T k) and the output w S^T q + (k.q) u.
+  // With a decay for each element of the keys: w k and w q too; u = beta (v - S^T w k), the output S^T w q + (k.q) u.
   void DeltaRule() {
     const Form &Hk = s_.Hk, &Hv = s_.Hv, &Nk = s_.Nk, &Nv = s_.Nv;
+    const bool channels = r_.delta.channel_decay;
     Linear(Component::kRecurrentIn, N_, s_.E, s_.Channels(Mixer::kDeltaRule), false);
-    Linear(Component::kRecurrentGate, N_, s_.E, Hv * Nv, false);
-    Linear(Component::kRecurrentRates, N_, s_.E, 2 * Hv, false);
+    LowRank(Component::kRecurrentGate, Hv * Nv);
+    if (channels) {
+      Linear(Component::kRecurrentRates, N_, s_.E, Hv, false);
+      LowRank(Component::kRecurrentRates, Hv * Nk);
+    } else {
+      Linear(Component::kRecurrentRates, N_, s_.E, 2 * Hv, false);
+    }
     Convolve(Mixer::kDeltaRule, false);
     // Keys and queries of length 1. Per element: square, add, multiply. Per vector: eps; special: rsqrt.
     Add(Component::kRecurrentNorm, WorkClass::kNorm, 2 * N_ * Hk * (3 * Nk + 1), 2 * N_ * Hk);
-    Rates(Hv, 0, true);
+    channels ? ChannelRates() : Rates(Hv, 0, true);
     Add(Component::kRecurrence, WorkClass::kRecurrence, 6 * N_ * Hv * Nk * Nv, {}, true);
-    Add(Component::kRecurrence, WorkClass::kRecurrence, N_ * Hv * (Nk * Nv + 3 * Nk + 6 * Nv));
+    const Form vectors = channels ? 5 * Nk + 4 * Nv : 3 * Nk + 6 * Nv;
+    Add(Component::kRecurrence, WorkClass::kRecurrence, N_ * Hv * (Nk * Nv + vectors));
     RmsNorm(Component::kRecurrentNorm, N_ * Hv, Nv);
-    Activate(Component::kRecurrentNorm, ActivationKind::kSilu, N_ * Hv * Nv);
+    Activate(Component::kRecurrentNorm, channels ? ActivationKind::kSigmoid : ActivationKind::kSilu, N_ * Hv * Nv);
     Linear(Component::kRecurrentOut, N_, Hv * Nv, s_.E, false);
+  }
+
+  // One matrix, or two over a space of R_g elements.
+  void LowRank(Component component, const Form& out) {
+    if (r_.delta.gate_rank == 0) return Linear(component, N_, s_.E, out, false);
+    Linear(component, N_, s_.E, s_.Rg, false);
+    Linear(component, N_, s_.Rg, out, false);
+  }
+
+  // Per element of the keys: the bias; A log(1 + exp(x)), or b / (1 + exp(A x)); exp of it. Per head: beta, a sigmoid.
+  void ChannelRates() {
+    const Form elements = N_ * s_.Hv * s_.Nk, heads = N_ * s_.Hv;
+    Add(Component::kRecurrentRates, WorkClass::kResidualBias, elements);
+    Add(Component::kRecurrentRates, WorkClass::kActivation, (r_.delta.decay_bound != 0 ? 3 : 2) * elements + heads,
+        3 * elements + 2 * heads);
   }
 
   // Per head, with S [N, D_m]: S^T C, and B (step x)^T added to S; the decay of S; step x, and D x added to the output.

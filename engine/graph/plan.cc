@@ -54,8 +54,8 @@ class Rows {
   void operator()(GatedAddOp& op) const { Set(op.y, op.gate, op.out); }
   void operator()(ElementwiseOp& op) const { op.x.rows = op.up.rows = Count(rows_); }
   void operator()(ScaleRowsOp& op) const {
-    Set(op.x, op.weights);
-    op.out.rows = n_ * op.factors();
+    op.x.rows = op.weights.rows = Count(rows_);
+    op.out.rows = op.x.rows * op.factors();
   }
   void operator()(TemperatureOp& op) const { Set(op.positions, op.out); }
   void operator()(CausalConvOp& op) const {

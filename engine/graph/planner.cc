@@ -147,7 +147,7 @@ StateLayout RecurrentLayout(const Recipe& r, const LayerPart& part, Mixer mixer)
       const DeltaRule& d = r.delta;
       const int64_t keys = part.key_heads.size(), values = SizeOf(part.values);
       return {.recurrence = DeltaRuleOp::StateOf(values, d.key_dim, d.value_dim),
-              .replay = DeltaRuleOp::ReplayOf(keys, values, d.key_dim, d.value_dim),
+              .replay = DeltaRuleOp::ReplayOf(keys, values, d.key_dim, d.value_dim, d.channel_decay ? d.key_dim : 1),
               .taps = r.conv_taps,
               .channels = 2 * keys * d.key_dim + values * d.value_dim};
     }

@@ -147,6 +147,7 @@ class Planner {
   void DeltaBuffers();
   void DeltaNet(Mat<const float> in);
   void DeltaHeads(Mat<const float> in, int64_t heads, Mat<float> out);
+  void DeltaGates(Mat<const float> in, Mat<float> gate, Mat<float> beta, Mat<float> step, SharedPack& shared);
 
   // planner_mamba.cc
   void MambaBuffers();
@@ -253,14 +254,17 @@ class Planner {
     Mat<float> q_of_keys;  // [n, H (R_kv + D_r)]: the queries for the compressed keys
     Mat<float> attended;   // [n, H R_kv]
     Mat<float> values;     // [n, H D_v]
+    Mat<float> gate;       // [n, H]
   } latent_;
   struct {
     Mat<float> in, out;  // [n, 3 E], [n, E]
   } conv_;
   struct {
-    Mat<float> in, qkv;            // [n, channels]: before and after the convolution
-    Mat<float> gate, out;          // [n, H_v N_v]
-    Mat<float> step, beta, decay;  // [n, H_v]
+    Mat<float> in, qkv;             // [n, channels]: before and after the convolution
+    Mat<float> gate, out;           // [n, H_v N_v]
+    Mat<float> beta;                // [n, H_v]
+    Mat<float> step, decay;         // [n, H_v], or [n, H_v N_k]
+    Mat<float> gate_low, step_low;  // [n, R_g]
   } delta_;
   struct {
     Mat<float> in;          // [n, H D + channels + H]: z, what is convolved, steps

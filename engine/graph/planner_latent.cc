@@ -30,6 +30,7 @@ void Planner::LatentBuffers() {
   latent_.q_of_keys = Floats(H * (l.kv_rank + l.rope_dim));
   latent_.attended = Floats(H * l.kv_rank);
   latent_.values = Floats(H * l.v_dim);
+  if (r_.attention_gate) latent_.gate = Floats(H);
   Partials(H, l.kv_rank);
   Widest(std::max({r_.n_heads * r_.head_dim, r_.n_heads * std::max(l.kv_rank, l.v_dim), l.q_rank}));
   Room(int64_t{r_.n_heads} * l.v_dim);
@@ -49,6 +50,7 @@ void Planner::LatentHeads(Mat<const float> in) {
                 Dn = r_.latent.nope_dim;
   const Mat<float>&q = latent_.q, &key = latent_.key, &q_of_keys = latent_.q_of_keys;
   SharedPack shared;
+  if (r_.attention_gate) Project(Role::kAttnGate, in, latent_.gate, {.activation = ActivationKind::kSigmoid, .shared = &shared});
   if (r_.latent.q_rank > 0) {
     Project(Role::kQA, in, latent_.q_low, {.shared = &shared});
     Project(Role::kKvA, in, key, {.shared = &shared});
@@ -68,9 +70,25 @@ void Planner::LatentHeads(Mat<const float> in) {
   }
   const Heads rotated = {q_of_keys.Cols(rank, q_of_keys.cols - rank), rank + Dr, Dr};
   Rotate({q.Cols(Dn, q.cols - Dn), D, Dr}, H, &rotated);
+  if (!Rotates() && Dr > 0) {  // copied only
+    Add(Component::kRope, RopeOp{.style = RopeStyle::kNone,
+                                 .x = q.Cols(Dn, q.cols - Dn),
+                                 .heads = H,
+                                 .head_dim = D,
+                                 .dim = Dr,
+                                 .cos = {},
+                                 .sin = {},
+                                 .out = rotated.m,
+                                 .out_head_dim = rotated.stride});
+  }
   ProjectHeads(Role::kKB, {q, D, Dn}, {q_of_keys, rank + Dr, rank});
   Attend(Mixer::kLatentAttention, q_of_keys, latent_.attended, part_.attention.heads, layout);
   ProjectHeads(Role::kVB, {latent_.attended, rank, rank}, {latent_.values, r_.latent.v_dim, r_.latent.v_dim});
+  if (!r_.attention_gate) return;
+  const Mat<float> values(latent_.values.data, n_ * H, r_.latent.v_dim), gates(latent_.gate.data, n_ * H, 1);
+  rows_ = RowsOf::kHeads;
+  Add(Role::kAttnGate, ScaleRowsOp{.x = values, .weights = gates, .out = values});
+  rows_ = RowsOf::kBatch;
 }
 
 // Each head's part of `in` times its slice of the role's weight, into its part of `out`.

@@ -117,6 +117,10 @@ Status CheckDeltaRule(const DeltaRule& d) {
     return BadInput(Text(d.value_heads) + " value heads of " + Text(d.key_dim) + " x " + Text(d.value_dim) + " are wider than " +
                     Text(kMaxWidth));
   }
+  if (d.gate_rank < 0 || d.gate_rank > kMaxWidth) return BadInput("gates of the delta rule have a rank of " + Text(d.gate_rank));
+  if (!(d.decay_bound <= 0) || !std::isfinite(d.decay_bound) || (d.decay_bound != 0 && !d.channel_decay)) {
+    return BadInput("logarithms of decays have a bound of " + std::to_string(d.decay_bound));
+  }
   return d.l2_norm_eps > 0 ? Status() : BadInput("l2_norm_eps is " + std::to_string(d.l2_norm_eps));
 }
 
@@ -183,7 +187,7 @@ Status CheckAttention(const Recipe& r) {
   if (r.temperature_scale != 0 && !r.temperature_everywhere && r.latent.kv_rank > 0) {
     return BadInput("a temperature of latent attention is for every layer");
   }
-  if (r.attention_gate && r.latent.kv_rank > 0) return BadInput("attention_gate is not for latent attention");
+  if (r.attention_gate && r.latent.kv_rank > 0 && !r.gate_each_head) return BadInput("a gate of latent attention is of each head");
   if (r.local_rope.freq_factors) return BadInput("the local rope has no stored frequency factors");
   return CheckLatent(r);
 }
@@ -233,7 +237,7 @@ Status CheckSize(const Recipe& r) {
   const double width = r.d_model, heads = double{1} * most.n_heads * std::max(most.head_dim, r.latent.nope_dim + r.latent.v_dim);
   const double latent = double{1} * r.latent.q_rank + r.latent.kv_rank;
   const double conv = r.conv_taps > 0 ? 4 * width * width : 0;
-  const double delta = double{1} * r.delta.value_heads * (2.0 * r.delta.key_dim + 3.0 * r.delta.value_dim + 2);
+  const double delta = double{1} * r.delta.value_heads * (3.0 * r.delta.key_dim + 3.0 * r.delta.value_dim + 2);
   const double mamba = double{1} * r.mamba.heads * (3.0 * r.mamba.head_dim + 2.0 * r.mamba.state_dim + 1);
   const double layer = 4 * width * heads + conv + width * (delta + mamba + 2.0 * r.expert_latent) + latent * (width + heads) +
                        3 * width * (double{1} * most.d_ff + double{1} * r.n_experts * r.d_expert + r.d_shared);

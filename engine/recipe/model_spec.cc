@@ -26,6 +26,11 @@ uint64_t ScalesOfSlice(const TensorBinding& b, const ScaleGrid& grid) {
 }
 
 bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wanted) {
+  if (wanted.size() == 1 && stored.size() > 2) {
+    std::vector<uint64_t> longer(stored.begin(), stored.end());
+    std::erase(longer, uint64_t{1});
+    return longer == std::vector<uint64_t>(wanted.begin(), wanted.end());
+  }
   if (stored.size() + 1 != wanted.size() || stored.empty()) return std::ranges::equal(stored, wanted);
   return wanted[0] > 0 && stored[0] % wanted[0] == 0 && stored[0] / wanted[0] == wanted[1] &&
          std::ranges::equal(stored.subspan(1), wanted.subspan(2));
@@ -37,7 +42,7 @@ std::vector<uint64_t> TensorBinding::StoredShape(uint64_t stored_rows) const {
   if (storage == Storage::kConv1d) return {shape[1], 1, shape[0]};
   std::vector<uint64_t> stored = shape;
   if (storage == Storage::kPlain || storage == Storage::kPlusOne || storage == Storage::kOverRoot ||
-      storage == Storage::kMinusExp) {
+      storage == Storage::kMinusExp || storage == Storage::kExp) {
     stored[row_dimension()] = stored_rows;
     return stored;
   }

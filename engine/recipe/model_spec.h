@@ -22,6 +22,7 @@ enum class Storage : uint8_t {
   kPlusOne,          // a vector w; the engine uses 1 + w, computed in f32 (Gemma's norms)
   kOverRoot,         // a vector w of n elements; the engine uses w / sqrt(n), computed in f32 (the norm of Gemma 4's router)
   kMinusExp,         // a vector w; the engine uses -exp(w), computed in f32 (the decays of recurrent layers)
+  kExp,              // a vector w; the engine uses exp(w), computed in f32 (those of Ling 3)
   kTaps,             // the taps of a convolution, vectors [taps, n], as [n, taps]
   kConv1d,           // the same as [n, 1, taps] (torch's Conv1d)
 };
@@ -94,7 +95,7 @@ uint64_t ScalesOfSlice(const TensorBinding& binding, const ScaleGrid& grid);
 uint64_t ScalesOfRow(const TensorBinding& binding, const ScaleGrid& grid);
 
 // True if the shapes are equal, or if the first dimension of `stored` is the first two of `wanted` as one (heads; a single expert;
-// a matrix of one row).
+// a matrix of one row), or if a vector is stored with two or more dimensions of extent 1 besides its own (torch's views).
 bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wanted);
 
 // The ledger's entry for a bound weight, without its bytes.

@@ -61,12 +61,18 @@ enum class Mixer : uint8_t { kAttention, kLatentAttention, kShortConv, kDeltaRul
 inline constexpr Mixer kMixers[] = {Mixer::kAttention, Mixer::kLatentAttention, Mixer::kShortConv, Mixer::kDeltaRule,
                                     Mixer::kMamba2};
 
-// Gated delta rule (Yang et al. 2024). Queries, keys and values go through a convolution and SiLU; queries and keys are normalised.
+// Gated delta rule (Yang et al. 2024). Queries, keys and values go through a convolution and SiLU; queries and keys are normalised; the
+// output is normalised and gated by SiLU.
 struct DeltaRule {
   int32_t key_heads = 0, value_heads = 0;  // 0: no layer has it
   int32_t key_dim = 0, value_dim = 0;      // of a head
   bool tiled = false;                      // value head h has key head h mod key_heads, else h / (value_heads / key_heads)
   float l2_norm_eps = 1e-6f;               // joins the sum of squares that queries and keys are normalised with
+  // A decay for each element of a head's keys (Kimi Delta Attention, Kimi Team 2025); the convolutions of queries, keys and values are three
+  // weights, and the output's gate is a sigmoid.
+  bool channel_decay = false;
+  int32_t gate_rank = 0;  // two matrices over so many elements make the decays, and two the output's gate; 0: one each
+  float decay_bound = 0;  // not 0: the logarithm of a decay is decay_bound sigmoid(A x), else A softplus(x)
   bool operator==(const DeltaRule&) const = default;
 };
 
@@ -168,7 +174,7 @@ struct Recipe {
   float attention_scale = 0;            // the default; a layer uses LayerRecipe::attention_scale
 
   bool attention_gate = false;  // attention's output is multiplied by sigmoid(W x), element by element (Qwen3-Next)
-  bool gate_each_head = false;  // W x has one number for each head (Laguna)
+  bool gate_each_head = false;  // W x has one number for each head (Laguna; Ling 3, of latent attention)
   bool gate_softplus = false;   // softplus instead of the sigmoid (Laguna)
 
   int32_t conv_taps = 0;  // positions that the convolution of a recurrent mixer sees, its own included

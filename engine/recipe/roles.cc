@@ -50,7 +50,8 @@ Row RowOf(const Recipe& r, Role role, int32_t layer) {
   const bool conv = l.mixers.has(Mixer::kShortConv), split = heads && !r.fused_qkv, own_kv = l.cache_of < 0,
              shared = sparse && r.d_shared > 0, both = l.both(), layer_embedding = r.layer_embedding > 0;
   const bool delta = l.mixers.has(Mixer::kDeltaRule), mamba = l.mixers.has(Mixer::kMamba2), recurs = delta || mamba,
-             latent_experts = sparse && r.expert_latent > 0;
+             latent_experts = sparse && r.expert_latent > 0, channels = delta && r.delta.channel_decay,
+             ranked = delta && r.delta.gate_rank > 0;
   const bool biased_norm = r.norm == NormKind::kLayer && r.norm_bias;
   const bool qk_norm = r.qk_norm != QkNormKind::kNone && r.qk_norm != QkNormKind::kUnweighted;
   const bool whole = r.qk_norm == QkNormKind::kWhole, each = r.qk_norm == QkNormKind::kEachHead;
@@ -65,6 +66,7 @@ Row RowOf(const Recipe& r, Role role, int32_t layer) {
   const uint64_t Kd = u(r.delta.key_heads) * u(r.delta.key_dim), Bc = 2 * u(r.mamba.groups) * u(r.mamba.state_dim);
   const uint64_t Rh = delta ? u(r.delta.value_heads) : u(r.mamba.heads);
   const uint64_t Rd = Rh * (delta ? u(r.delta.value_dim) : u(r.mamba.head_dim)), Rc = Rd + (delta ? 2 * Kd : Bc);
+  const uint64_t Rs = Rh * (channels ? u(r.delta.key_dim) : 1), Rg = u(r.delta.gate_rank);
   const uint64_t Ri = 2 * Rd + Bc + Rh, Rn = delta ? u(r.delta.value_dim) : Rd;
   switch (role) {
     // clang-format off

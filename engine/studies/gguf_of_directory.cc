@@ -65,7 +65,8 @@ Status GgufOfDirectory::SetTypes() {
     const bool computed = FactsOf(made.role).kind == WeightInfo::Kind::kBuffer;
     const TensorBinding* const b = computed ? nullptr : SourceOf(made);
     if (b == nullptr && !computed) return InternalError("the directory has nothing for " + WeightName(made.role, made.layer));
-    const bool as_stored = made.storage == Storage::kPlain || made.storage == Storage::kTaps || IsOverRootInBoth(b, made);
+    const bool as_stored = made.storage == Storage::kPlain || made.storage == Storage::kTaps ||
+                           made.storage == Storage::kConv1d || IsOverRootInBoth(b, made);
     if (b != nullptr && (b->shape != made.shape || !as_stored)) {
       return InternalError("GGUF stores " + WeightName(made.role, made.layer) + " otherwise");
     }
@@ -204,7 +205,7 @@ void GgufOfDirectory::PutVector(const Part& part) {
                  stored = values_.size() / slices;
   for (uint64_t s = 0; s < slices; ++s) {
     const float* const from = part.view.Vector(static_cast<int64_t>(s));
-    if (b.storage == Storage::kTaps) {
+    if (b.storage == Storage::kTaps || b.storage == Storage::kConv1d) {
       for (uint64_t i = 0; i < n; ++i) values_[i * slices + s] = from[SourceRow(b, i)];
       continue;
     }

@@ -318,6 +318,7 @@ class ItemLoader {
           std::for_each(values, values + n, [root = std::sqrt(static_cast<float>(all))](float& x) { x /= root; });
         }
         if (to->storage == Storage::kMinusExp) std::for_each(values, values + n, [](float& x) { x = -std::exp(x); });
+        if (to->storage == Storage::kExp) std::for_each(values, values + n, [](float& x) { x = std::exp(x); });
         TALLY_RETURN_IF_ERROR(CheckFinite(source, {values, n}));
       }
     }

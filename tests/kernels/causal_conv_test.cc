@@ -81,6 +81,52 @@ struct ConvExpected {
   }
 };
 
+// Two ops that convolve some channels each leave what one does.
+TEST(CausalConv, SomeOfTheChannels) {
+  ForEachTarget([] {
+    Random random(117);
+    constexpr int64_t kRows = 5, kTaps = 4, kAll = 90;
+    EdgeMat<float> x(kRows, kAll), out(kRows, kAll), parts(kRows, kAll);
+    x.Fill(random, 1);
+    const ConvCase c(kTaps, kAll, true, false, false, random);
+    const StateLayout& layout = c.op.layout;
+    const StateRun run{0, 1, 0, kRows};
+    const std::vector<int32_t> order = {0, 1, 2, 3, 4};
+    EdgeArray<uint8_t> from(layout.state_bytes());
+    random.Fill(reinterpret_cast<float*>(from.data()), layout.state_floats());
+    std::vector<std::vector<uint8_t>> states(2, std::vector<uint8_t>(layout.state_bytes())),
+        rows(2, std::vector<uint8_t>(layout.rows_bytes()));
+    for (const size_t cut : {0, 1}) {
+      uint8_t* block = rows[cut].data();
+      const StateTable table{.from = from.data(), .at = 1, .to = states[cut].data(), .rows = &block, .count = 1};
+      for (int64_t first = 0, cols = cut == 0 ? kAll : 37; first < kAll; first += cols, cols = kAll - first) {
+        CausalConvOp op = c.op;
+        std::vector<float> weights;
+        for (int64_t k = 0; k < kTaps; ++k) {
+          const float* const tap = c.weights.data() + k * kAll + first;
+          weights.insert(weights.end(), tap, tap + cols);
+        }
+        op.taps = VectorView(weights.data(), cols);
+        op.taps.slices = kTaps;
+        op.first_channel = first;
+        op.x = x.view().Cols(first, cols);
+        op.out = (cut == 0 ? out : parts).view().Cols(first, cols);
+        op.runs = {{&run, 1}, order};
+        op.states = {&table, 1};
+        ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
+        RunShuffled(KernelNamed<CausalConvOp>("hwy"), op, 1);
+        op.first_channel = kAll;
+        EXPECT_FALSE(op.Validate().ok());
+      }
+    }
+    EXPECT_EQ(states[0], states[1]);
+    EXPECT_EQ(rows[0], rows[1]);
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t i = 0; i < kAll; ++i) ASSERT_EQ(out.Row(r)[i], parts.Row(r)[i]);
+    }
+  });
+}
+
 TEST(CausalConv, EveryTargetAgreesWithTheFormula) {
   ForEachTarget([] {
     Random random(81);

@@ -182,6 +182,9 @@ class Sweep : public CostSweep {
           op.out_head_dim = 50;
           Compare("to another matrix", op, turned,
                   {{"x", static_cast<uint64_t>(rows * 5 * 24)}, {"out", static_cast<uint64_t>(rows * 5 * 24)}});
+          op.style = RopeStyle::kNone;
+          op.cos = op.sin = {};
+          Compare("copied", op, {}, {{"x", static_cast<uint64_t>(rows * 5 * 24)}, {"out", static_cast<uint64_t>(rows * 5 * 24)}});
         }
       }
     }

@@ -103,19 +103,19 @@ class StateSweep : public CostSweep {
 
   void Rates() {
     for (const auto& [rows, heads] : {std::array<int64_t, 2>{1, 1}, {3, 20}, {0, 4}}) {
-      for (const bool all : {false, true}) {  // with bounds and beta
+      for (const int kind : {0, 1, 2, 3}) {  // 1: limits and beta; 2, 3: 24 elements a head and beta; 3: a bound
         if (stopped_) return;
+        const bool all = kind > 0;
+        const int64_t cols = kind > 1 ? 24 * heads : heads;
         Memory& m = NewMemory();
         RatesOp op;
-        op.x = m.Matrix(rows, heads);
-        op.bias = m.Vector(1, heads, 4);
+        op.x = m.Matrix(rows, cols);
+        op.bias = m.Vector(1, cols, 4);
         op.a = m.Vector(1, heads, 2);
-        op.decay = m.Matrix(rows, heads);
-        if (all) {
-          op.least = 0.001f;
-          op.most = 0.1f;
-          op.beta = m.Matrix(rows, heads);
-        }
+        op.decay = m.Matrix(rows, cols);
+        if (all) op.beta = m.Matrix(rows, heads);
+        if (kind == 1) op.least = 0.001f, op.most = 0.1f;
+        if (kind == 3) op.bound = -5;
         Counted c;
         c.at(WorkClass::kResidualBias) = CountOf([&] { RatesRef<Counting, float>(op, 0, op.x.rows); });
         c.at(WorkClass::kActivation) = CountOf([&] { RatesRef<float, Counting>(op, 0, op.x.rows); });
@@ -123,7 +123,7 @@ class StateSweep : public CostSweep {
           AddWeight(op.bias, 1, c);
           AddWeight(op.a, 1, c);
         }
-        Compare(std::to_string(heads) + (all ? ", all" : ""), op, c);
+        Compare(std::to_string(heads) + ", kind " + std::to_string(kind), op, c);
       }
     }
   }
@@ -131,9 +131,13 @@ class StateSweep : public CostSweep {
   void DeltaRules() {
     struct Shape {
       int64_t key_heads, value_heads, k_dim, v_dim;
-      bool tiled;
+      bool tiled, channel_decay;
     };
-    for (const Shape& s : {Shape{1, 1, 1, 1, false}, {2, 4, 8, 20, false}, {2, 6, 16, 70, true}}) {
+    for (const Shape& s : {Shape{1, 1, 1, 1, false, false},
+                           {2, 4, 8, 20, false, false},
+                           {2, 6, 16, 70, true, false},
+                           {1, 1, 1, 1, false, true},
+                           {2, 2, 24, 70, false, true}}) {
       if (stopped_) return;
       Memory& m = NewMemory();
       DeltaRuleOp op;
@@ -141,12 +145,14 @@ class StateSweep : public CostSweep {
       op.value_heads = s.value_heads;
       op.tiled = s.tiled;
       op.layout.recurrence = DeltaRuleOp::StateOf(s.value_heads, s.k_dim, s.v_dim);
-      op.layout.replay = DeltaRuleOp::ReplayOf(s.key_heads, s.value_heads, s.k_dim, s.v_dim);
+      op.channel_decay = s.channel_decay;
+      const int64_t decays = s.channel_decay ? s.k_dim : 1;
+      op.layout.replay = DeltaRuleOp::ReplayOf(s.key_heads, s.value_heads, s.k_dim, s.v_dim, decays);
       const Step step(m, op.layout);
       op.q = m.Matrix(Step::kRows, s.key_heads * s.k_dim);
       op.k = m.Matrix(Step::kRows, s.key_heads * s.k_dim);
       op.v = m.Matrix(Step::kRows, s.value_heads * s.v_dim);
-      op.decay = m.Matrix(Step::kRows, s.value_heads);
+      op.decay = m.Matrix(Step::kRows, s.value_heads * decays);
       op.beta = m.Matrix(Step::kRows, s.value_heads);
       op.out = m.Matrix(Step::kRows, s.value_heads * s.v_dim);
       op.runs = step.View();
@@ -154,8 +160,8 @@ class StateSweep : public CostSweep {
       Counted c;
       c.at(WorkClass::kRecurrence) = CountOf([&] { DeltaRuleRef<Counting, float>(op, 0, TilesOf(op).tasks(op.runs)); });
       c.at(ByteKind::kStateRead) = c.at(ByteKind::kStateWritten) = 3 * 4 * static_cast<uint64_t>(op.layout.recurrence);
-      const std::string name =
-          std::to_string(s.value_heads) + " heads of " + std::to_string(s.k_dim) + " x " + std::to_string(s.v_dim);
+      const std::string name = std::to_string(s.value_heads) + " heads of " + std::to_string(s.k_dim) + " x " +
+                               std::to_string(s.v_dim) + (s.channel_decay ? ", channel decays" : "");
       Compare(name, op, c);
       CheckOtherRuns(step, op);
     }

@@ -22,16 +22,19 @@ struct DeltaCase {
   int64_t key_heads, value_heads, k_dim, v_dim;
   bool tiled = false;
   DeltaDecays decays = DeltaDecays::kOrdinary;
+  bool channel_decay = false;
   uint64_t seed = 1;
 
+  int64_t decay_dim() const { return channel_decay ? k_dim : 1; }
   DeltaRuleOp Op() const {
     DeltaRuleOp op;
+    op.channel_decay = channel_decay;
     op.key_heads = key_heads;
     op.value_heads = value_heads;
     op.tiled = tiled;
     op.q_scale = 1 / std::sqrt(static_cast<float>(k_dim));
     op.layout = {.recurrence = DeltaRuleOp::StateOf(value_heads, k_dim, v_dim),
-                 .replay = DeltaRuleOp::ReplayOf(key_heads, value_heads, k_dim, v_dim)};
+                 .replay = DeltaRuleOp::ReplayOf(key_heads, value_heads, k_dim, v_dim, decay_dim())};
     return op;
   }
   std::unique_ptr<DeltaSequences> Make(int64_t sequences, int64_t positions) const {
@@ -40,7 +43,7 @@ struct DeltaCase {
         std::vector<std::pair<DeltaSequences::Input, int64_t>>{{&DeltaRuleOp::q, key_heads * k_dim},
                                                                {&DeltaRuleOp::k, key_heads * k_dim},
                                                                {&DeltaRuleOp::v, value_heads * v_dim},
-                                                               {&DeltaRuleOp::decay, value_heads},
+                                                               {&DeltaRuleOp::decay, value_heads * decay_dim()},
                                                                {&DeltaRuleOp::beta, value_heads}},
         value_heads * v_dim, sequences, positions);
     Random random(seed);
@@ -55,11 +58,11 @@ struct DeltaCase {
         }
       }
       random.Fill(s->input(&DeltaRuleOp::v).Row(r), value_heads * v_dim);
-      for (int64_t h = 0; h < value_heads; ++h) {
+      for (int64_t i = 0; i < value_heads * decay_dim(); ++i) {
         const float log = decays == DeltaDecays::kOrdinary ? random.Uniform(-0.5f, 0) : random.Uniform(-70, 0);
-        s->input(&DeltaRuleOp::decay).Row(r)[h] = log < -60 ? 0 : std::exp(log);
-        s->input(&DeltaRuleOp::beta).Row(r)[h] = random.Uniform(0, 1);
+        s->input(&DeltaRuleOp::decay).Row(r)[i] = log < -60 ? 0 : std::exp(log);
       }
+      for (int64_t h = 0; h < value_heads; ++h) s->input(&DeltaRuleOp::beta).Row(r)[h] = random.Uniform(0, 1);
     }
     return s;
   }
@@ -70,7 +73,11 @@ constexpr DeltaCase kDeltaCases[] = {
     {.key_heads = 2, .value_heads = 6, .k_dim = 8, .v_dim = 8, .tiled = true},
     {.key_heads = 1, .value_heads = 1, .k_dim = 1, .v_dim = 1},
     {.key_heads = 3, .value_heads = 3, .k_dim = 37, .v_dim = 101},
-    {.key_heads = 1, .value_heads = 2, .k_dim = 128, .v_dim = 128, .decays = DeltaDecays::kStrong}};
+    {.key_heads = 1, .value_heads = 2, .k_dim = 128, .v_dim = 128, .decays = DeltaDecays::kStrong},
+    {.key_heads = 2, .value_heads = 2, .k_dim = 16, .v_dim = 20, .channel_decay = true},
+    {.key_heads = 1, .value_heads = 3, .k_dim = 37, .v_dim = 101, .channel_decay = true},
+    {.key_heads = 2, .value_heads = 4, .k_dim = 1, .v_dim = 3, .tiled = true, .channel_decay = true},
+    {.key_heads = 1, .value_heads = 1, .k_dim = 128, .v_dim = 128, .decays = DeltaDecays::kStrong, .channel_decay = true}};
 
 // The formulas in f64, of one sequence: [rows, value_heads V].
 std::vector<double> DeltaFormulas(const DeltaCase& c, const DeltaSequences& s, int64_t first_row, int64_t rows) {
@@ -87,7 +94,7 @@ std::vector<double> DeltaFormulas(const DeltaCase& c, const DeltaSequences& s, i
         double a = 0, b = 0;
         for (int64_t d = 0; d < c.k_dim; ++d) {
           double& e = S[static_cast<size_t>(d * c.v_dim + v)];
-          e *= at(&DeltaRuleOp::decay, t, h);
+          e *= at(&DeltaRuleOp::decay, t, c.channel_decay ? h * c.k_dim + d : h);
           a += e * at(&DeltaRuleOp::k, t, kh * c.k_dim + d);
         }
         const double u = at(&DeltaRuleOp::beta, t, h) * (at(&DeltaRuleOp::v, t, h * c.v_dim + v) - a);
@@ -142,12 +149,14 @@ TEST(DeltaRule, BitsDoNotDependOnTheCut) {
 
 TEST(DeltaRule, StrongDecaysLeaveNoSubnormals) {
   ForEachTarget([] {
-    DeltaCase c = kDeltaCases[4];
-    for (const uint64_t seed : {1, 2, 3}) {
-      c.seed = seed;
-      const auto s = c.Make(1, 40);
-      s->Run("hwy", 40, seed);
-      s->ExpectFiniteState(0);
+    for (DeltaCase c : kDeltaCases) {
+      for (const uint64_t seed : {1, 2, 3}) {
+        if (c.decays != DeltaDecays::kStrong) continue;
+        c.seed = seed;
+        const auto s = c.Make(1, 40);
+        s->Run("hwy", 40, seed);
+        s->ExpectFiniteState(0);
+      }
     }
   });
 }
@@ -157,7 +166,8 @@ TEST(DeltaRule, RowsAndStatesAreLaidOutAsTheHeaderSays) {
   const DeltaCase c{.key_heads = 2, .value_heads = 4, .k_dim = 5, .v_dim = 67};
   for (const bool tiled : {false, true}) {
     DeltaCase other = c;
-    other.tiled = tiled;
+    other.tiled = other.channel_decay = tiled;
+    const int64_t decays = other.decay_dim();
     const auto s = other.Make(1, 1);
     const StepPart part{.sequence = 0, .rows = 1};
     s->Step("hwy", {&part, 1}, 1);
@@ -167,7 +177,7 @@ TEST(DeltaRule, RowsAndStatesAreLaidOutAsTheHeaderSays) {
     for (int64_t i = 0; i < 2 * 5; ++i) ASSERT_EQ(row[i], at(&DeltaRuleOp::k, i));
     for (int64_t h = 0; h < 4; ++h) {
       const int64_t kh = tiled ? h % 2 : h / 2;
-      ASSERT_EQ(row[2 * 5 + 4 * 67 + h], at(&DeltaRuleOp::decay, h));
+      for (int64_t i = h * decays; i < (h + 1) * decays; ++i) ASSERT_EQ(row[2 * 5 + 4 * 67 + i], at(&DeltaRuleOp::decay, i));
       for (int64_t v = 0; v < 67; ++v) {
         const float u = row[2 * 5 + h * 67 + v];
         ASSERT_EQ(u, at(&DeltaRuleOp::beta, h) * at(&DeltaRuleOp::v, h * 67 + v));
@@ -177,7 +187,7 @@ TEST(DeltaRule, RowsAndStatesAreLaidOutAsTheHeaderSays) {
         }
       }
     }
-    for (int64_t i = 2 * 5 + 4 * 68; i < DeltaRuleOp::ReplayOf(2, 4, 5, 67); ++i) ASSERT_EQ(row[i], 0);
+    for (int64_t i = 2 * 5 + 4 * (67 + decays); i < DeltaRuleOp::ReplayOf(2, 4, 5, 67, decays); ++i) ASSERT_EQ(row[i], 0);
     for (int64_t i = 4 * 5 * 67; i < DeltaRuleOp::StateOf(4, 5, 67); ++i) ASSERT_EQ(state[i], 0);
   }
 }
@@ -222,6 +232,10 @@ TEST(DeltaRule, RefusesWhatItCannotRead) {
   other = op;
   other.beta.cols = 3;
   EXPECT_FALSE(other.Validate().ok());
+  other = op;
+  other.channel_decay = true;
+  other.layout.replay = DeltaRuleOp::ReplayOf(2, 4, 16, 20, 16);
+  EXPECT_FALSE(other.Validate().ok());
   EXPECT_TRUE(op.Validate().ok());
 }
 
@@ -252,6 +266,12 @@ TEST(DeltaRule, CostsByHand) {
   const Cost ref = TotalExecuted(KernelNamed<DeltaRuleOp>("ref"), op);
   EXPECT_EQ(ref.Flops(WorkClass::kRecurrence) - cost.Flops(WorkClass::kRecurrence), 5u * 4 * 3 * 16 * 20);
   ForEachTarget([&] { ExpectAtLeast(TotalExecuted(KernelNamed<DeltaRuleOp>("hwy"), op), cost); });
+  EdgeMat<float> decays(3, 64);
+  op.channel_decay = true;
+  op.decay = decays.view();
+  EXPECT_EQ(TotalUseful(op).Flops(WorkClass::kRecurrence), 3u * 4 * (7 * 16 * 20 + 4 * 20 + 5 * 16));
+  EXPECT_EQ(TotalUseful(op).Bytes(ByteKind::kActivationsRead), cost.Bytes(ByteKind::kActivationsRead) + 3u * (64 - 4) * 4);
+  ForEachTarget([&] { ExpectAtLeast(TotalExecuted(KernelNamed<DeltaRuleOp>("hwy"), op), TotalUseful(op)); });
 }
 
 }  // namespace

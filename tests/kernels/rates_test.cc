@@ -95,6 +95,52 @@ TEST(Rates, SoftplusEverywhere) {
   });
 }
 
+// A bias and a decay for each of K elements of a head, with and without a bound.
+TEST(Rates, ElementsOfHeads) {
+  ForEachTarget([] {
+    Random random(125);
+    SCOPED_TRACE(random.Trace());
+    constexpr int64_t kRows = 5, kHeads = 3;
+    for (const int64_t dim : {1, 16, 37, 128}) {
+      for (const float bound : {0.0f, -5.0f}) {
+        for (const char* kernel : {"ref", "hwy"}) {
+          RatesCase c(kRows, kHeads * dim, random);
+          EdgeMat<float> x(kRows, kHeads * dim), beta(kRows, kHeads, 2), was(kRows, kHeads);
+          x.CopyFrom(c.x.view());
+          beta.Fill(random, 4);
+          was.CopyFrom(beta.view());
+          c.op.a.cols = kHeads;
+          c.op.a.stored_row_bytes = c.op.a.slice_stride = c.op.a.panel_stride = kHeads * 4;
+          for (int64_t h = 0; h < kHeads && bound != 0; ++h) c.a[static_cast<size_t>(h)] *= -1;
+          c.op.beta = beta.view();
+          c.op.bound = bound;
+          ASSERT_TRUE(c.op.Validate().ok()) << c.op.Validate().message();
+          RunShuffled(KernelNamed<RatesOp>(kernel), c.op, random.Bits());
+          for (int64_t r = 0; r < kRows; ++r) {
+            for (int64_t i = 0; i < kHeads * dim; ++i) {
+              const double y = static_cast<double>(x.Row(r)[i] + c.bias[static_cast<size_t>(i)]),
+                           a = static_cast<double>(c.a[static_cast<size_t>(i / dim)]);
+              const double s = bound != 0 ? 1 / (1 + std::exp(-a * y)) : y > 20 ? y : std::log1p(std::exp(y));
+              const double exponent = bound != 0 ? static_cast<double>(bound) * s : a * s;
+              // The product A y is rounded before the sigmoid.
+              const double slack = bound != 0 ? 1 + std::fabs(a * y) / 8 : 1;
+              const double got = static_cast<double>(c.decay.Row(r)[i]), want = exponent < -60 ? 0 : std::exp(exponent);
+              if (std::fabs(exponent + 60) < 0.001) continue;
+              ASSERT_NEAR(static_cast<double>(c.x.Row(r)[i]), s, slack * kRatesTolerance * s + 0x1p-120) << a * y;
+              ASSERT_NEAR(got, want, slack * kRatesTolerance * (std::fabs(exponent) + 0.5) * want) << exponent;
+            }
+            for (int64_t h = 0; h < kHeads; ++h) {
+              const double b = 1 / (1 + std::exp(-static_cast<double>(was.Row(r)[h])));
+              ASSERT_NEAR(static_cast<double>(beta.Row(r)[h]), b, kRatesTolerance * b);
+            }
+          }
+          for (const EdgeMat<float>* m : {&c.x, &beta, &c.decay}) m->ExpectGapsUntouched();
+        }
+      }
+    }
+  });
+}
+
 TEST(Rates, NanStaysInItsHead) {
   ForEachTarget([] {
     Random random(123);
@@ -135,6 +181,12 @@ TEST(Rates, CostsAndChecksByHand) {
   op = c.op;
   op.beta = {};
   EXPECT_TRUE(op.Validate().ok());
+  op.bound = -5;
+  EXPECT_TRUE(op.Validate().ok());
+  EXPECT_EQ(TotalUseful(op).Flops(WorkClass::kActivation), 30u);
+  EXPECT_EQ(TotalUseful(op).Special(WorkClass::kActivation), 30u);
+  op.most = 1;
+  EXPECT_FALSE(op.Validate().ok());
 }
 
 }  // namespace

@@ -30,11 +30,11 @@ struct RopeCase {
   }
 };
 
-// The rotated dimensions of each head, elsewhere; the rest of `out` and of x is left alone.
+// The rotated dimensions of each head, elsewhere, or without a style what would rotate; the rest of `out` and of x is left alone.
 TEST(Rope, IntoAnotherMatrix) {
   ForEachTarget([] {
     Random random(83);
-    for (const RopeStyle style : {RopeStyle::kRotateHalf, RopeStyle::kAdjacentPair}) {
+    for (const RopeStyle style : {RopeStyle::kRotateHalf, RopeStyle::kAdjacentPair, RopeStyle::kNone}) {
       const int64_t heads = 3, stride = 26, dim = 14, out_stride = 40, rows = 2;
       EdgeMat<float> x(rows, 2 * stride + dim), out(rows, 2 * out_stride + dim), cos(rows, dim / 2), sin(rows, dim / 2),
           kept(rows, x.view().cols);
@@ -48,8 +48,9 @@ TEST(Rope, IntoAnotherMatrix) {
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t c = 0; c < x.view().cols; ++c) ASSERT_EQ(x.Row(r)[c], kept.Row(r)[c]);
       }
-      RunShuffled(KernelNamed<RopeOp>("hwy"), RopeOp{style, x.view(), heads, stride, dim, cos.view(), sin.view(), {}, 0},
-                  random.Bits());
+      const RopeOp in_place{style, x.view(), heads, stride, dim, cos.view(), sin.view(), {}, 0};
+      ASSERT_EQ(in_place.Validate().ok(), style != RopeStyle::kNone);
+      if (style != RopeStyle::kNone) RunShuffled(KernelNamed<RopeOp>("hwy"), in_place, random.Bits());
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t c = 0; c < out.view().cols; ++c) {
           const int64_t h = c / out_stride, d = c % out_stride;

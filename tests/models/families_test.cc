@@ -112,10 +112,8 @@ TEST(Registry, UnsupportedLayersAreNamed) {
           {"MambaForCausalLM", "MambaLMHeadModel", "FalconMambaForCausalLM", "JambaForCausalLM", "ZambaForCausalLM",
            "Zamba2ForCausalLM", "Plamo2ForCausalLM"},
           {"mamba", "falcon_mamba", "jamba", "zamba2", "plamo2"}, {"mamba", "jamba", "plamo2"});
-  refused("linear-attention",
-          {"RwkvForCausalLM", "RWKV7ForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxForCausalLM", "KimiLinearForCausalLM"},
-          {"rwkv", "rwkv7", "minimax_text_01", "minimax", "kimi_linear"},
-          {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "kimi-linear"});
+  refused("linear-attention", {"RwkvForCausalLM", "RWKV7ForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxForCausalLM"},
+          {"rwkv", "rwkv7", "minimax_text_01", "minimax"}, {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"});
   refused("recurrent", {"RecurrentGemmaForCausalLM"}, {"recurrent_gemma"}, {});
   ExpectBadInput(
       With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector<std::string>{"MiniMaxM3ForCausalLM"}),

@@ -129,6 +129,51 @@ TEST(Hybrids, StepsAreLimited) {
   ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1}), {"time_step_limit"});
 }
 
+TEST(Hybrids, KimiDeltaAttention) {
+  const MadeCheckpoint kimi = Made("Kimi-Linear-48B-A3B", false), kimi_gguf = Made("Kimi-Linear-48B-A3B", true),
+                       ling = Made("Ling-3.0-tiny", false), ling_gguf = Made("Ling-3.0-tiny", true);
+  const Recipe &k = kimi.spec.recipe, &l = ling.spec.recipe;
+  EXPECT_EQ(k.layers, kimi_gguf.spec.recipe.layers);
+  EXPECT_EQ(k.delta, kimi_gguf.spec.recipe.delta);
+  EXPECT_EQ(l.layers, ling_gguf.spec.recipe.layers);
+  EXPECT_EQ(l.delta, ling_gguf.spec.recipe.delta);
+  EXPECT_TRUE(k.layers[2].mixers == Mixer::kDeltaRule && k.layers[3].mixers == Mixer::kLatentAttention);
+  EXPECT_TRUE(k.layers[24].mixers == Mixer::kDeltaRule && k.layers[26].mixers == Mixer::kLatentAttention);
+  EXPECT_TRUE(k.rope.style == RopeStyle::kNone && l.rope.style == RopeStyle::kAdjacentPair);
+  EXPECT_EQ(k.delta.gate_rank, 128);
+  EXPECT_EQ(l.delta.gate_rank, 0);
+  EXPECT_EQ(k.delta.decay_bound, 0);
+  EXPECT_EQ(l.delta.decay_bound, -5);
+  EXPECT_TRUE(l.attention_gate && !k.attention_gate);
+  EXPECT_EQ(Bound(kimi.spec, Role::kSsmA, 0)->storage, Storage::kMinusExp);
+  EXPECT_EQ(Bound(ling.spec, Role::kSsmA, 0)->storage, Storage::kExp);
+  EXPECT_EQ(Bound(kimi_gguf.spec, Role::kSsmA, 0)->StoredShape(0), (std::vector<uint64_t>{32, 1}));
+  EXPECT_EQ(Bound(kimi.spec, Role::kDeltaConvV, 0)->StoredShape(0), (std::vector<uint64_t>{4096, 1, 4}));
+  EXPECT_EQ(Bound(ling.spec, Role::kAttnGate, 3)->shape, (std::vector<uint64_t>{16, 1536}));
+}
+
+TEST(Hybrids, LayersOfKimiDeltaAttention) {
+  const Inventory kimi = Made("Kimi-Linear-48B-A3B", false).inventory, ling = Made("Ling-3.0-tiny", false).inventory,
+                  gguf = Made("Ling-3.0-tiny", true).inventory;
+  const auto of = [&](const Inventory& inventory, const std::string& key, MetaValue value) {
+    return With(inventory, key, std::move(value));
+  };
+  ExpectBadInput(of(kimi, "linear_attn_config.kda_layers", std::vector<int64_t>{1, 2, 3, 4}),
+                 {"layer 4 must be in one of kda_layers and full_attn_layers"});
+  ExpectBadInput(of(kimi, "linear_attn_config.gate_lower_bound", -5.0), {"linear_attn_config.gate_lower_bound", "not supported"});
+  ExpectBadInput(of(kimi, "mla_use_nope", false), {"mla_use_nope false is not supported"});
+  ExpectBadInput(of(kimi, "hidden_act", std::string("situ")), {"hidden_act 'situ' is not supported"});
+  ExpectBadInput(of(ling, "kda_safe_gate", false), {"kda_safe_gate false is not supported"});
+  ExpectBadInput(of(ling, "kda_lower_bound", 5.0), {"kda_lower_bound is not negative"});
+  ExpectBadInput(of(ling, "gated_attention_proj_granularity_type", std::string("element_wise")),
+                 {"'element_wise' is not supported"});
+  ExpectBadInput(of(ling, "expert_swiglu_limit_list", std::vector<double>{0, 4}),
+                 {"expert_swiglu_limit_list 4 is not supported"});
+  ExpectBadInput(of(gguf, "bailingmoe3.swiglu_clamp_shexp", std::vector<double>{0, 5}),
+                 {"swiglu_clamp_shexp 5 is not supported"});
+  ExpectBadInput(Without(gguf, "bailingmoe3.kda.gate_lower_bound"), {"kda.gate_lower_bound"});
+}
+
 // llama.cpp does not load a file without these keys, types and names, or turns other pairs.
 TEST(Hybrids, GgufFilesAreAsLlamaCppNeedsThem) {
   const Inventory nemotron = Made("Nemotron-3-Nano", true).inventory, pythia = Made("Pythia-1.4B", true).inventory;

@@ -91,6 +91,8 @@ const Case kCases[] = {
     {"baichuan", "TinyLlama-1.1B", "ALiBi", kBaichuan13B, "{}"},
     {"afmoe", "Trinity-Nano", "", "{}", "{}"},
     {"bailingmoe2", "Ling-mini-2.0", "", "{}", "{}"},
+    {"bailingmoe3", "Ling-3.0-tiny", "", "{}", "{}"},
+    {"bailingmoe3", "Ling-3.0-tiny", "queries of one matrix", R"({"q_lora_rank": null})", "{}"},
     {"bloom", "BLOOM-560M", "", "{}", "{}"},
     {"chatglm", "GLM-4-9B", "", "{}", "{}"},
     {"cohere2", "Command-R7B", "", "{}", "{}"},
@@ -150,6 +152,8 @@ const Case kCases[] = {
     {"laguna", "Laguna-XS.2", "", "{}", "{}", Outcome::kOther, "yarn_beta_fast is not read in this architecture"},
     {"lfm2", "LFM2-1.2B", "", "{}", "{}"},
     {"lfm2moe", "LFM2-8B-A1B", "", "{}", "{}"},
+    // llama.cpp's latent norms have the eps of all others; the published code's have another.
+    {"kimi-linear", "Kimi-Linear-48B-A3B", "one eps", R"({"rms_norm_eps": 1e-6})", "{}"},
     {"llama", "Llama-2-7B", "", "{}", "{}"},
     {"llama", "Llama-3.1-8B", "", "{}", "{}"},
     {"llama", "Mixtral-8x7B", "", "{}", "{}"},
@@ -213,8 +217,9 @@ bool FillVector(const std::string& name, std::mt19937& random, std::vector<float
   const auto between = [&](double from, double to) { return std::uniform_real_distribution<double>(from, to)(random); };
   for (float& v : values) {
     if (has("ssm_a") && !has("alpha")) {
-      v = static_cast<float>(-std::exp(between(0, std::log(16))));  // as Mamba-2 is initialised
-    } else if (has("ssm_dt.bias")) {                                // the softplus of it is a step
+      v = static_cast<float>(std::exp(between(0, std::log(16))) *
+                             (v > 0 ? 1 : -1));  // as Mamba-2 is initialised; Ling 3's are positive
+    } else if (has("ssm_dt.bias")) {             // the softplus of it is a step
       v = static_cast<float>(std::log(std::expm1(std::exp(between(std::log(0.001), std::log(0.1))))));
     } else if (has("norm") || has("ssm_d")) {
       v = static_cast<float>(name.ends_with(".bias") ? between(-0.3, 0.3) : between(0.5, 1.5));
@@ -256,6 +261,10 @@ Status Rewrite(const std::string& from, const OrderedJson& keys, const std::stri
   std::mt19937 random(1);
   for (size_t i = 0; i < vectors.size(); ++i) {
     std::vector<float> values(made.tensors[i].elements());
+    if (made.tensors[i].name.ends_with("ssm_a")) {
+      TALLY_RETURN_IF_ERROR(
+          reader.ReadAt(made.tensors[i].offset, {reinterpret_cast<uint8_t*>(values.data()), values.size() * 4}));
+    }
     if (made.tensors[i].dtype == DType::kF32 && FillVector(made.tensors[i].name, random, values)) vectors[i] = std::move(values);
   }
   Status read;
@@ -281,7 +290,7 @@ void Make(const Case& c, const TempFolder& folder, const std::string& path) {
   OrderedJson& text = config.contains("text_config") ? config["text_config"] : config;
   text["vocab_size"] = kWords;
   if (text.contains("vocab_size_per_layer_input")) text["vocab_size_per_layer_input"] = kWords;
-  for (const char* key : {"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"}) {
+  for (const char* key : {"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length", "model_max_length"}) {
     if (text.contains(key)) text[key] = kPositions;
   }
   text.merge_patch(OrderedJson::parse(c.settings));

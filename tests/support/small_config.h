@@ -68,6 +68,7 @@ inline void Shrink(OrderedJson& config) {
                                                     {"n_positions", kContext},
                                                     {"n_ctx", kContext},
                                                     {"max_seq_len", kContext},
+                                                    {"model_max_length", kContext},
                                                     {"seq_length", kContext},
                                                     {"original_max_position_embeddings", 16},
                                                     {"initial_context_length", 16},
@@ -102,7 +103,7 @@ inline void Shrink(OrderedJson& config) {
   for (const char* key : {"num_key_value_heads", "num_kv_heads"}) {
     if (const int n = number(key, 0); n > 0) config[key] = n == heads ? kHeads : std::min(n, 2);
   }
-  for (const char* key : {"num_experts_per_tok", "experts_per_token", "moe_k"}) {
+  for (const char* key : {"num_experts_per_tok", "experts_per_token", "moe_k", "num_experts_per_token"}) {
     if (const int n = number(key, 0); n > 0) config[key] = std::min(n, 4);
   }
   if (number("n_group", 1) > 1) config["n_group"] = 4, config["topk_group"] = 2;
@@ -114,6 +115,17 @@ inline void Shrink(OrderedJson& config) {
   }
   if (config.contains("num_attention_heads_per_layer")) {  // as its layers have more heads or fewer
     for (auto& value : config["num_attention_heads_per_layer"]) value = value.get<int>() > heads ? 2 * kHeads : kHeads;
+  }
+  if (config.contains("linear_attn_config")) {  // lists of layers count from 1
+    OrderedJson& linear = config["linear_attn_config"];
+    for (const char* key : {"kda_layers", "full_attn_layers"}) {
+      OrderedJson kept = OrderedJson::array();
+      for (const OrderedJson& layer : linear[key]) {
+        if (layer.get<int>() <= kLayers) kept.push_back(layer);
+      }
+      linear[key] = kept;
+    }
+    linear["num_heads"] = kHeads, linear["head_dim"] = kHeadDim;
   }
   for (auto& [key, value] : config.items()) {
     if (const auto size = kSizes.find(key); size != kSizes.end() && value.is_number_integer()) value = size->second;
@@ -147,7 +159,7 @@ inline OrderedJson SmallConfig(const std::string& name, bool every_expert = fals
   if (name != "cs336") Shrink(text);
   if (!every_expert) return config;
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_experts_per_tok",
-                          "experts_per_token", "moe_k"}) {
+                          "experts_per_token", "moe_k", "num_experts_per_token"}) {
     if (text.contains(key)) text[key] = 4;
   }
   for (const char* key : {"n_group", "topk_group"}) {

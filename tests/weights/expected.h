@@ -73,6 +73,7 @@ inline std::vector<float> ExpectedValues(const Inventory& inventory, const Tenso
           case Storage::kPlusOne: out.push_back(1 + value); break;
           case Storage::kOverRoot: out.push_back(value / std::sqrt(static_cast<float>(rows))); break;
           case Storage::kMinusExp: out.push_back(-std::exp(value)); break;
+          case Storage::kExp: out.push_back(std::exp(value)); break;
           default: out.push_back(value);
         }
       }

@@ -55,9 +55,9 @@ Status CheckVectors(const char* name, const WeightView& w, int64_t slices, int64
 }  // namespace
 
 Status CausalConvOp::Validate() const {
-  if (layout.channels != x.cols) {
-    return InternalError("a convolution of " + std::to_string(x.cols) + " channels has states of " +
-                         std::to_string(layout.channels));
+  if (first_channel < 0 || first_channel + x.cols > layout.channels) {
+    return InternalError("a convolution of " + std::to_string(x.cols) + " channels from " + std::to_string(first_channel) +
+                         " has states of " + std::to_string(layout.channels));
   }
   if (layout.taps < 1 || layout.taps > kMostTaps) {
     return InternalError("a convolution needs 1 to " + std::to_string(kMostTaps) + " taps");
@@ -93,9 +93,10 @@ void CausalConvOp::Describe(OpDescription& d) const {
   DescribeWeight("taps", taps, d);
   DescribeWeight("bias", bias, d);
   if (!gate.empty()) d.Add("gate", kIn, "f32", Shape(gate));
-  d.Add("state", OperandRole::kCache, "f32", {layout.tail(), layout.channels});
+  d.Add("state", OperandRole::kCache, "f32", {layout.tail(), x.cols});
   d.Add("out", kOut, "f32", Shape(out));
   d.Set("activation", NameOf(kActivationKindNames, activation));
+  d.Set("first_channel", first_channel);
   DescribeRuns(runs, states, d);
 }
 

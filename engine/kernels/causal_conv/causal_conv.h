@@ -24,7 +24,8 @@ struct CausalConvOp {
   WeightView bias = {};                               // [d] or empty
   ActivationKind activation = ActivationKind::kNone;  // or kSilu
   Mat<const float> gate = {};                         // [n, d] or empty
-  StateLayout layout;                                 // channels = d
+  StateLayout layout;
+  int64_t first_channel = 0;  // of the layout's channels, those from here on are x's
   StateRuns runs;
   std::span<const StateTable> states;
   Mat<float> out;  // [n, d]; not x

@@ -69,7 +69,8 @@ void RunPiece(const CausalConvOp& op, const ConvInputs& inputs, int64_t c, int64
   // What the next piece copies first.
   for (int64_t i = run.position - tail; i < run.position && c + channels < op.x.cols; ++i) {
     const float* const earlier = inputs.Earlier(i);
-    if (earlier != nullptr) PrefetchFloats(earlier + c + channels, std::min(channels, op.x.cols - c - channels));
+    if (earlier != nullptr)
+      PrefetchFloats(earlier + op.first_channel + c + channels, std::min(channels, op.x.cols - c - channels));
   }
   for (int64_t t = 0; t < run.rows;) {
     const int64_t rows = run.rows - t >= kConvRows ? kConvRows : 1;

@@ -31,7 +31,7 @@ class ConvInputs {
       float* const to = earlier + (i - first_) * channels;
       const float* const from = Earlier(i);
       if (from != nullptr) {
-        Copy(from + channel, to);
+        Copy(from + op.first_channel + channel, to);
       } else {
         std::fill_n(to, channels, 0.0f);
       }
@@ -52,7 +52,7 @@ class ConvInputs {
   }
   void KeepRow(int64_t t) const {
     float* const row = StateRow(op_.layout, table_, run_.position + t);
-    if (row != nullptr) Copy(At(run_.position + t), row + channel_);
+    if (row != nullptr) Copy(At(run_.position + t), row + op_.first_channel + channel_);
   }
   void KeepTails() const {
     KeepTail(table_.to, run_.position + run_.rows);
@@ -61,7 +61,7 @@ class ConvInputs {
 
  private:
   void KeepTail(uint8_t* state, int64_t end) const {
-    float* to = StateTail(op_.layout, state) + channel_;
+    float* to = StateTail(op_.layout, state) + op_.first_channel + channel_;
     for (int64_t i = end - op_.layout.tail(); i < end; ++i, to += op_.layout.channels) Copy(At(i), to);
   }
   void Copy(const float* from, float* to) const { std::memcpy(to, from, static_cast<size_t>(channels_) * sizeof(float)); }

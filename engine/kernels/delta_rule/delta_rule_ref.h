@@ -34,18 +34,23 @@ void DeltaRuleRef(const DeltaRuleOp& op, int64_t begin, int64_t end) {
       const float* const row = ReplayRow(op.layout, task.table, i);
       for (int64_t e = 0; e < task.floats(); ++e) {
         const R k(row[replay.KAt(kh) + e / task.columns]), u(row[replay.UAt(h) + task.column + e % task.columns]);
-        to[e] = ToF32(Fma(k, u, R(row[replay.WAt(h)]) * R(from[e])));
+        const int64_t w = replay.WAt(h) + (op.channel_decay ? e / task.columns : 0);
+        to[e] = ToF32(Fma(k, u, R(row[w]) * R(from[e])));
       }
     }
     for (int64_t t = 0; t < task.run.rows; ++t, from = to) {
       const int64_t r = op.runs.order[static_cast<size_t>(task.run.begin + t)];
       const float *const k = op.k.Row(r) + kh * K, *const q = op.q.Row(r) + kh * K;
-      const float w = op.decay.Row(r)[h];
+      const float* const w = op.decay.Row(r) + h * op.decay_dim();
       float* const row = ReplayRow(op.layout, task.table, task.run.position + t);
       S score(0.0f);
-      // The products with q' are counted once a head.
+      // The products with q', and those with the decays, are counted once a head.
       if (task.first) {
-        for (int64_t d = 0; d < K; ++d) score = Fma(S(k[d]), S(op.q_scale) * S(q[d]), score);
+        for (int64_t d = 0; d < K; ++d) {
+          const S scaled = S(op.q_scale) * S(q[d]);
+          score = Fma(S(k[d]), scaled, score);
+          if (op.channel_decay) static_cast<void>(S(w[d]) * S(k[d])), static_cast<void>(S(w[d]) * scaled);
+        }
       } else {
         float sum = 0;
         for (int64_t d = 0; d < K; ++d) sum = Fma(k[d], op.q_scale * q[d], sum);
@@ -56,15 +61,17 @@ void DeltaRuleRef(const DeltaRuleOp& op, int64_t begin, int64_t end) {
         S a(0.0f), b(0.0f);
         for (int64_t d = 0; d < K; ++d) {
           const S s(from[d * task.columns + c]);
-          a = Fma(s, S(k[d]), a);
-          b = Fma(s, S(op.q_scale * q[d]), b);
+          const float scaled = op.q_scale * q[d];
+          a = Fma(s, S(op.channel_decay ? w[d] * k[d] : k[d]), a);
+          b = Fma(s, S(op.channel_decay ? w[d] * scaled : scaled), b);
         }
-        const S u = S(op.beta.Row(r)[h]) * Fma(-S(w), a, S(op.v.Row(r)[at]));
-        op.out.Row(r)[at] = ToF32(Fma(score, u, S(w) * b));
+        const S beta(op.beta.Row(r)[h]), v(op.v.Row(r)[at]);
+        const S u = beta * (op.channel_decay ? v - a : Fma(-S(*w), a, v));
+        op.out.Row(r)[at] = ToF32(Fma(score, u, op.channel_decay ? b : S(*w) * b));
         if (row != nullptr) row[replay.UAt(h) + task.column + c] = ToF32(u);
         for (int64_t d = 0; d < K; ++d) {
           const int64_t e = d * task.columns + c;
-          to[e] = ToF32(Fma(S(k[d]), u, S(w) * S(from[e])));
+          to[e] = ToF32(Fma(S(k[d]), u, S(w[op.channel_decay ? d : 0]) * S(from[e])));
         }
       }
       replay.Keep(task, kh, FirstOfKeyHead(op, h), k, w, row);

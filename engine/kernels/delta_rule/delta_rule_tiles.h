@@ -8,7 +8,7 @@
 namespace tally {
 
 inline StateTiles TilesOf(const DeltaRuleOp& op) { return {op.value_heads, op.k_dim(), op.v_dim()}; }
-inline ReplayRows RowsOf(const DeltaRuleOp& op) { return {op.key_heads, op.k_dim(), op.value_heads, op.v_dim()}; }
+inline ReplayRows RowsOf(const DeltaRuleOp& op) { return {op.key_heads, op.k_dim(), op.value_heads, op.v_dim(), op.decay_dim()}; }
 
 // Of the value heads with the same key head, whether this is the first.
 inline bool FirstOfKeyHead(const DeltaRuleOp& op, int64_t value_head) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RatesOp with heads as lanes.
+// RatesOp with heads, or elements of a head, as lanes.
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -55,21 +55,41 @@ HWY_INLINE V Softplus(D d, V x) {
 
 void RunRates(const RatesOp& op, int64_t begin, int64_t end) {
   const hn::ScalableTag<float> d;
-  const auto least = hn::Set(d, op.least), most = hn::Set(d, op.most);
-  const bool bounded = std::isfinite(op.most);
+  using V = hn::Vec<decltype(d)>;
+  const V least = hn::Set(d, op.least), most = hn::Set(d, op.most), bound = hn::Set(d, op.bound);
+  const bool limited = std::isfinite(op.most);
   const float *const bias = op.bias.Vector(), *const a = op.a.Vector();
   for (int64_t t = begin; t < end; ++t) {
     float *const x = op.x.Row(t), *const decay = op.decay.Row(t);
-    float* const beta = op.beta.empty() ? nullptr : op.beta.Row(t);
-    ForLanes(d, op.x.cols, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
-      auto s = Softplus(d, hn::Add(LoadLanes(tail, d, x + i, count), LoadLanes(tail, d, bias + i, count)));
-      if (op.least > 0) s = MaxKeepNaN(s, least);
-      if (bounded) s = MinKeepNaN(s, most);
+    const auto elements = [&](auto tail, int64_t i, size_t count, V of_head) HWY_ATTR {
+      const V y = hn::Add(LoadLanes(tail, d, x + i, count), LoadLanes(tail, d, bias + i, count));
+      V s, exponent;
+      if (op.bound != 0) {
+        s = Sigmoid(d, hn::Mul(of_head, y));
+        exponent = hn::Mul(bound, s);
+      } else {
+        s = Softplus(d, y);
+        if (op.least > 0) s = MaxKeepNaN(s, least);
+        if (limited) s = MinKeepNaN(s, most);
+        exponent = hn::Mul(of_head, s);
+      }
       StoreLanes(tail, s, d, x + i, count);
-      const auto exponent = hn::Mul(LoadLanes(tail, d, a + i, count), s);
       const auto none = hn::Lt(exponent, hn::Set(d, kLeastDecay));
       StoreLanes(tail, hn::IfThenZeroElse(none, Exp(d, exponent)), d, decay + i, count);
-      if (beta != nullptr) StoreLanes(tail, Sigmoid(d, LoadLanes(tail, d, beta + i, count)), d, beta + i, count);
+    };
+    if (op.dim() == 1) {
+      ForLanes(d, op.x.cols,
+               [&](auto tail, int64_t i, size_t count) HWY_ATTR { elements(tail, i, count, LoadLanes(tail, d, a + i, count)); });
+    } else {
+      for (int64_t h = 0; h < op.heads(); ++h) {
+        const V of_head = hn::Set(d, a[h]);
+        ForLanes(d, op.dim(),
+                 [&](auto tail, int64_t i, size_t count) HWY_ATTR { elements(tail, h * op.dim() + i, count, of_head); });
+      }
+    }
+    float* const beta = op.beta.empty() ? nullptr : op.beta.Row(t);
+    ForLanes(d, op.beta.cols, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
+      StoreLanes(tail, Sigmoid(d, LoadLanes(tail, d, beta + i, count)), d, beta + i, count);
     });
   }
 }

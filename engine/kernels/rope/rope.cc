@@ -24,9 +24,10 @@ Cost TableCost(const RopeTableOp& op, const CostAmounts& n, uint64_t half) {
 Cost RopeCost(const RopeOp& op, const CostAmounts& n, uint64_t pairs) {
   Cost cost;
   const uint64_t rows = n[Amount::kRows], heads = static_cast<uint64_t>(op.heads);
-  const uint64_t dim = static_cast<uint64_t>(op.dim);
-  cost.AddFlops(WorkClass::kRope, rows * heads * pairs * 6);  // two multiplies and two multiply-adds
-  cost.AddBytes(ByteKind::kActivationsRead, rows * (heads * dim + dim) * 4);
+  const uint64_t dim = static_cast<uint64_t>(op.dim), turns = static_cast<uint64_t>(op.cos.cols + op.sin.cols);
+  if (op.style != RopeStyle::kNone)
+    cost.AddFlops(WorkClass::kRope, rows * heads * pairs * 6);  // two multiplies and two multiply-adds
+  cost.AddBytes(ByteKind::kActivationsRead, rows * (heads * dim + turns) * 4);
   cost.AddBytes(ByteKind::kActivationsWritten, rows * heads * dim * 4);
   return cost;
 }
@@ -51,7 +52,9 @@ Status RopeTableOp::Validate() const {
 Cost RopeTableOp::Useful(const CostAmounts& n) const { return TableCost(*this, n, inv_freq.size()); }
 
 Status RopeOp::Validate() const {
-  if (style != RopeStyle::kRotateHalf && style != RopeStyle::kAdjacentPair) return InternalError("rope without a style");
+  if (style != RopeStyle::kRotateHalf && style != RopeStyle::kAdjacentPair && (style != RopeStyle::kNone || out.empty())) {
+    return InternalError("rope without a style");
+  }
   if (heads <= 0 || head_dim <= 0) return InternalError("rope needs heads");
   if (dim <= 0 || dim % 2 != 0 || dim > head_dim) {
     return InternalError("rope turns " + std::to_string(dim) + " dimensions of a head of " + std::to_string(head_dim) +
@@ -61,6 +64,7 @@ Status RopeOp::Validate() const {
   if (!fits(x, head_dim) || !fits(to(), to_head_dim())) return InternalError("rope needs room for its heads");
   TALLY_RETURN_IF_ERROR(CheckShape("rope input", x, x.rows, x.cols));
   TALLY_RETURN_IF_ERROR(CheckShape("rope output", to(), x.rows, to().cols));
+  if (style == RopeStyle::kNone) return {};
   TALLY_RETURN_IF_ERROR(CheckShape("rope cosines", cos, x.rows, dim / 2));
   return CheckShape("rope sines", sin, x.rows, dim / 2);
 }
@@ -79,8 +83,10 @@ void RopeTableOp::Describe(OpDescription& d) const {
 void RopeOp::Describe(OpDescription& d) const {
   d.Add("x", out.empty() ? kInOut : kIn, "f32", Shape(x));
   if (!out.empty()) d.Add("out", kOut, "f32", Shape(out));
-  d.Add("cos", kIn, "f32", Shape(cos));
-  d.Add("sin", kIn, "f32", Shape(sin));
+  if (style != RopeStyle::kNone) {
+    d.Add("cos", kIn, "f32", Shape(cos));
+    d.Add("sin", kIn, "f32", Shape(sin));
+  }
   d.Set("style", NameOf(kRopeStyleNames, style));
   d.Set("heads", heads);
   d.Set("head_dim", head_dim);

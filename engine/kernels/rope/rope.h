@@ -26,7 +26,7 @@ struct RopeTableOp {
 
 struct RopeOp {
   static constexpr std::string_view kName = "rope";
-  RopeStyle style = RopeStyle::kRotateHalf;
+  RopeStyle style = RopeStyle::kRotateHalf;  // kNone: what would rotate is copied to `out`, without cos and sin
   Mat<float> x;  // [n, (heads - 1) * head_dim + dim or more columns]: head h begins at column h * head_dim
   int64_t heads = 0, head_dim = 0, dim = 0;
   Mat<const float> cos, sin;  // [n, dim/2]
@@ -36,7 +36,7 @@ struct RopeOp {
   int64_t to_head_dim() const { return out.empty() ? head_dim : out_head_dim; }
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(x.rows); }
-  Cost Useful(const CostAmounts& n) const;  // 6 FLOPs per pair: 3 dim per row and head
+  Cost Useful(const CostAmounts& n) const;  // 6 FLOPs per pair: 3 dim per row and head; none without a style
   void Touches(WeightTouches&) const {}
   Mat<const float> Output() const { return to(); }
   void Describe(OpDescription& d) const;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary embedding and its table; sines and cosines are computed in f64.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -146,7 +147,9 @@ void RunRope(const RopeOp& op, int64_t begin, int64_t end) {
     const int64_t row = t / op.heads;
     const float* x = op.x.Row(row) + t % op.heads * op.head_dim;
     float* out = op.to().Row(row) + t % op.heads * op.to_head_dim();
-    if (op.style == RopeStyle::kAdjacentPair) {
+    if (op.style == RopeStyle::kNone) {
+      std::copy_n(x, op.dim, out);
+    } else if (op.style == RopeStyle::kAdjacentPair) {
       TurnAdjacent(x, out, op.cos.Row(row), op.sin.Row(row), op.dim / 2);
     } else {
       TurnHalves(x, out, op.cos.Row(row), op.sin.Row(row), op.dim / 2);

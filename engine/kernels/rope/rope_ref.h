@@ -10,6 +10,7 @@
 //     |a' - a''| <= 3 u (|a cos| + |b sin|), and the same for b'.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "engine/kernels/rope/rope.h"
@@ -44,6 +45,10 @@ void RopeRef(const RopeOp& op, int64_t begin, int64_t end) {
     const int64_t row = t / op.heads;
     const float* x = op.x.Row(row) + t % op.heads * op.head_dim;
     float* out = op.to().Row(row) + t % op.heads * op.to_head_dim();
+    if (op.style == RopeStyle::kNone) {
+      std::copy_n(x, op.dim, out);
+      continue;
+    }
     const float* cos = op.cos.Row(row);
     const float* sin = op.sin.Row(row);
     for (int64_t i = 0; i < half; ++i) {

@@ -87,7 +87,7 @@ void ScanTile(const SsmScanOp& op, const StateTask& task) {
                  op.decay.Row(r)[task.head],
                  op.out.Row(r) + at,
                  kept == nullptr ? nullptr : kept + replay.UAt(task.head) + task.column};
-      replay.Keep(task, group, first_of_group, rows[i].b, rows[i].decay, kept);
+      replay.Keep(task, group, first_of_group, rows[i].b, &rows[i].decay, kept);
     }
     for (int64_t i = t + count; i < std::min(n, t + count + kScanRows); ++i) {
       const int64_t r = row_of(i);

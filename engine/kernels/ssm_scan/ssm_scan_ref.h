@@ -54,7 +54,7 @@ void SsmScanRef(const SsmScanOp& op, int64_t begin, int64_t end) {
         op.out.Row(r)[at] = ToF32(op.skip.empty() ? sum : Fma(S(SkipOf(op, h)), x, sum));
         if (row != nullptr) row[replay.UAt(h) + task.column + i] = ToF32(u);
       }
-      replay.Keep(task, g, FirstOfGroup(op, h), b, w, row);
+      replay.Keep(task, g, FirstOfGroup(op, h), b, &w, row);
       task.KeepMid(t);
     }
     task.Finish();

@@ -61,12 +61,11 @@ HWY_INLINE void ForStateColumns(int64_t width, const Body& body) {
 }
 
 struct ReplayStep {
-  const float *k, *u;  // k of the head; u of the tile's columns
-  float w;
+  const float *k, *u, *w;  // k and w of the head; u of the tile's columns
 };
 
-// Rows [first, first + kRows) of S; elements stay in registers over the steps.
-template <int kRows, class Columns>
+// Rows [first, first + kRows) of S; elements stay in registers over the steps. kRowDecays: w is of each row.
+template <int kRows, bool kRowDecays, class Columns>
 HWY_INLINE void ReplayRowsOf(const Columns& columns, int64_t stride, int64_t c, int64_t first, const float* from, float* to,
                              const ReplayStep* steps, size_t n) {
   constexpr int kCount = Columns::kCount;
@@ -76,11 +75,12 @@ HWY_INLINE void ReplayRowsOf(const Columns& columns, int64_t stride, int64_t c, 
     for (int i = 0; i < kCount; ++i) s[r][i] = columns.Load(from + (first + r) * stride + c, i);
   }
   for (size_t t = 0; t < n; ++t) {
-    const StateV w = hn::Set(d, steps[t].w);
+    StateV w = hn::Set(d, steps[t].w[0]);
     StateV u[kCount];
     for (int i = 0; i < kCount; ++i) u[i] = columns.Load(steps[t].u + c, i);
     for (int r = 0; r < kRows; ++r) {
       const StateV k = hn::Set(d, steps[t].k[first + r]);
+      if constexpr (kRowDecays) w = hn::Set(d, steps[t].w[first + r]);
       for (int i = 0; i < kCount; ++i) s[r][i] = hn::MulAdd(k, u[i], hn::Mul(w, s[r][i]));
     }
   }
@@ -90,8 +90,9 @@ HWY_INLINE void ReplayRowsOf(const Columns& columns, int64_t stride, int64_t c, 
 }
 
 // Positions [at, p) done again: the tile of `to` becomes the state after p positions. Returns it, or `from` where there are none.
-// `k_head`: whose k the task's head uses.
-inline const float* ReplayTile(const StateTask& task, const ReplayRows& rows, int64_t k_head, const float* from) {
+// `k_head`: whose k the task's head uses. kRowDecays: as of ReplayRowsOf.
+template <bool kRowDecays = false>
+const float* ReplayTile(const StateTask& task, const ReplayRows& rows, int64_t k_head, const float* from) {
   constexpr int64_t kSteps = 64;
   std::array<ReplayStep, kSteps> steps;
   float* const to = task.To();
@@ -99,14 +100,15 @@ inline const float* ReplayTile(const StateTask& task, const ReplayRows& rows, in
     const int64_t n = std::min(kSteps, task.Replayed() - done);
     for (int64_t t = 0; t < n; ++t) {
       const float* const row = ReplayRow(task.layout, task.table, task.table.at + done + t);
-      steps[static_cast<size_t>(t)] = {row + rows.KAt(k_head), row + rows.UAt(task.head) + task.column, row[rows.WAt(task.head)]};
+      steps[static_cast<size_t>(t)] = {row + rows.KAt(k_head), row + rows.UAt(task.head) + task.column,
+                                       row + rows.WAt(task.head)};
     }
     ForStateColumns<2>(task.columns, [&](const auto& columns, int64_t c) HWY_ATTR {
       int64_t r = 0;
       for (; r + 4 <= task.shape.rows; r += 4)
-        ReplayRowsOf<4>(columns, task.columns, c, r, from, to, steps.data(), static_cast<size_t>(n));
+        ReplayRowsOf<4, kRowDecays>(columns, task.columns, c, r, from, to, steps.data(), static_cast<size_t>(n));
       for (; r < task.shape.rows; ++r)
-        ReplayRowsOf<1>(columns, task.columns, c, r, from, to, steps.data(), static_cast<size_t>(n));
+        ReplayRowsOf<1, kRowDecays>(columns, task.columns, c, r, from, to, steps.data(), static_cast<size_t>(n));
     });
     from = to;
   }

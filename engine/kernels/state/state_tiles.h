@@ -85,16 +85,17 @@ struct StateTask {
 // A row from which S = w S + k u^T can be done again: k of each of k_heads, u and w of each of u_heads, zeros up to a multiple of 16.
 struct ReplayRows {
   int64_t k_heads, k_dim, u_heads, u_dim;
-  int64_t used() const { return k_heads * k_dim + u_heads * (u_dim + 1); }
+  int64_t w_dim = 1;  // k_dim: each row of S has a w of its own
+  int64_t used() const { return k_heads * k_dim + u_heads * (u_dim + w_dim); }
   int64_t floats() const { return RoundUp16(used()); }
   int64_t KAt(int64_t head) const { return head * k_dim; }
   int64_t UAt(int64_t head) const { return k_heads * k_dim + head * u_dim; }
-  int64_t WAt(int64_t head) const { return k_heads * k_dim + u_heads * u_dim + head; }
+  int64_t WAt(int64_t head) const { return k_heads * k_dim + u_heads * u_dim + head * w_dim; }
 
   // What a task writes of a row besides u: w, and k, which is that of k_head, where no earlier head has it. `row`: null: not kept.
-  void Keep(const StateTask& task, int64_t k_head, bool first_of_k_head, const float* k, float w, float* row) const {
+  void Keep(const StateTask& task, int64_t k_head, bool first_of_k_head, const float* k, const float* w, float* row) const {
     if (row == nullptr) return;
-    if (task.first) row[WAt(task.head)] = w;
+    if (task.first) std::memcpy(row + WAt(task.head), w, static_cast<size_t>(w_dim) * sizeof(float));
     if (task.first && first_of_k_head) std::memcpy(row + KAt(k_head), k, static_cast<size_t>(k_dim) * sizeof(float));
     if (task.last) std::fill(row + used(), row + floats(), 0.0f);
   }
