@@ -8,6 +8,7 @@
 
 #include "engine/base/format.h"
 #include "engine/recipe/rope_freqs.h"
+#include "models/deepseek.h"
 #include "models/family.h"
 
 namespace tally {
@@ -114,11 +115,14 @@ void ReadRoutingV1(Config& c, Recipe& r) {
   if (scale != 1) c.Unsupported(c.Pick("expert_weights_scale", "routed_scaling_factor"), "other than 1");
 }
 
-void Read(Config& c, ModelSpec& spec) {
+}  // namespace
+
+void ReadDeepseek(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  const bool latent = c.Is({"DeepseekV2ForCausalLM", "deepseek_v2", "DeepseekV3ForCausalLM", "deepseek_v3", "deepseek2"});
+  const bool latent = !c.Is({"DeepseekForCausalLM", "deepseek"});
   // GGUF: expert_gating_func 2 is the sigmoid.
-  const bool v3 = c.gguf() ? c.Int("expert_gating_func", 1, 2, 1) == 2 : c.Is({"DeepseekV3ForCausalLM", "deepseek_v3"});
+  const bool v3 =
+      c.gguf() ? c.Int("expert_gating_func", 1, 2, 1) == 2 : latent && !c.Is({"DeepseekV2ForCausalLM", "deepseek_v2"});
   if (latent) r.family = v3 ? "deepseek-v3" : "deepseek-v2";
   if (latent) ReadLatent(c, r);
   if (!latent && c.gguf()) r.rope.style = RopeStyle::kAdjacentPair;
@@ -136,8 +140,6 @@ void Read(Config& c, ModelSpec& spec) {
   latent ? ReadRoutingV2(c, r) : ReadRoutingV1(c, r);
 }
 
-}  // namespace
-
-extern constinit const Family kDeepseekFamily = {"deepseek", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+extern constinit const Family kDeepseekFamily = {"deepseek", kGguf, kHf, kHfTypes, ReadDeepseek, kHfNames, kGgufNames};
 
 }  // namespace tally
