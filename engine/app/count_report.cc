@@ -117,7 +117,8 @@ std::vector<std::pair<std::string, uint64_t>> CacheBytes(const Count& c) {
   std::vector<std::pair<std::string, uint64_t>> caches;
   if (!c.recipe.counted_only) return caches;
   for (const CountedCache& cache : c.recipe.counted_only->caches) {
-    caches.emplace_back(cache.name, books::CachedElements(cache, c.options.context) * c.options.batch * c.options.kv_element_bytes);
+    caches.emplace_back(cache.name,
+                        books::CachedElements(cache, c.options.context) * c.options.batch * c.options.kv_element_bytes);
   }
   return caches;
 }

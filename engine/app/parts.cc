@@ -41,7 +41,8 @@ LookedUpTables LookedUp(const books::Count& count) {
 }
 
 std::string LookedUpText(const LookedUpTables& tables) {
-  return std::string(tables.ngrams ? "n-gram" : "layers'") + " embeddings, " + books::WithThousands(tables.read) + " read for a token";
+  return std::string(tables.ngrams ? "n-gram" : "layers'") + " embeddings, " + books::WithThousands(tables.read) +
+         " read for a token";
 }
 
 }  // namespace tally::app

@@ -217,8 +217,11 @@ Result<Plan> MakePlan(std::string_view model, const std::string& path, const Syn
   const std::string source = "the configuration of " + std::string(model);
   TALLY_ASSIGN_OR_RETURN(plan.config, ConfigText(model));
   TALLY_ASSIGN_OR_RETURN(Inventory config, ReadConfigText(plan.config, source));
+  TALLY_ASSIGN_OR_RETURN(const ModelSpec whole, ReadFamily(config));
+  if (whole.recipe.counted_only) {
+    return BadInput(source + ": a model that is only counted cannot be made: it has " + whole.recipe.counted_only->why);
+  }
   if (options.layers != 0 || options.vocab != 0) {
-    TALLY_ASSIGN_OR_RETURN(const ModelSpec whole, ReadFamily(config));
     TALLY_ASSIGN_OR_RETURN(plan.config, Smaller(plan.config, whole.recipe, options, std::string(model)));
     TALLY_ASSIGN_OR_RETURN(config, ReadConfigText(plan.config, source));
   }

@@ -94,8 +94,9 @@ std::vector<std::string_view> CountedNames() {
 }
 
 bool RunsFromCatalog(std::string_view name) {
-  const Row* const row = FindRow(name);
-  return row != nullptr && row->kind != Kind::kCounted;
+  const Row* row = FindRow(name);
+  if (row != nullptr && row->kind == Kind::kVariant) row = FindRow(row->base);
+  return row != nullptr && row->kind == Kind::kRuns;
 }
 
 std::string PublishedConfig(std::string_view name) {

@@ -133,7 +133,8 @@ TEST(Registry, CountedOnlyIsRefused) {
     const std::string reason =
         "a model of family " + std::string(f->name) + " is counted and not run: it has " + std::string(f->not_run);
     for (const std::string_view name : f->hf_architectures) {
-      ExpectBadInput(With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector{std::string(name)}), {reason});
+      ExpectBadInput(With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector{std::string(name)}),
+                     {reason});
     }
     for (const std::string_view name : f->hf_model_types) {
       ExpectBadInput(With(Without(synthetic::HfLlama(), "architectures"), "model_type", std::string(name)),

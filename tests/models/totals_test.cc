@@ -76,6 +76,7 @@ constexpr PublishedTotal kTotals[] = {
     {"Qwen3-30B-A3B", 30'532'122'624},
     {"Qwen3-235B-A22B", 235'093'634'560},
     {"Qwen3-Coder-Next", 79'674'391'296},
+    {"Qwen3.5-4B", 4'205'751'296},
     {"Qwen3.6-35B-A3B", 35'951'822'704, With::kAll},
     {"Qwen3.8-Flash-Next", 179'999'981'459, With::kAll, 35},  // multipliers and sizes of the hash
     {"MiniMax-M3", 427'040'140'160, With::kParts},
