@@ -10,6 +10,7 @@
 
 #include "engine/base/format.h"
 #include "engine/recipe/rope_freqs.h"
+#include "models/deepseek.h"
 #include "models/family.h"
 #include "models/gate_up_rows.h"
 #include "models/latent_rows.h"
@@ -165,14 +166,16 @@ bool IsGlm47Flash(Config& c) {
   return !c.Has("expert_gating_func") && (blocks == 47 || blocks == 48) && GgufVocabulary(c) == 154880;
 }
 
-void Read(Config& c, ModelSpec& spec) {
+}  // namespace
+
+void ReadDeepseek(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   if (c.Is({"Mistral4ForCausalLM", "mistral4"})) return ReadMistral4(c, spec);
   const bool glm = c.Is({"Glm4MoeLiteForCausalLM", "glm4_moe_lite"});
-  const bool latent = glm || c.Is({"DeepseekV2ForCausalLM", "deepseek_v2", "DeepseekV3ForCausalLM", "deepseek_v3", "deepseek2"});
+  const bool latent = !c.Is({"DeepseekForCausalLM", "deepseek"});
   // GGUF: expert_gating_func 2 is the sigmoid.
   const bool v3 = c.gguf() ? c.Int("expert_gating_func", 1, 2, 1) == 2 || IsGlm47Flash(c)
-                           : glm || c.Is({"DeepseekV3ForCausalLM", "deepseek_v3"});
+                           : latent && !c.Is({"DeepseekV2ForCausalLM", "deepseek_v2"});
   if (latent) r.family = v3 ? "deepseek-v3" : "deepseek-v2";
   if (latent) ReadLatent(c, r);
   if (!latent && c.gguf()) r.rope.style = RopeStyle::kAdjacentPair;
@@ -197,8 +200,6 @@ void Read(Config& c, ModelSpec& spec) {
   latent ? ReadRoutingV2(c, r) : ReadRoutingV1(c, r);
 }
 
-}  // namespace
-
-extern constinit const Family kDeepseekFamily = {"deepseek", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+extern constinit const Family kDeepseekFamily = {"deepseek", kGguf, kHf, kHfTypes, ReadDeepseek, kHfNames, kGgufNames};
 
 }  // namespace tally

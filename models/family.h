@@ -34,6 +34,7 @@ struct Family {
   std::span<const RoleName> hf_names = {};    // names that differ from HfDecoderNames()
   std::span<const RoleName> gguf_names = {};  // names that differ from GgufName()
   QuantMethod quant_method = {};
+  std::string_view not_run = {};  // what its models have that nothing runs, so that they are only counted; empty: they run
 };
 
 // All families (registry.cc).

@@ -27,20 +27,6 @@ constexpr RoleName kHfNames[] = {TALLY_DELTA_HF,
                                  {Role::kDeltaBeta, TALLY_DELTA_NET "in_proj_b.weight"},
                                  {Role::kDeltaAlpha, TALLY_DELTA_NET "in_proj_a.weight"}};
 
-// A vision transformer over patches of several frames, with a matrix and a bias for the patches, learned positions, and a merger of a norm and
-// two matrices (Qwen3_5VisionModel of transformers).
-void AddVision(const Config& c, ModelSpec& spec) {
-  const auto number = [&](const char* key) { return VisionNumber(c, key); };
-  const auto width = number("hidden_size"), d_ff = number("intermediate_size"), layers = number("depth"),
-             patch = number("patch_size"), out = number("out_hidden_size"), positions = number("num_position_embeddings");
-  if (!width || !d_ff || !layers || !patch || !out || !positions) return spec.parts_not_run.push_back({"visual", std::nullopt});
-  const uint64_t W = *width, frames = number("temporal_patch_size").value_or(2), channels = number("in_channels").value_or(3);
-  const uint64_t merge = number("spatial_merge_size").value_or(2), merged = W * merge * merge;
-  const VisionEncoder v{W, *d_ff, *layers, channels * frames * *patch * *patch, *positions};
-  spec.parts_not_run.push_back(
-      {"visual", (v.patch + 1 + v.patches) * W + v.LayerParameters() + 2 * W + merged * (merged + 1) + (merged + 1) * *out});
-}
-
 // The sections of M-RoPE: how many pairs of dimensions turn with the time, the height and the width; text has one position for all three.
 std::vector<int64_t> ReadSections(Config& c) {
   c.Bool("rope_parameters.mrope_interleaved", true);
@@ -67,7 +53,7 @@ void Read(Config& c, ModelSpec& spec) {
   const bool mixture =
       c.Is({"qwen35moe", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM", "qwen3_5_moe", "qwen3_5_moe_text"});
   const bool vision = parts && !c.gguf() && c.inventory().tensors.empty();
-  if (vision) AddVision(c, spec);
+  if (vision) AddQwenVision(c, spec);
   if (parts) EnterTextModel(c, spec, {"visual."});
   r.rope.style = RopeStyle::kRotateHalf;
   const std::vector<int64_t> sections = ReadSections(c);

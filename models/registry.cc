@@ -74,6 +74,15 @@ namespace tally {
   F(kNemotronHFamily)     \
   F(kGraniteHybridFamily) \
   F(kFalconH1Family)      \
+  F(kDeepseek32Family)    \
+  F(kDeepseek4Family)     \
+  F(kQwen4ExpFamily)      \
+  F(kKimiK3Family)        \
+  F(kGlm5NextFamily)      \
+  F(kMiniMaxM3Family)     \
+  F(kJambaFamily)         \
+  F(kMambaFamily)         \
+  F(kRwkv7Family)         \
   F(kCs336Family)         \
   F(kMiniGptFamily)
 
@@ -141,7 +150,7 @@ bool NameOneModel(std::string_view type, std::string_view architecture) {
 
 // The class with a head of a class without, by its name: "LlamaForCausalLM" of "LlamaModel". Empty: there is none.
 std::string_view ClassWithHead(std::string_view base) {
-  if (!base.ends_with("Model")) return {};
+  if (!base.ends_with("Model") || base.ends_with("LMHeadModel")) return {};
   for (const Family* family : kFamilies) {
     for (const std::string_view name : family->hf_architectures) {
       if ((!name.ends_with("Model") || name.ends_with("LMHeadModel")) && BareArchitecture(name) == BareArchitecture(base))
@@ -237,12 +246,23 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   }
   const Status fits = CheckRecipe(spec.recipe);
   if (!fits.ok()) return Status(fits.code(), inventory.metadata.source + ": " + fits.message());
+  if (spec.recipe.counted_only) {
+    spec.recipe.counted_only->why = family.not_run;
+    if (!made_with) return spec;
+    return BadInput(inventory.metadata.source + ": a model that is only counted cannot be made: it has " +
+                    std::string(family.not_run));
+  }
   TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.own_names, config.tensor_prefix, spec, made_with));
   AddBuffers(inventory, spec);
   return spec;
 }
 
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory) {
+  TALLY_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(inventory));
+  if (!family->not_run.empty()) {
+    return BadInput(inventory.metadata.source + ": a model of family " + std::string(family->name) +
+                    " is counted and not run: it has " + std::string(family->not_run));
+  }
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   TALLY_RETURN_IF_ERROR(CheckQuantMethod(inventory));
   if (const Status claimed = CheckClaims(inventory, spec); !claimed.ok()) return WithReasons(claimed, inventory, spec);

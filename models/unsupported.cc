@@ -9,7 +9,7 @@ namespace tally {
 namespace {
 
 constexpr std::string_view kStateSpace = "state-space layers", kLinearAttention = "linear-attention layers",
-                           kRecurrent = "recurrent layers";
+                           kRecurrent = "recurrent layers", kSparse = "attention to positions that an indexer chooses";
 
 // In lower case, letters and digits only, without "forcausallm" and the like. '*': whatever follows.
 struct Unsupported {
@@ -28,6 +28,13 @@ constexpr Unsupported kUnsupported[] = {
     {"minimax", kLinearAttention},
     {"minimaxtext01", kLinearAttention},
     {"minimaxm1*", kLinearAttention},
+    {"minimaxm3*", kSparse},
+    {"deepseek32", kSparse},
+    {"deepseek4", kSparse},
+    {"glmdsa", kSparse},
+    {"glm5next", kLinearAttention},
+    {"kimik3", kLinearAttention},
+    {"qwen4exp", kSparse},
     {"bailingmoelinear*", kLinearAttention},
     {"recurrentgemma", kRecurrent},
     {"xlstm", kRecurrent},

@@ -22,4 +22,18 @@ std::optional<VisionEncoder> ReadVisionEncoder(const Config& config) {
   return VisionEncoder{*width, *d_ff, *layers, channels * *patch * *patch, side * side};
 }
 
+// A vision transformer over patches of several frames, with a matrix and a bias for the patches, learned positions, and a merger of a norm and
+// two matrices (Qwen3_5VisionModel of transformers).
+void AddQwenVision(const Config& c, ModelSpec& spec) {
+  const auto number = [&](const char* key) { return VisionNumber(c, key); };
+  const auto width = number("hidden_size"), d_ff = number("intermediate_size"), layers = number("depth"),
+             patch = number("patch_size"), out = number("out_hidden_size"), positions = number("num_position_embeddings");
+  if (!width || !d_ff || !layers || !patch || !out || !positions) return spec.parts_not_run.push_back({"visual", std::nullopt});
+  const uint64_t W = *width, frames = number("temporal_patch_size").value_or(2), channels = number("in_channels").value_or(3);
+  const uint64_t merge = number("spatial_merge_size").value_or(2), merged = W * merge * merge;
+  const VisionEncoder v{W, *d_ff, *layers, channels * frames * *patch * *patch, *positions};
+  spec.parts_not_run.push_back(
+      {"visual", (v.patch + 1 + v.patches) * W + v.LayerParameters() + 2 * W + merged * (merged + 1) + (merged + 1) * *out});
+}
+
 }  // namespace tally

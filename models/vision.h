@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/recipe/model_spec.h"
 #include "models/config.h"
 
 namespace tally {
@@ -26,5 +27,8 @@ std::optional<VisionEncoder> ReadVisionEncoder(const Config& config);
 
 // A number of vision_config between 1 and `most`. nullopt: it has none.
 std::optional<uint64_t> VisionNumber(const Config& config, std::string_view key, int64_t most = 1 << 16);
+
+// The tower of Qwen3.5 and its successors, as a part that is not run.
+void AddQwenVision(const Config& config, ModelSpec& spec);
 
 }  // namespace tally

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "counters/books/counted_cache.h"
 #include "engine/base/format.h"
 #include "engine/recipe/check_recipe.h"
 
@@ -43,6 +44,7 @@ Part PartOf(const WorkForm& f) {
     case Component::kRecurrentGate:
     case Component::kRecurrentRates:
     case Component::kRecurrentOut: return Part::kRecurrentProjections;
+    case Component::kStreams: return Part::kResidualBias;
     default: return Part::kProjections;
   }
 }
@@ -82,10 +84,28 @@ Form SumSites(const std::vector<WorkForm>& sites, Part part, int32_t n_layers, c
   return SumKinds(layers, n_layers) + outside;
 }
 
+// Of a model that is counted only: the products with its matrices.
+std::vector<WorkForm> MatrixWork(const Recipe& recipe, const Workload& work) {
+  using Kind = WeightInfo::Kind;
+  std::vector<WorkForm> sites;
+  for (const ParameterForm& p : ParameterForms(recipe)) {
+    const bool head = p.kind == Kind::kHead || p.kind == Kind::kTiedEmbeddingHead;
+    if (p.vector || p.prediction || (p.kind != Kind::kBlock && !head)) continue;
+    const Form rows = Form(work.sequences) * Form(head ? work.logit_rows : work.rows);
+    const Form flops = Form(2) * rows * p.active;
+    sites.push_back({.layer = p.layer,
+                     .component = head ? Component::kHead : p.component,
+                     .matmul = true,
+                     .flops = flops,
+                     .full_square = flops});
+  }
+  return sites;
+}
+
 FlopsCount CountFlops(const Recipe& recipe, const Workload& workload) {
   FlopsCount count;
   count.workload = workload;
-  count.sites = WorkForms(recipe, workload);
+  count.sites = recipe.counted_only ? MatrixWork(recipe, workload) : WorkForms(recipe, workload);
   for (int p = 0; p < kParts; ++p) {
     const Part part = static_cast<Part>(p);
     FlopsRow row;
@@ -133,10 +153,17 @@ bool CountSteps(const Recipe& recipe, const CountOptions& options, bool expanded
     cached += Form(CachedPositions(l, options.context)) * per_position;
   }
   c.kv_elements_per_token = SumKinds(layers, recipe.n_layers);
+  c.state_elements = StateElements(recipe);
+  if (recipe.counted_only) {
+    c.state_elements += Form(recipe.counted_only->state_elements);
+    for (const CountedCache& cache : recipe.counted_only->caches) {
+      c.kv_elements_per_token += Form(cache.layers * cache.elements / cache.every);
+      cached += Form(CachedElements(cache, options.context));
+    }
+  }
   c.kv_bytes_per_token = c.kv_elements_per_token.value() * options.kv_element_bytes;
   cached = cached * options.batch * options.kv_element_bytes;
   c.kv_bytes_at_context = cached.value();
-  c.state_elements = StateElements(recipe);
   c.state_bytes = c.state_elements.value() * sizeof(float);
 
   const uint64_t B = options.batch, P = options.prompt;
@@ -166,7 +193,7 @@ WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, ui
     } else {
       uint64_t read = bytes[i];
       if (p.kind == WeightInfo::Kind::kEmbedding || p.kind == WeightInfo::Kind::kTable)
-        read = std::min(rows, p.rows) * (bytes[i] / p.rows);
+        read = std::min(rows * std::max<uint64_t>(p.touched.value() / p.cols, 1), p.rows) * (bytes[i] / p.rows);
       if (p.kind == WeightInfo::Kind::kPosition) read = std::min(positions, p.rows) * (bytes[i] / p.rows);
       t.uniform += static_cast<double>(read);
       t.most += read;
@@ -254,7 +281,8 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   }
 
   if (!CountSteps(recipe, options, false, c)) return DoesNotFit();
-  if (recipe.latent.kv_rank > 0 && !CountSteps(recipe, options, true, c.expanded.emplace())) return DoesNotFit();
+  if (recipe.latent.kv_rank > 0 && !recipe.counted_only && !CountSteps(recipe, options, true, c.expanded.emplace()))
+    return DoesNotFit();
 
   const WeightTraffic one = Traffic(c, bytes, 1, 1);
   c.weight_bytes_per_token = one.most;
@@ -267,6 +295,9 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   c.prefill_intensity = static_cast<double>(c.prefill_last.total[2]) /
                         (c.prefill_traffic.uniform + states + kv_written * static_cast<double>(options.prompt));
 
+  if (recipe.counted_only) {
+    c.warnings.push_back("it is counted and not run (" + recipe.counted_only->why + "): FLOPs are those of its matrices alone");
+  }
   for (const auto& [n, what] : {std::pair{options.prompt, "a prompt of "}, std::pair{options.context, "a context of "}}) {
     if (trained > 0 && n > trained && (own_context || c.warnings.empty())) {
       c.warnings.push_back(what + WithThousands(n) + " is longer than the " + WithThousands(trained) +

@@ -32,15 +32,22 @@ class Parameters {
       out_.back().touched = s_.E;
     }
     kind_ = Kind::kBlock;
-    for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layers[static_cast<size_t>(layer_)]);
     layer_ = -1;
-    Norm("output_norm", Component::kOutputNorm, s_.E);
+    Counted();
+    for (layer_ = 0; layer_ < r_.n_layers; ++layer_) {
+      Layer(r_.layers[static_cast<size_t>(layer_)]);
+      Counted();
+    }
+    layer_ = -1;
+    if (!r_.counted_only || r_.counted_only->output_norm) Norm("output_norm", Component::kOutputNorm, s_.E);
     kind_ = Kind::kHead;
     if (!r_.tied_head) Matrix("output", Component::kHead, s_.V, s_.E);
     if (r_.head_bias) Vector("output.bias", Component::kHead, s_.V);
     kind_ = Kind::kBlock;
     prediction_ = true;
     for (layer_ = r_.n_layers; layer_ < r_.n_layers + r_.mtp_layers; ++layer_) {
+      Counted();
+      if (r_.counted_only && r_.counted_only->own_prediction) continue;
       // Two norms, a matrix on [hidden state; next token's embedding], a layer, a norm before the shared head.
       Norm("nextn.enorm", Component::kPrediction, s_.E);
       Norm("nextn.hnorm", Component::kPrediction, s_.E);
@@ -53,6 +60,19 @@ class Parameters {
   }
 
  private:
+  // The layer's tensors that no other field of the recipe describes.
+  void Counted() {
+    if (!r_.counted_only) return;
+    for (const CountedTensor& t : r_.counted_only->tensors) {
+      if (t.layer != layer_) continue;
+      const WeightInfo::Kind kind = kind_;
+      if (t.looked_up > 0) kind_ = WeightInfo::Kind::kTable;
+      Add(t.name, t.component, t.vector, t.slices, t.used, t.rows, t.cols);
+      if (t.looked_up > 0) out_.back().touched = Form(t.looked_up) * Form(t.cols);
+      out_.back().expert = t.slices != t.used;
+      kind_ = kind;
+    }
+  }
   void Add(std::string name, Component component, bool vector, const Form& slices, const Form& used, const Form& rows,
            const Form& cols) {
     ParameterForm p;

@@ -35,17 +35,22 @@ void Add(ParameterCounts& counts, WeightInfo::Kind kind, uint64_t all, uint64_t 
 enum ParameterPart : uint8_t {
   kEmbeddingPart,
   kTablePart,
+  kNgramPart,
   kAttentionPart,
+  kIndexerPart,
+  kCompressorPart,
   kConvolutionPart,
   kRecurrentPart,
   kFeedForwardPart,
   kExpertsPart,
   kRouterPart,
   kNormsPart,
+  kStreamsPart,
   kHeadPart
 };
-constexpr std::string_view kPartNames[] = {"embedding",    "layer embeddings", "attention", "convolution", "recurrent",
-                                           "feed-forward", "experts",          "router",    "norms",       "head"};
+constexpr std::string_view kPartNames[] = {
+    "embedding", "layer embeddings", "n-gram table", "attention", "indexer", "compressor",       "convolution",
+    "recurrent", "feed-forward",     "experts",      "router",    "norms",   "residual streams", "head"};
 
 }  // namespace
 
@@ -123,6 +128,10 @@ size_t ParameterPartOf(Component component, bool expert) {
     case Component::kEmbedding:
     case Component::kPositionEmbedding: return kEmbeddingPart;
     case Component::kLayerEmbedding: return kTablePart;
+    case Component::kNgramTable: return kNgramPart;
+    case Component::kIndexer: return kIndexerPart;
+    case Component::kCompressor: return kCompressorPart;
+    case Component::kStreams: return kStreamsPart;
     case Component::kFfnGateUp:
     case Component::kFfnDown: return expert ? kExpertsPart : kFeedForwardPart;
     case Component::kSharedGateUp:

@@ -6,6 +6,9 @@
 namespace tally::books {
 
 Result<TrainingCount> CountTraining(const Count& count) {
+  if (count.recipe.counted_only) {
+    return BadInput("the FLOPs of training are those of models that run; this one has " + count.recipe.counted_only->why);
+  }
   const uint64_t N = count.parameters.total;
   bool fits = true;
   const auto times = [&](uint64_t a, uint64_t b) {

@@ -58,7 +58,11 @@ std::string_view ComponentName(Component c) {
                                                                        "router.norm",
                                                                        "ffn.dense_norm",
                                                                        "experts.norm",
-                                                                       "experts.post_norm"};
+                                                                       "experts.post_norm",
+                                                                       "n-gram table",
+                                                                       "indexer",
+                                                                       "compressor",
+                                                                       "streams"};
   return kNames[static_cast<int>(c)];
 }
 

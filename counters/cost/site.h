@@ -75,8 +75,13 @@ enum class Component : uint8_t {
   kDensePostNorm,
   kExpertNorm,
   kExpertPostNorm,
+  // Of models that are counted only.
+  kNgramTable,  // embeddings of the last tokens together
+  kIndexer,     // what chooses the positions that attention sees
+  kCompressor,  // what makes one key and value of several positions
+  kStreams,     // what mixes several residual streams, or those of earlier layers
 };
-inline constexpr int kComponents = 53;
+inline constexpr int kComponents = 57;
 // "attn.q"; static.
 TALLY_API std::string_view ComponentName(Component c);
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "counters/books/counted_cache.h"
 #include "engine/app/bars.h"
 #include "engine/app/claims.h"
 #include "engine/app/parts.h"
@@ -111,6 +112,17 @@ std::string OfSequences(const Count& c) {
   return c.options.batch > 1 ? ", " + WithThousands(c.options.batch) + " sequences" : "";
 }
 
+// At the context, of models that are only counted.
+std::vector<std::pair<std::string, uint64_t>> CacheBytes(const Count& c) {
+  std::vector<std::pair<std::string, uint64_t>> caches;
+  if (!c.recipe.counted_only) return caches;
+  for (const CountedCache& cache : c.recipe.counted_only->caches) {
+    caches.emplace_back(cache.name,
+                        books::CachedElements(cache, c.options.context) * c.options.batch * c.options.kv_element_bytes);
+  }
+  return caches;
+}
+
 Table MemoryTable(const CountedModel& m) {
   const Count& c = m.count;
   Table t{"memory", {"", "bytes", "decimal", "binary"}, {}, {true}};
@@ -129,6 +141,7 @@ Table MemoryTable(const CountedModel& m) {
   row("read by a decode step of one token", c.weight_bytes_per_token);
   row("KV a token: " + (c.kv_elements_per_token * Form(c.options.kv_element_bytes)).text(), c.kv_bytes_per_token);
   row("KV at " + WithThousands(c.options.context) + " positions" + OfSequences(c), c.kv_bytes_at_context);
+  for (const auto& [name, bytes] : CacheBytes(c)) row("of these " + name, bytes);
   if (c.state_bytes > 0) row("state of a sequence: " + (c.state_elements * Form(sizeof(float))).text(), c.state_bytes);
   return t;
 }
@@ -443,6 +456,7 @@ Json OneDocument(const CountedModel& m) {
                        {"state_per_sequence", c.state_bytes},
                        {"kv_element", c.options.kv_element_bytes}};
   document["flops_per_byte"] = {{"prefill", c.prefill_intensity}, {"decode", c.decode_intensity}};
+  for (const auto& [name, bytes] : CacheBytes(c)) document["bytes"]["caches"][name] = bytes;
   if (c.expanded) {
     const books::StepCount& e = *c.expanded;
     document["expanded"] = {

@@ -206,7 +206,9 @@ Status RunFit(const FitFlags& flags) {
   std::vector<std::string> arguments = flags.models;
   if (flags.all) {
     if (!arguments.empty()) return BadInput("--all is of the built-in models: leave the names out, or --all");
-    for (const std::string_view name : KnownModels()) arguments.emplace_back(name);
+    for (const std::string_view name : KnownModels()) {
+      if (KnownModelRuns(name)) arguments.emplace_back(name);
+    }
   } else if (arguments.empty()) {
     arguments = {"demo"};
   }

@@ -187,6 +187,13 @@ Result<std::string> ModelPath(const std::string& given, bool yes) {
   if (given == "demo") return DemoModelPath();
   std::error_code ignored;
   if (std::filesystem::exists(given, ignored)) return given;
+  if (const std::string_view known = KnownModel(given); !known.empty() && !KnownModelRuns(known)) {
+    const Result<CountedModel> counted = CountModel({.model = given, .settings = {}, .options = {}});
+    const bool described = counted.ok() && counted->count.recipe.counted_only.has_value();
+    return BadInput(given + ": this model is counted and not run" +
+                    (described ? ": it has " + counted->count.recipe.counted_only->why : "") + "; `tally count " + given +
+                    "` gives its figures");
+  }
   if (!KnownModel(given).empty()) {
     return BadInput(given +
                     ": of this model the configuration is built in, not the weights: `tally pull ORG/NAME` gets them from " +

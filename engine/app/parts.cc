@@ -35,12 +35,14 @@ LookedUpTables LookedUp(const books::Count& count) {
     if (p.kind != WeightInfo::Kind::kTable) continue;
     tables.stored += p.count.value();
     tables.read += p.touched.value();
+    tables.ngrams = p.component == Component::kNgramTable;
   }
   return tables;
 }
 
 std::string LookedUpText(const LookedUpTables& tables) {
-  return "layers' embeddings, " + books::WithThousands(tables.read) + " read for a token";
+  return std::string(tables.ngrams ? "n-gram" : "layers'") + " embeddings, " + books::WithThousands(tables.read) +
+         " read for a token";
 }
 
 }  // namespace tally::app

@@ -27,6 +27,7 @@ std::string NotRunText(const books::NotRun& not_run);
 // Tables that are looked up beside the embedding: their elements, and those that one token reads.
 struct LookedUpTables {
   uint64_t stored = 0, read = 0;
+  bool ngrams = false;  // of the last tokens together, not of a layer
 };
 LookedUpTables LookedUp(const books::Count& count);
 std::string LookedUpText(const LookedUpTables& tables);

@@ -136,6 +136,7 @@ class Rows {
 
 std::vector<std::string> CannotRun(const Recipe& r) {
   std::vector<std::string> why;
+  if (r.counted_only) why.push_back(r.counted_only->why);
   if (r.norm == NormKind::kLayer && r.post_norms) why.emplace_back("LayerNorm after attention and feed-forward");
   if (r.post_norms && r.residual_scale != 1) why.emplace_back("a residual scale with norms after the blocks");
   if (r.residual != Residual::kSequential && (r.post_norms || !r.pre_norms))

@@ -26,7 +26,7 @@ Status CheckDimensions(const Recipe& r) {
   if (r.learned_positions && r.context < 1) return BadInput("learned positions need a context; it is " + Text(r.context));
   if (r.tied_head && r.head_bias) return BadInput("a head that is the embedding has no bias");
   if (r.first_position < 0 || r.first_position > kMaxWidth) return BadInput("first_position is " + Text(r.first_position));
-  if (!r.pre_norms && !r.post_norms) return BadInput("the blocks have norms neither before nor after them");
+  if (!r.pre_norms && !r.post_norms && !r.counted_only) return BadInput("the blocks have norms neither before nor after them");
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "counters/cost/site.h"
 #include "engine/base/dtype.h"
 #include "engine/base/enum_set.h"
 #include "engine/base/kinds.h"
@@ -129,6 +130,38 @@ struct LayerRecipe {
 //   kParallelOneNorm  the same with y = attn_norm(x) for both (GPT-J, Phi, Cohere)
 enum class Residual : uint8_t { kSequential, kParallel, kParallelOneNorm };
 
+// A tensor that is counted and that nothing runs.
+struct CountedTensor {
+  std::string name = {};  // "indexer.attn_k"
+  int32_t layer = -1;     // -1: outside the layers; n_layers and on: of layers for multi-token prediction
+  Component component{};
+  uint64_t slices = 1, used = 1;  // experts, and those that a token uses
+  uint64_t rows = 1, cols = 0;    // of a slice
+  bool vector = false;
+  uint64_t looked_up = 0;  // not 0: a table, of which a token reads so many rows
+  bool operator==(const CountedTensor&) const = default;
+};
+
+// What layers keep of a sequence and nothing runs.
+struct CountedCache {
+  std::string name = {};              // "index keys"
+  uint64_t layers = 0, elements = 0;  // layers that keep it; elements of an entry
+  uint64_t every = 1;                 // positions that share an entry
+  uint64_t window = 0;                // entries are kept of so many positions; 0: of all
+  bool operator==(const CountedCache&) const = default;
+};
+
+// What a model has that no other field of its recipe describes. Such a model is counted and not run.
+struct CountedOnly {
+  std::string why = {};         // "sparse attention with an indexer"
+  bool output_norm = true;      // false: the last norm is among the tensors
+  bool own_prediction = false;  // the layers for multi-token prediction are among the tensors alone
+  std::vector<CountedTensor> tensors = {};
+  std::vector<CountedCache> caches = {};
+  uint64_t state_elements = 0;  // f32, of a sequence, whatever its length
+  bool operator==(const CountedOnly&) const = default;
+};
+
 struct Recipe {
   std::string family = {};  // "gpt2", "llama", "gpt-oss"
   int32_t n_layers = 0;     // L
@@ -217,6 +250,8 @@ struct Recipe {
   float logit_scale = 1;                 // multiplies the logits (Cohere, Granite, MiniCPM)
   float logit_softcap = 0;               // c: logits become c tanh(logit / c) (Gemma 2); 0: none
   std::vector<LayerRecipe> layers = {};  // [n_layers]
+
+  std::optional<CountedOnly> counted_only = {};
 
   // Generation defaults of the checkpoint.
   std::vector<int32_t> eos_tokens = {};

@@ -85,6 +85,7 @@ Result<Source> FromCheckpoint(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadCheckpoint(path));
   Source source;
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
+  if (spec.recipe.counted_only) return FromConfig(inventory);
   if (const Status claimed = CheckClaims(inventory, spec); !claimed.ok()) {
     const bool quantised = !QuantMethodOf(inventory.metadata).empty() ||
                            std::ranges::any_of(inventory.tensors, [](const StoredTensor& t) { return !t.other_type.empty(); });
@@ -150,6 +151,7 @@ Result<Source> Find(const std::string& model) {
 Result<CountedModel> CountModel(const CountRequest& request) {
   TALLY_ASSIGN_OR_RETURN(Source source, Find(request.model));
   if (!request.settings.empty()) {
+    if (source.recipe.counted_only) return BadInput(Printable(request.model) + ": settings are for models that run");
     TALLY_ASSIGN_OR_RETURN(source.recipe, ChangeRecipe(std::move(source.recipe), request.settings));
     source.published = {};
     source.stored_bytes.clear();  // no longer the file's model
@@ -240,7 +242,8 @@ std::vector<CountedModel> KnownModelsLike(const Recipe& recipe) {
   return like;
 }
 
-std::vector<std::string_view> KnownModels() { return CatalogNames(); }
+std::vector<std::string_view> KnownModels() { return CountedNames(); }
+bool KnownModelRuns(std::string_view name) { return RunsFromCatalog(name); }
 std::string SettingKeys() { return RecipeKeys(); }
 
 }  // namespace tally

@@ -178,6 +178,7 @@ Result<books::Count> CountSteps(const CountedModel& model, const FitOptions& opt
 }
 
 Result<FitOptions> FitDefaults(const Recipe& recipe, FitOptions options) {
+  if (recipe.counted_only) return BadInput("a model that is counted and not run: it has " + recipe.counted_only->why);
   const uint64_t trained = recipe.context > 0 ? static_cast<uint64_t>(recipe.context) : 0;
   if (options.batch == 0 || options.batch > 65536) return BadInput("a batch must be of 1 to 65536 sequences");
   if (options.context > kMostContext || options.prompt > kMostContext) {
@@ -221,8 +222,8 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
 
 Result<Fit> FitModel(const CountedModel& model, const FitOptions& given, const FitMachine& machine) {
   const Recipe& recipe = model.count.recipe;
-  TALLY_ASSIGN_OR_RETURN(const PackedViews packed, PackedOf(model, {}));
   TALLY_ASSIGN_OR_RETURN(const FitOptions options, FitDefaults(recipe, given));
+  TALLY_ASSIGN_OR_RETURN(const PackedViews packed, PackedOf(model, {}));
   TALLY_ASSIGN_OR_RETURN(Fit fit, BoundModel(model, options, machine));
   const auto view = [&](Role role, int32_t layer) { return packed.View(recipe, role, layer); };
   const RopePair rope;  // not needed to measure

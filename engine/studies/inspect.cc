@@ -32,7 +32,8 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
   out.notes = NotesOf(spec.ok() ? *spec : ModelSpec(), tokenizer.ok() ? tokenizer->get() : nullptr);
   if (spec.ok() && !spec->defaults.empty()) out.notes.push_back(spec->defaults);
   if (!tokenizer.ok()) out.notes.push_back("no text: " + tokenizer.status().message());
-  out.runnable = !spec.ok() ? spec.status() : CheckClaims(out.inventory, *spec);
+  const bool counted_only = spec.ok() && spec->recipe.counted_only;
+  out.runnable = !spec.ok() ? spec.status() : counted_only ? CheckRunnable(out.recipe) : CheckClaims(out.inventory, *spec);
   if (out.runnable.ok()) {
     out.parameters = books::CountParameters(books::WeightTable(out.inventory, *spec), spec->recipe.top_k);
     out.not_run = books::CountNotRun(out.inventory, *spec);

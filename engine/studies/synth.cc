@@ -184,7 +184,7 @@ struct Plan {
 bool IsGguf(const std::string& path) { return path.ends_with(".gguf"); }
 
 Result<std::string> ConfigText(std::string_view model) {
-  if (const std::string_view known = PublishedConfig(model); !known.empty()) return std::string(known);
+  if (std::string known = PublishedConfig(model); !known.empty()) return known;
   if (!model.ends_with(".json")) return FindCatalogModel(model).status();
   constexpr uint64_t kLongest = 1 << 24;
   return ReadTextFile(std::string(model), kLongest);
@@ -217,8 +217,11 @@ Result<Plan> MakePlan(std::string_view model, const std::string& path, const Syn
   const std::string source = "the configuration of " + std::string(model);
   TALLY_ASSIGN_OR_RETURN(plan.config, ConfigText(model));
   TALLY_ASSIGN_OR_RETURN(Inventory config, ReadConfigText(plan.config, source));
+  TALLY_ASSIGN_OR_RETURN(const ModelSpec whole, ReadFamily(config));
+  if (whole.recipe.counted_only) {
+    return BadInput(source + ": a model that is only counted cannot be made: it has " + whole.recipe.counted_only->why);
+  }
   if (options.layers != 0 || options.vocab != 0) {
-    TALLY_ASSIGN_OR_RETURN(const ModelSpec whole, ReadFamily(config));
     TALLY_ASSIGN_OR_RETURN(plan.config, Smaller(plan.config, whole.recipe, options, std::string(model)));
     TALLY_ASSIGN_OR_RETURN(config, ReadConfigText(plan.config, source));
   }
@@ -269,7 +272,11 @@ Status WriteDirectory(const Plan& plan, const std::string& path, const FillTenso
 
 }  // namespace
 
-std::vector<std::string_view> SynthModels() { return CatalogNames(); }
+std::vector<std::string_view> SynthModels() {
+  std::vector<std::string_view> names = CountedNames();
+  std::erase_if(names, [](std::string_view name) { return !RunsFromCatalog(name); });
+  return names;
+}
 
 Result<SynthReport> PlanSynth(std::string_view model, const std::string& path, const SynthOptions& options) {
   TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, path, options));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/base/edit_distance.h"
@@ -13,16 +14,24 @@
 namespace tally {
 namespace {
 
+// kVariant: `config` is what changes in the configuration of `base`.
+enum class Kind : uint8_t { kRuns, kCounted, kVariant };
 struct Row {
-  std::string_view name;
+  Kind kind;
+  std::string_view name, base;
   PublishedClaim claim;
   std::string_view config;
 };
 
 constexpr Row kRows[] = {
 #define TALLY_MODEL(name, total, active, non_embedding, source, from_memory, config) \
-  {name, {total, active, non_embedding, source, from_memory}, config},
+  {Kind::kRuns, name, {}, {total, active, non_embedding, source, from_memory}, config},
+#define TALLY_COUNTED(name, total, active, non_embedding, source, from_memory, config) \
+  {Kind::kCounted, name, {}, {total, active, non_embedding, source, from_memory}, config},
 #include "models/catalog/published.inc"
+#define TALLY_VARIANT(name, base, total, active, non_embedding, source, changes) \
+  {Kind::kVariant, name, base, {total, active, non_embedding, source}, changes},
+#include "models/catalog/variants.inc"
 };
 
 std::string Lower(std::string_view text) {
@@ -72,13 +81,31 @@ std::string NearestNames(std::string_view given) {
 
 std::vector<std::string_view> CatalogNames() {
   std::vector<std::string_view> names;
+  for (const Row& row : kRows) {
+    if (row.kind == Kind::kRuns) names.push_back(row.name);
+  }
+  return names;
+}
+
+std::vector<std::string_view> CountedNames() {
+  std::vector<std::string_view> names;
   for (const Row& row : kRows) names.push_back(row.name);
   return names;
 }
 
-std::string_view PublishedConfig(std::string_view name) {
+bool RunsFromCatalog(std::string_view name) {
+  const Row* row = FindRow(name);
+  if (row != nullptr && row->kind == Kind::kVariant) row = FindRow(row->base);
+  return row != nullptr && row->kind == Kind::kRuns;
+}
+
+std::string PublishedConfig(std::string_view name) {
   const Row* const row = FindRow(name);
-  return row == nullptr ? std::string_view() : row->config;
+  if (row == nullptr) return {};
+  if (row->kind != Kind::kVariant) return std::string(row->config);
+  nlohmann::json config = nlohmann::json::parse(PublishedConfig(row->base));
+  config.update(nlohmann::json::parse(row->config), /*merge_objects=*/true);
+  return config.dump();
 }
 
 Result<CatalogModel> FindCatalogModel(std::string_view name) {
@@ -87,7 +114,7 @@ Result<CatalogModel> FindCatalogModel(std::string_view name) {
     return BadInput("no built-in model is called " + Quote(name) + "; the nearest: " + NearestNames(WantedName(name)));
   }
   const std::string source = "the built-in configuration of " + std::string(row->name);
-  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadConfigText(row->config, source));
+  TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadConfigText(PublishedConfig(name), source));
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
   TALLY_ASSIGN_OR_RETURN(const CountTypes types, ReadCountTypes(inventory));
   return CatalogModel{row->name,          std::move(spec.recipe),       types.type, types.expert_type, row->claim,

@@ -29,11 +29,16 @@ struct CatalogModel {
   std::vector<PartNotRun> parts_not_run;
 };
 
-std::vector<std::string_view> CatalogNames();  // in the table's order
+// The models of published.inc that run, in its order.
+std::vector<std::string_view> CatalogNames();
+// All models: those, those that are counted only, and those of variants.inc, which differ from others in sizes.
+std::vector<std::string_view> CountedNames();
+// True of those that run.
+bool RunsFromCatalog(std::string_view name);
 
 // The text of the model's config.json, without the keys that say nothing of its shape; empty: unknown. `name` as in
 // FindCatalogModel.
-std::string_view PublishedConfig(std::string_view name);
+std::string PublishedConfig(std::string_view name);
 
 // The recipe is what the model's family reads in its configuration (ReadFamily). `name` in any case; "NAME(text)" is the text part
 // of a model with vision. kBadInput names it and the nearest known names.

@@ -31,6 +31,7 @@ struct HybridClaim {
   std::string convention;  // of what is counted
 };
 std::vector<HybridClaim> HybridClaims();
+std::vector<HybridClaim> CountedClaims();  // the same of models that are counted and not run
 std::string HybridClaimRows();
 
 // docs/claims.md: the claims above, and the published figures of every built-in model under every convention that could be meant.

@@ -76,5 +76,23 @@ TEST(Claims, DisputedFiguresOfHybrids) {
   EXPECT_EQ(figures["Gemma-4-12B, 128 KB o"].second, 16'384u);
 }
 
+// Figures that were derived apart from Tally, by scripts from the configurations.
+TEST(Claims, DisputedFiguresOfModelsThatAreCounted) {
+  std::map<std::string, std::pair<uint64_t, uint64_t>> figures;
+  for (const HybridClaim& c : CountedClaims()) figures[c.model + ", " + c.claim.substr(0, 6)] = {c.claimed, c.counted};
+  for (const char* exact : {"DeepSeek-V4-Flash, 158,06", "Qwen3.8-Flash-Next, 180.0B", "MiniMax-M3, 427,04"}) {
+    ASSERT_TRUE(figures.contains(exact)) << exact;
+    EXPECT_EQ(figures[exact].first, figures[exact].second) << exact;
+  }
+  EXPECT_EQ(figures["GLM-5.3-Flash, 320B ("].second, 320'759'404'382u);
+  EXPECT_EQ(figures["GLM-5.3-Flash, 312B ("].second, 313'326'811'966u);
+  EXPECT_EQ(figures["GLM-5.3-Flash, A17B ("].second, 16'742'333'246u);
+  EXPECT_EQ(figures["DeepSeek-V4-Flash, 284B ("].second, 284'332'240'471u);
+  EXPECT_EQ(figures["DeepSeek-V4-Flash, A13B ("].second, 13'270'101'591u);
+  EXPECT_EQ(figures["Qwen3.8-Flash-Next, 125B ("].second, 125'743'653'760u);
+  EXPECT_EQ(figures["Kimi-K3, A50B ("].second, 103'015'209'728u);
+  EXPECT_EQ(figures["Kimi-K3, 2.8T-A"].second, 104'189'614'848u);
+}
+
 }  // namespace
 }  // namespace tally

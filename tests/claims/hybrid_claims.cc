@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Figures of models with recurrent layers, tables that are looked up or layers that differ that are in dispute, beside what is counted.
+#include <algorithm>
+#include <iterator>
+
 #include "engine/studies/count.h"
 #include "tests/claims/claims.h"
 
@@ -122,7 +125,9 @@ std::vector<HybridClaim> HybridClaims() {
 
 std::string HybridClaimRows() {
   std::string rows;
-  for (const HybridClaim& c : HybridClaims()) {
+  std::vector<HybridClaim> claims = HybridClaims();
+  std::ranges::move(CountedClaims(), std::back_inserter(claims));
+  for (const HybridClaim& c : claims) {
     rows += "| " + c.model + " | " + c.claim + " | " + WithThousands(c.claimed) + " | " + WithThousands(c.counted) + " | " +
             c.convention + " |\n";
   }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "counters/books/training.h"
 #include "tests/counters/expression.h"
 #include "tests/counters/recipes.h"
 
@@ -53,6 +54,34 @@ TEST(Count, WindowsCapTheCache) {
   EXPECT_EQ(c.kv_bytes_at_context, 3u * 12 * (8192 + 128) * 1024 * 2);
   EXPECT_EQ(c.decode.workload.context, 8192u);
   EXPECT_EQ(c.prefill.workload.rows, 1024u);
+}
+
+// A table of n-grams, an indexer, caches of fewer positions and a state, none of which anything runs.
+TEST(Count, OfModelsThatAreCountedOnly) {
+  Recipe r = Decoder(2, 64, 4, 2, 16, 96, 100, true);
+  const Count plain = MustCount(r, {.prompt = 8, .context = 33});
+  CountedOnly& only = r.counted_only.emplace();
+  only.why = "an indexer";
+  only.tensors = {{.name = "ngrams", .component = Component::kNgramTable, .rows = 1000, .cols = 16, .looked_up = 4},
+                  {.name = "indexer", .layer = 1, .component = Component::kIndexer, .rows = 8, .cols = 64},
+                  {.name = "mix", .layer = 1, .component = Component::kStreams, .cols = 64, .vector = true}};
+  only.caches = {{.name = "index keys", .layers = 2, .elements = 8, .every = 4},
+                 {.name = "keys within the window", .layers = 1, .elements = 16, .window = 10}};
+  only.state_elements = 5;
+  const Count c = MustCount(r, {.prompt = 8, .context = 33});
+  EXPECT_EQ(c.parameters.total, plain.parameters.total + 16'000 + 8 * 64 + 64);
+  EXPECT_EQ(c.parameters.active_all, plain.parameters.active_all + 16'000 + 8 * 64 + 64);
+  EXPECT_EQ(c.parameters.active_none, plain.parameters.active_none + 8 * 64 + 64);
+  EXPECT_EQ(c.touched, plain.touched + 4 * 16 + 8 * 64 + 64);
+  EXPECT_EQ(c.kv_bytes_per_token, plain.kv_bytes_per_token + 2 * (2 * 8 / 4 + 16));
+  EXPECT_EQ(c.kv_bytes_at_context, plain.kv_bytes_at_context + 2 * (2 * 8 * (32 / 4) + 16 * 10));
+  EXPECT_EQ(c.state_bytes, 5u * 4);
+  EXPECT_EQ(c.weight_bytes_per_token, plain.weight_bytes_per_token + 2 * (4 * 16 + 8 * 64 + 64));
+  const uint64_t layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96;
+  for (const uint64_t flops : c.decode.total) EXPECT_EQ(flops, 2 * (2 * layer + 100 * 64 + 8 * 64));
+  ASSERT_EQ(c.warnings.size(), 1u);
+  EXPECT_NE(c.warnings[0].find("counted and not run (an indexer)"), std::string::npos);
+  EXPECT_FALSE(CountTraining(c).ok());
 }
 
 // LFM2-1.2B: 10 of 16 layers have a convolution of 3 positions, and nothing a token.

@@ -304,7 +304,7 @@ TEST(RandomFamilies, AWidenedMatrixIsNamed) {
 TEST(RandomFamilies, AreAllOfTheRegistry) {
   std::set<const Family*> seen;
   for (const std::string& name : SmallModels()) seen.insert(FamilyOfModel(name));
-  for (const Family* family : Families()) EXPECT_TRUE(seen.contains(family)) << family->name;
+  for (const Family* family : Families()) EXPECT_EQ(seen.contains(family), family->not_run.empty()) << family->name;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "counters/books/books.h"
+#include "counters/books/closed_form.h"
 #include "models/config.h"
 
 namespace tally {
@@ -142,6 +143,21 @@ constexpr Expected kExpected[] = {
     {"GLM-4.7-Flash", {29943393920, 3896766080, 3579571840, 3262377600}},
     {"mini-gpt", {103680, 103680, 103680, 99584}},
 };
+
+// Of those that are counted and not run.
+constexpr Expected kCounted[] = {
+    {"Jamba-1.5-Mini", {51570323328, 12110311296, 11841875840, 11573440384}},
+    {"DeepSeek-V3.2", {671877944064, 38403822336, 37477143296, 36550464256}},
+    {"DeepSeek-V4-Flash", {284332240471, 13799632471, 13270101591, 12740570711}},
+    {"DeepSeek-V4-Pro", {1572997201763, 49779081059, 48852402019, 47925722979}},
+    {"MiniMax-M3", {426174572928, 25962473856, 24733280640, 23504087424}},
+    {"Kimi-K3", {2779484478208, 105364019968, 104189614848, 103015209728}},
+    {"Qwen3.8-Flash-Next", {176943899520, 58507240320, 6671295360, 6035596160}},
+    {"RWKV-7-2.9B", {2947735040, 2947735040, 2779962880, 2612190720}},
+    {"Falcon-Mamba-7B", {7272665088, 7272665088, 7006326784, 6739988480}},
+    {"GLM-5", {743911218432, 41784728832, 40833146112, 39881563392}},
+    {"GLM-5.3-Flash", {313326811966, 17376721726, 16742333246, 16107944766}},
+};
 // clang-format on
 
 CatalogModel MustFind(std::string_view name) {
@@ -156,8 +172,45 @@ TEST(Catalog, NamesAreTheTablesInItsOrder) {
   EXPECT_EQ(CatalogNames(), expected);
 }
 
+TEST(Catalog, NamesOfWhatIsCounted) {
+  std::set<std::string_view> unique;
+  for (const std::string_view name : CountedNames()) {
+    EXPECT_TRUE(unique.insert(name).second) << name;
+    EXPECT_EQ(MustFind(name).recipe.counted_only.has_value(), !RunsFromCatalog(name)) << name;
+  }
+  for (const std::string_view name : CatalogNames()) EXPECT_TRUE(unique.contains(name) && RunsFromCatalog(name)) << name;
+  for (const Expected& e : kCounted) EXPECT_TRUE(unique.contains(e.name) && !RunsFromCatalog(e.name)) << e.name;
+  EXPECT_TRUE(RunsFromCatalog("Llama-2-13B"));
+  EXPECT_FALSE(RunsFromCatalog("RWKV-7-0.4B"));  // as its base
+}
+
+// What they have beside the usual parts, each computed apart from Tally.
+TEST(Catalog, PartsOfWhatIsCounted) {
+  const auto sum = [](std::string_view name, std::string_view part) {
+    uint64_t n = 0;
+    for (const books::ParameterForm& p : books::ParameterForms(MustFind(name).recipe)) {
+      const bool of =
+          p.prediction ? part == "prediction" : books::ParameterParts()[books::ParameterPartOf(p.component, p.expert)] == part;
+      n += of ? p.count.value() : 0;
+    }
+    return n;
+  };
+  EXPECT_EQ(sum("Qwen3.8-Flash-Next", "n-gram table"), 51'200'245'760u);
+  EXPECT_EQ(sum("Qwen3.8-Flash-Next", "prediction"), 2'607'150'848u);
+  EXPECT_EQ(sum("GLM-5.3-Flash", "prediction"), 7'432'592'416u);
+  EXPECT_EQ(sum("GLM-5", "prediction"), 9'952'920'576u);
+  EXPECT_EQ(sum("DeepSeek-V4-Flash", "prediction"), 6'610'048'891u);
+  EXPECT_EQ(sum("DeepSeek-V3.2", "indexer"), 61u * (64 * 128 * 1536 + 128 * 7168 + 2 * 128 + 64 * 7168));
+  EXPECT_EQ(sum("MiniMax-M3", "indexer"), 57u * (4 * 128 * 6144 + 128 * 6144 + 2 * 128));
+  // Two projections of each layer with entries of 4 positions (twice as wide) and of 128, their positions and norms.
+  EXPECT_EQ(sum("DeepSeek-V4-Flash", "compressor"),
+            21u * (2 * 4096 * 1024 + 4 * 1024 + 512) + 20u * (2 * 4096 * 512 + 128 * 512 + 512));
+}
+
 TEST(Catalog, CountsAreExact) {
-  for (const Expected& e : kExpected) {
+  std::vector<Expected> all(std::begin(kExpected), std::end(kExpected));
+  all.insert(all.end(), std::begin(kCounted), std::end(kCounted));
+  for (const Expected& e : all) {
     SCOPED_TRACE(e.name);
     const books::ParameterCounts counts = books::ClosedFormCounts(MustFind(e.name).recipe);
     EXPECT_EQ(counts.total, e.counts.total);
@@ -255,9 +308,13 @@ TEST(Catalog, WindowsScalesAndTypes) {
 }
 
 TEST(Catalog, PublishedConfigs) {
-  EXPECT_NE(PublishedConfig("qwen3-4b").find("\"Qwen3ForCausalLM\""), std::string_view::npos);
+  EXPECT_NE(PublishedConfig("qwen3-4b").find("\"Qwen3ForCausalLM\""), std::string::npos);
   EXPECT_EQ(PublishedConfig("Gemma-3-4B(text)"), PublishedConfig("Gemma-3-4B"));
   EXPECT_TRUE(PublishedConfig("Qwen3-5B").empty());
+  const std::string variant = PublishedConfig("Mistral-7B-v0.3");  // of its base, with what differs
+  EXPECT_NE(variant.find("\"sliding_window\":null"), std::string::npos) << variant;
+  EXPECT_NE(variant.find("\"vocab_size\":32768"), std::string::npos) << variant;
+  EXPECT_NE(variant.find("\"hidden_size\":4096"), std::string::npos) << variant;
 }
 
 TEST(Catalog, NamesInAnyCase) {

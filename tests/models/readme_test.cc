@@ -33,9 +33,11 @@ std::string Joined(std::span<const std::string_view> names) {
   return text;
 }
 
-std::string FamilyNames() {
+std::string FamilyNames(bool run) {
   std::vector<std::string_view> names;
-  for (const Family* f : Families()) names.push_back(f->name);
+  for (const Family* f : Families()) {
+    if (f->not_run.empty() == run) names.push_back(f->name);
+  }
   return Joined(names);
 }
 
@@ -59,17 +61,24 @@ void ExpectLines(const char* page, const std::string& lines) {
 }
 
 TEST(Readme, TheTableOfWhatRuns) {
-  ExpectLines("README.md", "| | run and counted | counted only |\n|---|---|---|\n| families | " + FamilyNames() +
-                               " | |\n| types | " + WeightTypes() + " | " + CountedTypes() + " |\n");
+  ExpectLines("README.md", "| | run and counted | counted only |\n|---|---|---|\n| families | " + FamilyNames(true) + " | " +
+                               FamilyNames(false) + " |\n| types | " + WeightTypes() + " | " + CountedTypes() + " |\n");
 }
 
 TEST(Readme, FamiliesAreTheRegistrys) {
   std::string table = "| family | Hugging Face | GGUF |\n|---|---|---|\n";
   for (const Family* f : Families()) {
+    if (!f->not_run.empty()) continue;
     const auto hf = f->hf_architectures.empty() ? f->hf_model_types : f->hf_architectures;
     table += "| " + std::string(f->name) + " | " + Joined(hf) + " | " + Joined(f->gguf_architectures) + " |\n";
   }
   ExpectLines("docs/files.md", table);
+  std::string counted = "| family | Hugging Face | what nothing runs |\n|---|---|---|\n";
+  for (const Family* f : Families()) {
+    if (f->not_run.empty()) continue;
+    counted += "| " + std::string(f->name) + " | " + Joined(f->hf_architectures) + " | " + std::string(f->not_run) + " |\n";
+  }
+  ExpectLines("docs/files.md", counted);
 }
 
 TEST(Readme, WeightTypesAreTheFormats) {

@@ -412,6 +412,7 @@ TEST(LlamaCppTable, HasEveryFamily) {
   std::set<std::string> rows, wanted;
   for (const Case& c : kCases) rows.insert(c.architecture);
   for (const Family* family : Families()) {
+    if (!family->not_run.empty()) continue;
     wanted.insert(family->gguf_architectures.begin(), family->gguf_architectures.end());
     if (family->gguf_architectures.empty()) wanted.emplace(family->name);
   }

@@ -7,8 +7,11 @@
 #include <string>
 
 #include "engine/session/model.h"
+#include "engine/studies/fit.h"
 #include "engine/studies/inspect.h"
 #include "engine/studies/quantize.h"
+#include "engine/studies/synth.h"
+#include "models/catalog/catalog.h"
 #include "tests/models/spec_tools.h"
 #include "tests/models/synthetic_files.h"
 #include "tests/support/temp_folder.h"
@@ -169,6 +172,29 @@ TEST(Count, WhatTheConfigurationDoesNotSay) {
       MustCount(folder.Write("fp8.json", ConfigOf(With(HfLlama(), "torch_dtype", std::string("float8_e4m3fn")))));
   EXPECT_EQ(fp8.stored_as, "FP8");
   EXPECT_LT(fp8.count.weight_bytes, typeless.count.weight_bytes);
+}
+
+// By name and by config.json, with what is apart; whatever would run or change one is an error that says why.
+TEST(Count, ModelsThatAreCountedOnly) {
+  const TempFolder folder;
+  Directory(folder, HfLlama());  // some tensors
+  for (const std::string_view name : {"RWKV-7-2.9B", "DeepSeek-V4-Flash", "Qwen3.8-Flash-Next"}) {
+    SCOPED_TRACE(name);
+    const CountedModel known = MustCount(std::string(name));
+    const std::string file = folder.Write("config.json", PublishedConfig(name));
+    EXPECT_EQ(MustCount(file).count.parameters, known.count.parameters);
+    EXPECT_EQ(MustCount(folder.path()).count.parameters, known.count.parameters);
+    ASSERT_TRUE(known.count.recipe.counted_only.has_value());
+    const std::string why = known.count.recipe.counted_only->why;
+    const auto refused = [&](const Status& status) {
+      EXPECT_EQ(status.code(), StatusCode::kBadInput);
+      EXPECT_NE(status.message().find(why), std::string::npos) << status.message();
+    };
+    refused(LoadModel(folder.path(), {}).status());
+    refused(PlanSynth(name, folder / "m.gguf", {}).status());
+    refused(FitModel(known, {}, {}).status());
+    EXPECT_FALSE(CountModel({.model = std::string(name), .settings = {"d_model=64"}, .options = {}}).ok());
+  }
 }
 
 }  // namespace

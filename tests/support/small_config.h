@@ -154,7 +154,7 @@ inline void Shrink(OrderedJson& config) {
 
 // `every_expert`: each token uses all of four experts.
 inline OrderedJson SmallConfig(const std::string& name, bool every_expert = false) {
-  OrderedJson config = OrderedJson::parse(name == "cs336" ? std::string_view(kCs336) : PublishedConfig(name));
+  OrderedJson config = OrderedJson::parse(name == "cs336" ? std::string(kCs336) : PublishedConfig(name));
   OrderedJson& text = config.contains("text_config") ? config["text_config"] : config;
   if (name != "cs336") Shrink(text);
   if (!every_expert) return config;
@@ -169,7 +169,7 @@ inline OrderedJson SmallConfig(const std::string& name, bool every_expert = fals
 }
 
 inline const Family* FamilyOfModel(const std::string& name) {
-  const std::string_view text = name == "cs336" ? std::string_view(kCs336) : PublishedConfig(name);
+  const std::string text = name == "cs336" ? std::string(kCs336) : PublishedConfig(name);
   return FamilyOf(ReadConfigText(text, name).value()).value();
 }
 
