@@ -133,7 +133,8 @@ void SetSparse(LayerRecipe& layer, bool sparse) { layer.feed_forward = sparse ? 
 
 void ReadExperts(Config& c, Recipe& r, std::string_view count_keys, std::string_view width_keys) {
   r.n_experts = c.Int(c.Pick("expert_count", count_keys), 1, kMaxExperts);
-  r.top_k = c.Int(c.Pick("expert_used_count", "num_experts_per_tok|experts_per_token|moe_k|moe_topk|num_experts_per_token"), 1, r.n_experts);
+  r.top_k = c.Int(c.Pick("expert_used_count", "num_experts_per_tok|experts_per_token|moe_k|moe_topk|num_experts_per_token"), 1,
+                  r.n_experts);
   r.d_expert = c.Int(c.Pick("expert_feed_forward_length|feed_forward_length", width_keys), 1, kMaxWidth);
 }
 

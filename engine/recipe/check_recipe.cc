@@ -187,7 +187,8 @@ Status CheckAttention(const Recipe& r) {
   if (r.temperature_scale != 0 && !r.temperature_everywhere && r.latent.kv_rank > 0) {
     return BadInput("a temperature of latent attention is for every layer");
   }
-  if (r.attention_gate && r.latent.kv_rank > 0 && !r.gate_each_head) return BadInput("a gate of latent attention is of each head");
+  if (r.attention_gate && r.latent.kv_rank > 0 && !r.gate_each_head)
+    return BadInput("a gate of latent attention is of each head");
   if (r.local_rope.freq_factors) return BadInput("the local rope has no stored frequency factors");
   return CheckLatent(r);
 }

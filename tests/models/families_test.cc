@@ -110,8 +110,8 @@ TEST(Registry, UnsupportedLayersAreNamed) {
   };
   refused("state-space", {"MambaLMHeadModel", "ZambaForCausalLM", "Zamba2ForCausalLM", "Plamo2ForCausalLM"}, {"zamba2", "plamo2"},
           {"mamba", "jamba", "plamo2"});
-  refused("linear-attention", {"RwkvForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxForCausalLM"}, {"rwkv", "minimax_text_01", "minimax"},
-          {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"});
+  refused("linear-attention", {"RwkvForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxForCausalLM"},
+          {"rwkv", "minimax_text_01", "minimax"}, {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"});
   refused("recurrent", {"RecurrentGemmaForCausalLM"}, {"recurrent_gemma"}, {});
   ExpectBadInput(
       With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector<std::string>{"MiniMaxM3ForCausalLM"}),
