@@ -151,8 +151,8 @@ struct Recipe {
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   QkNormKind qk_norm = QkNormKind::kNone;
   bool qk_norm_after_rope = false;  // kHead (Hunyuan)
-  bool v_norm = false;  // RMSNorm of each head's value, without weights (Gemma 4)
-  float qkv_limit = 0;  // q, k (after their norms) and v are limited to [-qkv_limit, qkv_limit] (OLMoE, MPT); 0: not
+  bool v_norm = false;              // RMSNorm of each head's value, without weights (Gemma 4)
+  float qkv_limit = 0;              // q, k (after their norms) and v are limited to [-qkv_limit, qkv_limit] (OLMoE, MPT); 0: not
   LatentAttention latent = {};
   bool pre_norms = true;        // false: the blocks' inputs are not normalised (OLMo 2)
   bool post_norms = false;      // norms of the outputs of attention and feed-forward, before they are added to x (Gemma 2 and 3)
@@ -161,8 +161,8 @@ struct Recipe {
   // o = temperature_offset, f = temperature_floor (Llama 4). s = 0: not.
   float temperature_scale = 0, temperature_offset = 1, temperature_floor = 8192;
   bool temperature_everywhere = false;  // in every layer (Ministral 3)
-  bool sinks = false;         // one learned logit per query head inside the softmax
-  float attention_scale = 0;  // the default; a layer uses LayerRecipe::attention_scale
+  bool sinks = false;                   // one learned logit per query head inside the softmax
+  float attention_scale = 0;            // the default; a layer uses LayerRecipe::attention_scale
 
   bool attention_gate = false;  // attention's output is multiplied by sigmoid(W x), element by element (Qwen3-Next)
   bool gate_each_head = false;  // W x has one number for each head (Laguna)

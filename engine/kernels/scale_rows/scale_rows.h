@@ -9,11 +9,11 @@ namespace tally {
 // out[t * k + s] = weights[t][s] * x[t]; with groups, k is 1 and each of the row's vectors has a factor of its own.
 struct ScaleRowsOp {
   static constexpr std::string_view kName = "scale_rows";
-  Mat<const float> x;        // [n, d]
-  Mat<const float> weights;  // [n, k], or [n, groups]
-  Mat<float> out;            // [n * k, d]; may be x itself if k is 1
-  int64_t groups = 1;        // vectors in a row of x
-  bool softplus = false;     // the factors are softplus(weights)
+  Mat<const float> x;                                        // [n, d]
+  Mat<const float> weights;                                  // [n, k], or [n, groups]
+  Mat<float> out;                                            // [n * k, d]; may be x itself if k is 1
+  int64_t groups = 1;                                        // vectors in a row of x
+  bool softplus = false;                                     // the factors are softplus(weights)
   int64_t factors() const { return weights.cols / groups; }  // k
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(x.rows); }
