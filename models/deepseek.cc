@@ -58,7 +58,9 @@ void ReadLatent(Config& c, Recipe& r, int32_t kv_rank = 512, int32_t q_rank = 15
     l.rope_dim = c.Int("rope.dimension_count", 1, kMaxHeads);
     l.nope_dim = c.Int("attention.key_length_mla|attention.key_length", l.rope_dim, kMaxHeads) - l.rope_dim;
     l.v_dim = c.Int("attention.value_length_mla|attention.value_length", 1, kMaxHeads);
-    l.norm_eps = static_cast<float>(c.Positive("attention.layer_norm_rms_epsilon"));
+    // Files of others have one for all norms; ours say what the published code has.
+    l.norm_eps =
+        static_cast<float>(c.Positive("attention.latent_norm_rms_epsilon", c.Positive("attention.layer_norm_rms_epsilon")));
     return;
   }
   l.q_rank = c.Int("q_lora_rank", 1, kMaxWidth, c.IsNull("q_lora_rank") ? 0 : q_rank);

@@ -88,6 +88,10 @@ class Keys {
     Int("attention.key_length_mla", l.nope_dim + l.rope_dim);
     Int("attention.value_length_mla", l.v_dim);
     if (r_.rope.style == RopeStyle::kNone) Int("rope.dimension_count", l.rope_dim);
+    // A key of ours: llama.cpp has one eps for all norms, the published code of DeepSeek-V2 and its kin another for these.
+    if (l.norm_eps != r_.norm_eps && (architecture_ == "deepseek2" || architecture_ == "mistral4")) {
+      Float("attention.latent_norm_rms_epsilon", static_cast<double>(l.norm_eps));
+    }
   }
 
   void Recurrent() {

@@ -112,7 +112,6 @@ Recipe AsGguf(Recipe r) {
     r.qk_norm_everywhere = false;
     SetAttentionScale(r, UsualAttentionScale(r));
   }
-  if (r.latent.kv_rank > 0) r.latent.norm_eps = r.norm_eps;  // one for all norms
   r.eos_tokens = {};
   r.mtp_layers = 0;
   return r;

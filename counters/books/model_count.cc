@@ -5,7 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "counters/books/counted_cache.h"
 #include "engine/base/format.h"
 #include "engine/recipe/check_recipe.h"
 
@@ -205,6 +204,11 @@ WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, ui
 Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: the prompt, the context or the batch is too large"); }
 
 }  // namespace
+
+uint64_t CachedElements(const CountedCache& cache, uint64_t context) {
+  const uint64_t positions = cache.window > 0 ? std::min(cache.window, context) : context;
+  return cache.layers * cache.elements * (positions / cache.every);
+}
 
 double UniformExperts(double experts, double top_k, double rows) { return experts * (1 - std::pow(1 - top_k / experts, rows)); }
 

@@ -81,6 +81,10 @@ struct FlopsCount {
   std::vector<WorkForm> sites = {};  // layer by layer
 };
 
+// Elements that a sequence of `context` positions has in a cache of a model that is only counted; positions that are not yet enough for an
+// entry have none.
+TALLY_API uint64_t CachedElements(const CountedCache& cache, uint64_t context);
+
 // Experts of a layer that `rows` rows are expected to use with uniform routing: X (1 - (1 - k/X)^rows).
 TALLY_API double UniformExperts(double experts, double top_k, double rows);
 // Bytes of weights that a step reads, and the experts of a layer in them: expected with uniform routing, and at most

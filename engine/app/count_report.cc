@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "counters/books/counted_cache.h"
 #include "engine/app/bars.h"
 #include "engine/app/claims.h"
 #include "engine/app/parts.h"

@@ -29,6 +29,7 @@ constexpr Row kRows[] = {
 #define TALLY_COUNTED(name, total, active, non_embedding, source, from_memory, config) \
   {Kind::kCounted, name, {}, {total, active, non_embedding, source, from_memory}, config},
 #include "models/catalog/published.inc"
+#include "models/catalog/published_m_to_z.inc"
 #define TALLY_VARIANT(name, base, total, active, non_embedding, source, changes) \
   {Kind::kVariant, name, base, {total, active, non_embedding, source}, changes},
 #include "models/catalog/variants.inc"

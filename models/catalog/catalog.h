@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Published models, for counting without a checkpoint. published.inc lists them.
+// Published models, for counting without a checkpoint. published.inc and published_m_to_z.inc list them.
 #pragma once
 
 #include <string>

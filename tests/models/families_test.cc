@@ -114,7 +114,7 @@ TEST(Registry, UnsupportedLayersAreNamed) {
           {"rwkv", "minimax_text_01", "minimax"}, {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"});
   refused("recurrent", {"RecurrentGemmaForCausalLM"}, {"recurrent_gemma"}, {});
   ExpectBadInput(
-      With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector<std::string>{"MiniMaxM3ForCausalLM"}),
+      With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector<std::string>{"MiniMaxM9ForCausalLM"}),
       {"known: "});
   for (const Family* f : Families()) {
     if (!f->not_run.empty()) continue;  // its GGUF names are refused

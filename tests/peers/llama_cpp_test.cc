@@ -111,7 +111,8 @@ const Case kCases[] = {
     // llama.cpp knows models with a window by their 64 layers.
     {"exaone4", "EXAONE-4.0-32B", "", R"({"num_hidden_layers": 64})", "{}"},
     {"exaone4", "EXAONE-4.0-1.2B", "", "{}", "{}"},
-    {"deepseek2", "GLM-4.7-Flash", "", "{}", "{}"},
+    // llama.cpp's latent norms have the eps of all others; the published code's have another.
+    {"deepseek2", "GLM-4.7-Flash", "one eps", R"({"rms_norm_eps": 1e-6})", "{}"},
     {"dots1", "dots.llm1", "", "{}", "{}"},
     {"ernie4_5-moe", "ERNIE-4.5-21B-A3B", "", "{}", "{}"},
     {"exaone-moe", "K-EXAONE-236B-A23B", "", "{}", "{}"},
@@ -152,7 +153,6 @@ const Case kCases[] = {
     {"laguna", "Laguna-XS.2", "", "{}", "{}", Outcome::kOther, "yarn_beta_fast is not read in this architecture"},
     {"lfm2", "LFM2-1.2B", "", "{}", "{}"},
     {"lfm2moe", "LFM2-8B-A1B", "", "{}", "{}"},
-    // llama.cpp's latent norms have the eps of all others; the published code's have another.
     {"kimi-linear", "Kimi-Linear-48B-A3B", "one eps", R"({"rms_norm_eps": 1e-6})", "{}"},
     {"llama", "Llama-2-7B", "", "{}", "{}"},
     {"llama", "Llama-3.1-8B", "", "{}", "{}"},

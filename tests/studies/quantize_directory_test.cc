@@ -31,7 +31,6 @@ const std::string kShared = std::string(TALLY_SOURCE_DIR) + "/../shared/";
 const std::map<std::string, std::string> kRefused = {
     {"cohere2-b-f32-layertypes-bias", "the windows of attention"},
     {"deepseek1-b-f32-renorm-freq2-gqa", "is missing"},  // dense layers between sparse ones
-    {"deepseek3-b-f32-plainq-mscale", "all of the configuration"},
     {"falcon-c-f32-sequential-bias", "no place"},
     {"gemma3-b-f32-scaled-odd", "the factor of q.k"},
     {"gptbigcode-b-f32-multihead", "all of the configuration"},
@@ -53,7 +52,6 @@ const std::map<std::string, std::string> kRefused = {
     {"smollm3-b-f32-sliding-biases", "the windows of attention"},
     {"starcoder2-b-f32-window-nobias", "the windows of attention"},
     // shared/fixtures-hf
-    {"deepseek_v2", ""},
     {"gemma2", "the factor of q.k"},
     {"gptbigcode", "all of the configuration"},
     {"gptj", "no architecture for gpt-j"},

@@ -81,7 +81,9 @@ TEST_F(SynthTest, EveryModelOfTheCatalogue) {
     const auto gguf = PlanSynth(name, "x.gguf", q4);
     EXPECT_EQ(gguf.ok(), !kNotGguf.contains(name)) << name << ": " << gguf.status().message();
     if (gguf.ok()) {
-      EXPECT_EQ(gguf->parameters, directory->parameters) << name;
+      const uint64_t more =
+          name == "Muse-Glimmer-30B" ? 52 * 2 * 128 : 0;  // GGUF stores ones as the weights of q's and k's norms
+      EXPECT_EQ(gguf->parameters, directory->parameters + more) << name;
     }
   }
 }
