@@ -57,6 +57,7 @@ void ReadMixture(Config& c, Recipe& r) {
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .head_dim = 128, .n_heads = 16, .context = 16384, .vocab = 200192});
+  if (c.gguf()) c.ExpectNumber("rope.freq_base_swa", r.rope.theta);
   ReadFeedForwardWidth(c, r);
   ReadWindows(c, r);
   ReadMixture(c, r);

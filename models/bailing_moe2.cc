@@ -50,6 +50,7 @@ void Read(Config& c, ModelSpec& spec) {
     ReadGgufPredictionLayers(c, spec);
   } else {
     ReadHfPredictionLayers(c, spec);
+    c.ExpectBool("norm_topk_prob", true);  // the published code always divides
   }
   ReadMixture(c, spec);
   r.fused_qkv = true;

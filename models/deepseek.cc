@@ -49,7 +49,7 @@ constexpr RoleName kGgufNames[] = {{Role::kKB, "blk.#.attn_k_b.weight"},
                                    {Role::kVB, "blk.#.attn_kv_b.weight", Storage::kPlain, LatentValueRows},
                                    {Role::kRouterBias, "blk.#.exp_probs_b.bias"}};
 
-void ReadLatent(Config& c, Recipe& r, int32_t kv_rank = 512, int32_t q_rank = 1536, int32_t nope = 128) {
+void ReadLatent(Config& c, Recipe& r, int32_t kv_rank = 512, int32_t q_rank = 1536, int32_t nope = 128, int32_t v = 128) {
   LatentAttention& l = r.latent;
   r.rope.style = RopeStyle::kAdjacentPair;
   l.kv_rank = c.gguf() ? c.Int("attention.kv_lora_rank", 1, kMaxWidth) : c.Int("kv_lora_rank", 1, kMaxWidth, kv_rank);
@@ -66,7 +66,7 @@ void ReadLatent(Config& c, Recipe& r, int32_t kv_rank = 512, int32_t q_rank = 15
   l.q_rank = c.Int("q_lora_rank", 1, kMaxWidth, c.IsNull("q_lora_rank") ? 0 : q_rank);
   l.nope_dim = c.Int("qk_nope_head_dim", 1, kMaxHeads, nope);
   l.rope_dim = c.Int("qk_rope_head_dim", 1, kMaxHeads, 64);
-  l.v_dim = c.Int("v_head_dim", 1, kMaxHeads, 128);
+  l.v_dim = c.Int("v_head_dim", 1, kMaxHeads, v);
   if (!c.Bool("rope_interleave", true)) r.rope.style = RopeStyle::kRotateHalf;
 }
 
@@ -139,6 +139,7 @@ void ReadMistral4(Config& c, ModelSpec& spec) {
   if (const double all = c.gguf() && s.kind == RopeScalingKind::kYarn ? AllDim(c) : 0; all > 0) {
     SetAttentionScale(r, UsualAttentionScale(r) * std::pow(YarnMagnitude(s.factor, all), 2));
   }
+  if (!c.gguf() && !c.Has(kRopeTypes)) c.Fail("rope_parameters is missing");
   if (scale != 0) {
     constexpr std::string_view kOriginal =
         "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
@@ -179,7 +180,7 @@ void ReadDeepseek(Config& c, ModelSpec& spec) {
   const bool v3 = c.gguf() ? c.Int("expert_gating_func", 1, 2, 1) == 2 || IsGlm47Flash(c)
                            : latent && !c.Is({"DeepseekV2ForCausalLM", "deepseek_v2"});
   if (latent) r.family = v3 ? "deepseek-v3" : "deepseek-v2";
-  if (latent) ReadLatent(c, r);
+  if (latent) glm ? ReadLatent(c, r, 512, 768, 192, 256) : ReadLatent(c, r);
   if (!latent && c.gguf()) r.rope.style = RopeStyle::kAdjacentPair;
   // V2 has two published classes, transformers' and the makers'. They differ in the default of vocab_size: it must be in the file.
   if (glm) {

@@ -19,7 +19,7 @@ constexpr RoleName kHfNames[] = {{Role::kRouterBias, TALLY_MLP "e_score_correcti
 #undef TALLY_MLP
 constexpr RoleName kGgufNames[] = {{Role::kRouterBias, "blk.#.exp_probs_b.bias"}};
 
-// A period, or letters of one: L has the window. The last layer has none.
+// A period, or letters of one: L has the window, but for the last layer.
 void ReadPattern(Config& c, Recipe& r, int32_t window) {
   if (ReadHfLayerTypes(c, r, window)) return;
   const MetaValue* const value = c.Find("sliding_window_pattern");
@@ -30,8 +30,8 @@ void ReadPattern(Config& c, Recipe& r, int32_t window) {
     c.Unsupported("sliding_window_pattern", "with letters other than L and G");
   } else {
     for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = (*letters)[i % letters->size()] == 'L' ? window : 0;
+    r.layers.back().window = 0;
   }
-  r.layers.back().window = 0;
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -45,7 +45,8 @@ void Read(Config& c, ModelSpec& spec) {
   } else if (!c.IsNull("sliding_window")) {
     ReadPattern(c, r, c.Int("sliding_window", 1, kMaxContext, 4096));
   }
-  const bool windows = AnyLayer(r, &LayerRecipe::window);
+  const bool windows = c.gguf() || !c.IsNull("sliding_window");
+  r.rope.freq_factors = c.gguf() && IsStored(c.inventory(), GgufName(Role::kRopeFactors, -1));
   for (LayerRecipe& layer : r.layers) layer.rope = windows && layer.window == 0 ? LayerRope::kNone : LayerRope::kGlobal;
   ReadExperts(c, r, "num_experts", "moe_intermediate_size");
   const int64_t shared = int64_t{c.Int(c.Pick("expert_shared_count", "num_shared_experts"), 0, kMaxExperts, 1)} * r.d_expert;

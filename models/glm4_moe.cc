@@ -32,6 +32,8 @@ void Read(Config& c, ModelSpec& spec) {
                  .rope_theta = 1e6,
                  .rotated = 1});
     r.d_ff = c.Int("intermediate_size", 1, kMaxWidth, 10944);  // no layer has it
+    c.ExpectNumber("first_k_dense_replace", 0);
+    c.ExpectBool("use_qk_norm", false);
   } else {
     ReadDecoder(c, spec, {.norm_eps = 1e-5, .n_kv_heads = 8, .n_heads = 96, .context = 131072, .vocab = 151552, .rotated = 0.5});
     ReadFeedForwardWidth(c, r);

@@ -46,6 +46,7 @@ void ReadMixture(Config& c, Recipe& r) {
     r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
     c.ExpectBool("use_mixed_mlp_moe", true);
     c.ExpectBool("norm_topk_prob", true);
+    c.ExpectBool("group_limited_greedy", false);
     c.ExpectNumber("moe_layer_num_skipped", 0);
     c.ExpectNumber("routed_scaling_factor", 1);
   }

@@ -98,6 +98,7 @@ void ReadMixture(Config& c, Recipe& r) {
     for (int64_t i = 0; i < r.n_layers; ++i)
       SetSparse(r.layers[static_cast<size_t>(i)], std::ranges::find(dense, i) == dense.end());
   }
+  if (!c.gguf()) c.ExpectBool("norm_topk_prob", true);  // the published code always divides
   ReadSigmoidRouting(c, r, /*normed=*/true, 1, "moe_routed_scaling_factor");
   c.ExpectNumber("moe_router_logit_softcapping", 0);
   c.ExpectBool("moe_apply_router_weight_on_input", false);
@@ -113,7 +114,8 @@ void Read(Config& c, ModelSpec& spec) {
                .context = 131072,
                .vocab = 100352,
                .rope_theta = 500000,
-               .rotated = 0.5});
+               // the class's default only where nothing is said of rope
+               .rotated = c.Has("rope_parameters.full_attention.rope_type|rope_parameters.full_attention.rope_theta") ? 1 : 0.5});
   ReadHeadsOfLayers(c, r);
   ReadWindows(c, r);
   ReadFeedForwardWidth(c, r);

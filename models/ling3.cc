@@ -63,13 +63,14 @@ void Read(Config& c, ModelSpec& spec) {
   RefuseLimits(c, c.Pick("swiglu_clamp_exp", "expert_swiglu_limit_list"));
   RefuseLimits(c, c.Pick("swiglu_clamp_shexp", "share_expert_swiglu_limit_list"));
   if (c.gguf()) return;
-  for (const char* key : {"no_kda_lora", "moe_router_enable_expert_bias"}) c.ExpectBool(key, true);
+  for (const char* key : {"no_kda_lora", "moe_router_enable_expert_bias", "norm_topk_prob"}) c.ExpectBool(key, true);
   for (const char* key : {"use_bias", "use_qkv_bias", "use_mla_nope", "use_kda_lora", "use_nGPT", "scale_router_input",
                           "value_norm", "up_proj_norm"}) {
     c.ExpectBool(key, false);
   }
   c.ExpectText("gated_attention_proj_granularity_type", "head_wise");
   c.ExpectText("topk_method", "noaux_tc");
+  if (c.Has("rope_scaling.mscale_all_dim")) c.Unsupported("rope_scaling.mscale_all_dim", "in this architecture");
   for (const char* key : {"scoring_func", "score_function"}) c.ExpectText(key, "sigmoid");
   c.Bool("use_qk_norm", true);  // the published code has no other norms of queries and keys
 }

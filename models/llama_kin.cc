@@ -51,6 +51,7 @@ void ReadSeed(Config& c, ModelSpec& spec) {
 void ReadArcee(Config& c, ModelSpec& spec) {
   ReadLlama(c, spec, {.norm_eps = 1e-5, .n_heads = 32, .context = 4096, .vocab = 32000, .lone_mscale = true}, true);
   if (!c.gguf()) c.ExpectText("hidden_act", "relu2");
+  spec.recipe.rope.freq_factors = c.gguf() && IsStored(c.inventory(), GgufName(Role::kRopeFactors, -1));
   spec.recipe.gated_ffn = false;
   spec.recipe.activation = ActivationKind::kRelu2;
   ReadBiases(c, spec.recipe, {"attention_bias", "attention_bias", "mlp_bias"});

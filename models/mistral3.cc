@@ -20,7 +20,10 @@ void ReadTemperature(Config& c, Recipe& r, double scale) {
   r.temperature_scale = static_cast<float>(scale);
   r.temperature_offset = 0;
   r.temperature_everywhere = true;
-  const double original = s.kind == RopeScalingKind::kYarn ? s.original_context : r.context;
+  constexpr std::string_view kOriginal =
+      "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
+  const double yarn = s.kind == RopeScalingKind::kYarn ? s.original_context : r.context;
+  const double original = c.gguf() ? yarn : c.Positive(kOriginal, yarn);
   const double told = c.gguf() ? c.Double("attention.temperature_length", 0) : 0;  // 0: not
   r.temperature_floor = static_cast<float>(told > 0 ? told : original);
 }
@@ -60,6 +63,7 @@ void Read(Config& c, ModelSpec& spec) {
                                         .context = 262144,
                                         .vocab = 131072,
                                         .rope_theta = 1e6});
+  if (!c.gguf() && !mistral && !c.Has(kRopeTypes)) c.Fail("rope_parameters is missing");
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
   ReadTemperature(c, r, scale);

@@ -47,6 +47,7 @@ void Read(Config& c, ModelSpec& spec) {
   }
   EnterTextModel(c, spec, {"vision_tower.", "vision_adapter.", "vision_projection."});
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .n_kv_heads = 2, .head_dim = 128, .n_heads = 32, .context = 131072, .vocab = 202048});
+  if (c.gguf()) c.ExpectNumber("rope.freq_base_swa", r.rope.theta);
   ReadFeedForwardWidth(c, r);
   if (!c.gguf()) c.ExpectText("hidden_activation", "silu");
   r.embedding_rms = r.attention_gate = r.post_norms = true;

@@ -72,6 +72,10 @@ void ReadBaichuan(Config& c, ModelSpec& spec) {
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
   if (alibi) r.alibi_bias = static_cast<float>(c.gguf() ? c.Positive("attention.max_alibi_bias", 8) : 8);
+  if (c.gguf() && r.vocab == 125696)
+    c.Note("its head is that of Baichuan 2, which its converter is to have normalised: the file does not say");
+  if (!c.gguf() && c.Has("z_loss_weight") && r.vocab != 125696)
+    c.Unsupported("z_loss_weight", "(of Baichuan 2, whose head is normalised)");
   if (!c.gguf() && r.vocab == 125696) c.Unsupported("vocab_size", "125696 (Baichuan 2, whose head is normalised)");
 }
 

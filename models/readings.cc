@@ -304,7 +304,7 @@ void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
   const std::string_view heads_key = c.Pick("attention.head_count", d.hf_heads);
   r.n_heads = c.gguf() ? FirstOf(c, r, heads_key, kMaxHeads, d) : IntOr(c, heads_key, kMaxHeads, d.n_heads);
   const std::string_view kv_key = c.Pick("attention.head_count_kv", "num_key_value_heads"),
-                         dim_key = c.Pick("attention.key_length", "head_dim");
+                         dim_key = c.Pick("attention.key_length", "head_dim|kv_channels");
   const bool shared = d.n_kv_heads > 0 && !c.gguf() && !c.IsNull(kv_key);  // null: as many as there are heads
   const int32_t usual_kv = shared ? d.n_kv_heads : r.n_heads;
   r.n_kv_heads = c.gguf() ? FirstOf(c, r, kv_key, kMaxHeads, d, usual_kv) : c.Int(kv_key, 1, kMaxHeads, usual_kv);
@@ -330,7 +330,8 @@ void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
   if (!d.rope) return;
   constexpr std::string_view kRotated =
       "rope_scaling.partial_rotary_factor|rope_parameters.partial_rotary_factor|"
-      "rope_parameters.full_attention.partial_rotary_factor|partial_rotary_factor|rotary_pct";
+      "rope_parameters.full_attention.partial_rotary_factor|rope_percent|rope_percentage|partial_rotary_factor|rotary_pct|rope_"
+      "pct";
   const double rotated = d.rotated > 0 ? c.Positive(kRotated, d.rotated) : c.Has(kRotated) ? c.Positive(kRotated) : 1;
   if (d.rotated == 0 && rotated != 1) c.Unsupported("partial_rotary_factor", NumberText(rotated));
   if (rotated > 1) c.Fail("partial_rotary_factor is above 1");

@@ -23,6 +23,10 @@ int32_t EvenHeadDim(Config& config, const Recipe& recipe);
 void SetAttentionScale(Recipe& recipe, double scale);
 double UsualAttentionScale(const Recipe& recipe);
 
+// Hugging Face: where a scaling of rope, or its absence, is named.
+inline constexpr std::string_view kRopeTypes =
+    "rope_parameters.rope_type|rope_parameters.type|rope_scaling.rope_type|rope_scaling.type";
+
 struct DecoderDefaults {  // Hugging Face: defaults of the published configuration class; 0: none
   double norm_eps = 0;
   int32_t n_kv_heads = 0;  // 0, or null in the config: the same as n_heads

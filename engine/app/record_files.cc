@@ -280,8 +280,12 @@ void RecordFiles::Trace(const OpRecord& r) {
 
 // Another process's ops, on a track of its own.
 void RecordFiles::TraceRank(const RankOps& rank, int track) {
-  const auto event = [&](const Json& e) { trace_->Write(",\n" + Line(e)); };
-  event({{"name", "thread_name"}, {"ph", "M"}, {"pid", 1}, {"tid", track}, {"args", {{"name", rank.process}}}});
+  const auto event = [&](const Json& e) {
+    trace_->Write(std::string(first_event_ ? "" : ",\n") + Line(e));
+    first_event_ = false;
+  };
+  const std::string cut = rank.left_out > 0 ? ", without its last " + std::to_string(rank.left_out) + " ops" : "";
+  event({{"name", "thread_name"}, {"ph", "M"}, {"pid", 1}, {"tid", track}, {"args", {{"name", rank.process + cut}}}});
   for (const RankOp& op : rank.ops) {
     event({{"name", std::string(ComponentName(op.site.component)) + " " + op.op},
            {"cat", PhaseName(op.phase)},
@@ -314,15 +318,16 @@ void RecordFiles::EndSlices(bool step_too) {
 }
 
 Status RecordFiles::Close() {
+  Status first;
   if (trace_) {
     EndSlices(true);
-    const Result<std::vector<RankOps>> others = engine_->RankRecords();
+    const Result<std::vector<RankOps>> others = engine_ != nullptr ? engine_->RankRecords() : std::vector<RankOps>();
     for (size_t r = 0; others.ok() && r < others->size(); ++r) TraceRank((*others)[r], static_cast<int>(r) + 2);
+    if (!others.ok()) first = others.status();
     trace_->Write("\n]\n");
   }
   if (engine_ != nullptr) engine_->SetRecorder(nullptr);
   engine_ = nullptr;
-  Status first;
   for (std::optional<RecordFile>* file : {&ledger_, &trace_, &csv_}) {
     if (!file->has_value()) continue;
     Status status = (*file)->Close();

@@ -184,6 +184,13 @@ Status CheckAttention(const Recipe& r) {
   }
   if (r.v_norm && (r.fused_qkv || r.latent.kv_rank > 0)) return BadInput("v_norm is for values of a matrix of their own");
   if (r.qk_norm_after_rope && r.qk_norm != QkNormKind::kHead) return BadInput("qk_norm_after_rope is for norms of each head");
+  if (!std::isfinite(r.temperature_scale) || !std::isfinite(r.temperature_offset) || !(r.temperature_floor > 0) ||
+      !std::isfinite(r.temperature_floor) || !std::isfinite(r.post_norm_eps)) {
+    return BadInput("the temperature of queries, or the eps of a norm, is not finite");
+  }
+  if (r.gate_softplus && r.latent.kv_rank > 0) return BadInput("gate_softplus is not for latent attention");
+  if ((r.gate_each_head || r.gate_softplus) && !r.attention_gate) return BadInput("there is no gate of attention");
+  if (r.delta.gate_rank > 0 && !r.delta.channel_decay) return BadInput("gate_rank is for decays by channel");
   if (r.temperature_scale != 0 && !r.temperature_everywhere && r.latent.kv_rank > 0) {
     return BadInput("a temperature of latent attention is for every layer");
   }

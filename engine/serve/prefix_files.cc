@@ -135,7 +135,8 @@ std::unique_ptr<PrefixFiles::Found> PrefixFiles::Find(std::string_view key, std:
     }
     if (best == files_.size()) return nullptr;
     const File& file = files_[best];
-    if (engine_.KvBudget() - engine_.KvBytesInUse() < file.bytes) return nullptr;
+    const uint64_t part = file.bytes / static_cast<uint64_t>(engine_.processes());  // budgets are of this process
+    if (engine_.KvBudget() - engine_.KvBytesInUse() < part) return nullptr;
     Result<SessionFile> session = SessionFile::Peek(PathOf(file), engine_);
     Status status = session.status();
     if (status.ok() && session->state().tokens != file.tokens) {
@@ -159,7 +160,7 @@ bool PrefixFiles::Import(const Found& found, const Status& checked) {
   };
   const Status status = import();
   if (status.ok()) Touch(*at);
-  if (status.ok() || status.code() == StatusCode::kNoRoom) return true;
+  if (status.ok() || status.code() == StatusCode::kNoRoom || !engine_.Health().ok()) return true;
   warn_(status.message() + "; it is removed");
   Remove(files_, static_cast<size_t>(at - files_.begin()));
   return false;
@@ -190,7 +191,8 @@ void PrefixFiles::WriteOne() {
   for (File& there : files_) {
     if (there.key == file.key && (whole_ ? there.tokens == tokens : BeginsWith(there.tokens, tokens))) return Touch(there);
   }
-  if (!MakeRoom(engine_.KvBytesOf(sequence->id()))) return;
+  const Result<uint64_t> bytes = engine_.ExportedBytes(sequence->id());
+  if (!bytes.ok() || !MakeRoom(*bytes)) return;
   file.name = file.key + "-" + model_ + "-" + SumOf(std::span<const int32_t>(tokens)) + std::string(kEnding);
   const Status status = WriteSession(PathOf(file), {.messages = {}, .settings = {}, .tokens = tokens}, engine_, sequence->id(),
                                      /*durable=*/false);

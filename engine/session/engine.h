@@ -98,16 +98,18 @@ class TALLY_API Engine {
   virtual bool used_blas() const = 0;           // true if OpenBLAS was chosen for some op
   virtual KvType kv_type() const = 0;           // of the KV cache
   virtual ActivationMode activations() const { return ActivationMode::kAuto; }
-  virtual int threads() const = 0;  // threads that share ops, as granted by the system
+  virtual int threads() const = 0;             // threads that share ops, as granted by the system
+  virtual int processes() const { return 1; }  // that run the model
   // Called after every op with a view of its output, valid during the call: row-major f32 [rows, width], rows of the step or one
   // for each row and expert; empty for some ops. Null: no more calls.
   virtual void SetTap(std::function<void(Site, std::string_view op, Mat<const float>)> tap) = 0;
   // Called after every op with its record (record.h): charges, kernel and time. Ops are timed only while a recorder is set. Null:
   // no more calls.
   virtual void SetRecorder(Recorder recorder) = 0;
-  // Of a model over several processes: from now on, while a recorder is set, all of them keep what ran when. One process: nothing.
+  // Of a model over several processes: from now on all of them keep what runs when. To be called right after SetRecorder. One process:
+  // nothing.
   virtual Status RecordRanks() { return {}; }
-  // What the other processes have kept since RecordRanks, with the times by this one's clock, and its end. The first few million ops of each.
+  // What the other processes have kept since RecordRanks, with the times by this one's clock, and its end. The first half million ops of each.
   // Errors of the group.
   virtual Result<std::vector<RankOps>> RankRecords() { return std::vector<RankOps>(); }
   // From now on keeps which kernel ran for each op and why others were passed over.

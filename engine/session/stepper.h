@@ -88,6 +88,7 @@ class Stepper final : public Engine {
   KvType kv_type() const override { return options_.plan.kv; }
   ActivationMode activations() const override { return options_.plan.activations; }
   int threads() const override { return team_.threads(); }
+  int processes() const override { return group_ != nullptr ? group_->ranks() : 1; }
   void SetTap(Executor::Tap tap) override;
   void SetRecorder(Recorder recorder) override;
   Status RecordRanks() override;
@@ -137,11 +138,12 @@ class Stepper final : public Engine {
   Status SendBadRows();
   Result<std::vector<ProcessBooks>> GatherBooks();
   void TellReset();
-  void NoteGroup() {
+  void NoteGroup() const {
     if (group_ != nullptr && !group_->status().ok()) failed_group_ = true;
   }
   Status GatherBill(Bill& bill);
   Result<std::vector<uint64_t>> PartBytes(int32_t sequence) const;
+  Status HaveLength(int32_t sequence);
   Result<int32_t> ImportParts(std::span<const uint64_t> parts, const SequenceStore::Source& read);
   Status Repeat(std::span<const BatchRow> rows, int64_t before);
   Status Prepare(std::span<const BatchRow> rows);
@@ -170,7 +172,7 @@ class Stepper final : public Engine {
   int32_t id_ = 0;                    // of the engine, for the others
   uint64_t resets_ = 0;               // of the ledger, that the others know of
   std::vector<Decoder::BadRow> bad_;  // of the last step, of all processes
-  std::atomic<bool> failed_group_{false};
+  mutable std::atomic<bool> failed_group_{false};
   mutable Team team_;  // changes nothing of the engine
   const Recipe& recipe_;
   StepperOptions options_;

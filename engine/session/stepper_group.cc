@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/checked.h"
+#include "engine/kernels/gather/gather.h"
 #include "engine/machine/communicator.h"
 #include "engine/session/stepper.h"
 
@@ -14,9 +15,9 @@ namespace tally {
 namespace {
 
 constexpr uint64_t kPartPieceBytes = uint64_t{1} << 20;
-constexpr size_t kMostKept = size_t{1} << 21;  // ops that a process keeps
+constexpr size_t kMostKept = size_t{1} << 19;  // ops that a process keeps
 
-bool IsGather(const RankOp& op) { return op.sent + op.received > 0; }
+bool IsGather(std::string_view op) { return op == GatherOp::kName || op == GatherPackOp::kName; }
 
 void WriteOps(const RankOps& kept, CommandWriter& out) {
   out.PutText(kept.process).Put(kept.left_out).Put(static_cast<uint64_t>(kept.ops.size()));
@@ -41,16 +42,16 @@ RankOps ReadOps(CommandReader& in) {
   return kept;
 }
 
-// What is added to a process's times to make them the first one's: a gather ends everywhere at about the same time. The median.
+// What is added to a process's times to make them the first one's: the k-th gather of a step ends everywhere at about the same time. The
+// median. `first`: the gathers of the first process.
 int64_t ClockDifference(std::span<const RankOp> first, std::span<const RankOp> other) {
   std::vector<int64_t> differences;
-  const auto place = [](const RankOp& op) { return std::pair(op.step, op.index); };
   const auto end = [](const RankOp& op) { return op.start_nanoseconds + static_cast<int64_t>(op.nanoseconds); };
-  for (size_t a = 0, b = 0; a < first.size() && b < other.size();) {
-    if (place(first[a]) == place(other[b]) && IsGather(first[a])) differences.push_back(end(first[a]) - end(other[b]));
-    const bool next = place(first[a]) <= place(other[b]), behind = place(other[b]) <= place(first[a]);
-    a += next ? 1 : 0;
-    b += behind ? 1 : 0;
+  size_t a = 0;
+  for (const RankOp& op : other) {
+    if (!IsGather(op.op)) continue;
+    if (a == first.size() || first[a].step != op.step) break;
+    differences.push_back(end(first[a++]) - end(op));
   }
   if (differences.empty()) return 0;
   const auto middle = differences.begin() + static_cast<ptrdiff_t>(differences.size() / 2);
@@ -58,7 +59,9 @@ int64_t ClockDifference(std::span<const RankOp> first, std::span<const RankOp> o
   return *middle;
 }
 
-// The part of rank `of` of an exported sequence, in pieces between that rank and the first one. All ranks count them alike.
+// The part of rank `of` of an exported sequence, in pieces between that rank and the first one. All ranks count them alike. Before the
+// first, and every so many, they wait for each other as long as it takes: the first one reads or writes a file meanwhile, and does not
+// get more than it has taken.
 class Part {
  public:
   Part(Communicator& group, size_t of, uint64_t bytes) : group_(group), of_(of), left_(bytes) {}
@@ -82,13 +85,16 @@ class Part {
 
  private:
   uint64_t NextSize() {
+    constexpr int kAtOnce = 16;
     const uint64_t n = std::min(left_, kPartPieceBytes);
+    if (n > 0 && pieces_++ % kAtOnce == 0 && !group_.AwaitAll().ok()) return left_ = 0;
     left_ -= n;
     return n;
   }
   Communicator& group_;
   const size_t of_;
   uint64_t left_;
+  int pieces_ = 0;
   std::vector<uint8_t> piece_ = std::vector<uint8_t>(kPartPieceBytes);
 };
 
@@ -164,7 +170,9 @@ Result<std::vector<ProcessBooks>> Stepper::GatherBooks() {
   return books;
 }
 
+// The first process needs its gathers alone, for the clocks.
 void Stepper::Keep(const OpRecord& r) {
+  if (group_->rank() == 0 && !IsGather(r.op)) return;
   if (kept_->ops.size() >= kMostKept) {
     kept_->left_out += r.part == 0 ? 1 : 0;
     return;
@@ -275,6 +283,7 @@ Status Stepper::Export(int32_t sequence, const SequenceStore::Sink& write) const
       while (part.left() > 0) put(part.Gather());  // an error of `write` is the first process's alone
     }
   }
+  NoteGroup();
   return group_->status().ok() ? written : group_->status();
 }
 
@@ -292,6 +301,15 @@ Result<int32_t> Stepper::Import(const SequenceStore::Source& read) {
   log_->Add(Command::kImport).Put(id_).PutAll(std::span<const uint64_t>(parts));
   TALLY_RETURN_IF_ERROR(log_->Flush());
   return ImportParts(parts, read);
+}
+
+// Whether all processes have as many positions of it as the first one.
+Status Stepper::HaveLength(int32_t sequence) {
+  const int64_t own = store_->Length(sequence);
+  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                         GatherBytes(*group_, {reinterpret_cast<const char*>(&own), sizeof own}));
+  const bool same = std::ranges::all_of(all, [&](const std::string& other) { return other == all[0]; });
+  return same ? Status() : BadInput("a KV cache whose parts are of different lengths");
 }
 
 // The new sequence is made in all processes or in none. `read`: of the first one.
@@ -346,7 +364,9 @@ Result<int32_t> Stepper::ImportParts(std::span<const uint64_t> parts, const Sequ
   }
   Status own = sequence.ok() ? Status() : sequence.status();
   if (!source.ok()) own = source;
-  const Status all = AgreeOnStatus(group_, own);
+  Status all = AgreeOnStatus(group_, own);
+  if (all.ok()) all = HaveLength(*sequence);
+  NoteGroup();
   if (all.ok()) return sequence;
   if (sequence.ok()) store_->Free(*sequence);
   return own.ok() ? all : own;

@@ -81,7 +81,8 @@ class TextTokenizer final : public Tokenizer {
 };
 
 // Whether published runtimes end generation at a special token spelled so (end of text, turn or message).
-// `harmony`: the vocabulary has <|return|> and <|call|>, where <|end|> only ends one of several messages.
+// `harmony`: the vocabulary has <|return|> and <|call|>, or <|flush|> and <|calls|> (Solar Open), where <|end|> only ends one of several
+// messages.
 bool EndsGeneration(std::string_view special_token, bool harmony);
 
 // The status with a message of one printable line of limited length, whatever the message quotes of a file.

@@ -169,8 +169,8 @@ Status GgufTokenizerReader::ReadSpecialIds() {
   for (size_t id = 0; id < more.size(); ++id) {
     if (more[id]) end_with(static_cast<int32_t>(id));
   }
-  const bool harmony = std::find(tokens_.begin(), tokens_.end(), "<|return|>") != tokens_.end() &&
-                       std::find(tokens_.begin(), tokens_.end(), "<|call|>") != tokens_.end();
+  const auto has = [&](std::string_view token) { return std::find(tokens_.begin(), tokens_.end(), token) != tokens_.end(); };
+  const bool harmony = (has("<|return|>") && has("<|call|>")) || (has("<|flush|>") && has("<|calls|>"));
   for (size_t id = 0; id < tokens_.size(); ++id) {
     if (!EndsGeneration(tokens_[id], harmony)) continue;
     types_[id] = kControl;  // some writers have them as plain tokens

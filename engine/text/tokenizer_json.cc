@@ -298,7 +298,7 @@ Status JsonTokenizerReader::ReadConfig() {
   }
   if (eos >= 0) parts_.eos.push_back(eos);
   const auto has = [&](std::string_view text) { return std::find(spelling_.begin(), spelling_.end(), text) != spelling_.end(); };
-  const bool harmony = has("<|return|>") && has("<|call|>");
+  const bool harmony = (has("<|return|>") && has("<|call|>")) || (has("<|flush|>") && has("<|calls|>"));
   for (size_t id = 0; id < spelling_.size(); ++id) {
     const auto number = static_cast<int32_t>(id);
     if (parts_.control[id]) parts_.control_text.emplace(number, spelling_[id]);
