@@ -46,7 +46,9 @@ void ReadWindows(Config& c, Recipe& r) {
   if (c.gguf()) {
     r.local_rope.dim = c.Int("rope.dimension_count_swa", 1, kMaxHeads, r.head_dim);
   } else {
-    r.local_rope.dim = std::max(1, static_cast<int32_t>(r.head_dim * c.Positive(p + "partial_rotary_factor", 1)));
+    const double rotated = c.Positive(p + "partial_rotary_factor", 1);
+    if (rotated > 1) return c.Fail(p + "partial_rotary_factor is above 1");
+    r.local_rope.dim = std::max(1, static_cast<int32_t>(r.head_dim * rotated));
     c.ExpectText(p + "rope_type", "default");
   }
 }
