@@ -20,7 +20,7 @@ std::vector<bool> ReadIndexed(Config& c, const Recipe& r) {
   for (const std::string& type : c.Strings("indexer_types")) indexed.push_back(type == "full");
   if (indexed.empty()) indexed.assign(static_cast<size_t>(r.n_layers), true);
   if (indexed.size() < static_cast<size_t>(r.n_layers)) c.Fail("indexer_types lists fewer layers than there are");
-  indexed.resize(static_cast<size_t>(r.n_layers + r.mtp_layers), true);
+  indexed.resize(static_cast<size_t>(r.n_layers) + static_cast<size_t>(r.mtp_layers), true);
   return indexed;
 }
 
