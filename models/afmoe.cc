@@ -44,13 +44,11 @@ void ReadMixture(Config& c, Recipe& r) {
   ReadExperts(c, r, "num_experts", "moe_intermediate_size");
   const int64_t shared =
       int64_t{c.Int(c.Pick("expert_shared_count", "num_shared_experts"), 0, kMaxExperts, c.gguf() ? 0 : 2)} * r.d_expert;
-  if (shared > kMaxWidth) c.Fail("num_shared_experts make a width of " + std::to_string(shared));
-  r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
+  SetSharedWidth(c, r, shared, "num_shared_experts");
   const int32_t dense = c.Int(c.Pick("leading_dense_block_count", "num_dense_layers"), 0, kMaxLayers, c.gguf() ? 0 : 1);
-  for (int32_t i = dense; i < r.n_layers; ++i) SetSparse(r.layers[static_cast<size_t>(i)], true);
-  const bool normed = c.gguf() || c.Bool("route_norm", true);
-  ReadSigmoidRouting(c, r, normed, 1, "route_scale");
-  if (!c.gguf()) r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
+  SetSparseFrom(r, dense);
+  ReadSigmoidRouting(c, r, /*normed=*/true, 1, "route_scale");
+  if (!c.gguf()) r.routing = c.Bool("route_norm", true) ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
   c.ExpectText("score_func", "sigmoid");
 }
 

@@ -32,11 +32,8 @@ void ReadMixture(Config& c, ModelSpec& spec) {
   ReadExperts(c, r, "num_experts", "moe_intermediate_size");
   const int32_t shared = c.Int(c.Pick("expert_shared_count", "num_shared_experts"), 0, kMaxExperts, c.gguf() ? 1 : 0);
   const std::string_view width_key = c.Pick("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size");
-  const int64_t width = int64_t{shared} * c.Int(width_key, 1, kMaxWidth, r.d_expert);
-  if (width > kMaxWidth) c.Fail("num_shared_experts make a width of " + std::to_string(width));
-  r.d_shared = c.ok() ? static_cast<int32_t>(width) : 0;
-  const int32_t dense = c.Int(c.Pick("leading_dense_block_count", "first_k_dense_replace"), 0, kMaxLayers, 0);
-  for (int32_t i = dense; i < r.n_layers; ++i) SetSparse(r.layers[static_cast<size_t>(i)], true);
+  SetSharedWidth(c, r, int64_t{shared} * c.Int(width_key, 1, kMaxWidth, r.d_expert), "num_shared_experts");
+  SetSparseFrom(r, c.Int(c.Pick("leading_dense_block_count", "first_k_dense_replace"), 0, kMaxLayers, 0));
   ReadSigmoidRouting(c, r, /*normed=*/true);
   if (!c.gguf()) r.router_bias = c.Bool("moe_router_enable_expert_bias", true);
   for (const char* key : {"score_function", "scoring_func"}) c.ExpectText(key, "sigmoid");

@@ -129,26 +129,10 @@ void ReadMistral4(Config& c, ModelSpec& spec) {
   }
   r.family = "mistral4";
   ReadLatent(c, r, 256, 1024, 64);
-  constexpr std::string_view kScale = "rope_parameters.llama_4_scaling_beta|rope_scaling.llama_4_scaling_beta";
-  const double scale = c.Double(c.Pick("attention.temperature_scale", kScale), 0);
-  for (const char* key : {"rope_parameters.max_position_embeddings", "rope_scaling.max_position_embeddings"}) {
-    if (!c.gguf() && c.Has(key)) c.Int(key, 1, kMaxContext);
-  }
-  ReadDecoder(c, spec, {.norm_eps = 1e-6, .n_heads = 32, .context = 1048576, .vocab = 131072});
+  ReadMistralDecoder(c, spec, {.norm_eps = 1e-6, .n_heads = 32, .context = 1048576, .vocab = 131072}, /*required=*/true);
   const RopeScaling& s = r.rope.scaling;
   if (const double all = c.gguf() && s.kind == RopeScalingKind::kYarn ? AllDim(c) : 0; all > 0) {
     SetAttentionScale(r, UsualAttentionScale(r) * std::pow(YarnMagnitude(s.factor, all), 2));
-  }
-  if (!c.gguf() && !c.Has(kRopeTypes)) c.Fail("rope_parameters is missing");
-  if (scale != 0) {
-    constexpr std::string_view kOriginal =
-        "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
-    const double yarn = s.kind == RopeScalingKind::kYarn ? s.original_context : r.context;
-    const double original = c.gguf() ? yarn : c.Positive(kOriginal, yarn);
-    r.temperature_scale = static_cast<float>(scale);
-    r.temperature_offset = 0;
-    r.temperature_everywhere = true;
-    r.temperature_floor = static_cast<float>(c.gguf() ? c.Positive("attention.temperature_length", original) : original);
   }
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);

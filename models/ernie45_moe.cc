@@ -22,8 +22,7 @@ void ReadMixture(Config& c, Recipe& r) {
   ReadExperts(c, r, "moe_num_experts|num_experts", "moe_intermediate_size");
   const int64_t shared = c.gguf() ? int64_t{c.Int("expert_shared_feed_forward_length", 0, kMaxWidth, 0)}
                                   : int64_t{c.Int("moe_num_shared_experts", 0, kMaxExperts, 2)} * r.d_expert;
-  if (shared > kMaxWidth) c.Fail("moe_num_shared_experts make a width of " + std::to_string(shared));
-  r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
+  SetSharedWidth(c, r, shared, "moe_num_shared_experts");
   const int32_t dense =
       c.gguf() ? c.Int("leading_dense_block_count", 0, kMaxLayers, 0) : c.Int("moe_layer_start_index", 0, kMaxLayers, 1);
   const int32_t step = c.Int(c.Pick("interleave_moe_layer_step", "moe_layer_interval"), 1, kMaxLayers, 1);

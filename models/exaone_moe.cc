@@ -49,12 +49,10 @@ void Read(Config& c, ModelSpec& spec) {
   r.rope.freq_factors = c.gguf() && IsStored(c.inventory(), GgufName(Role::kRopeFactors, -1));
   for (LayerRecipe& layer : r.layers) layer.rope = windows && layer.window == 0 ? LayerRope::kNone : LayerRope::kGlobal;
   ReadExperts(c, r, "num_experts", "moe_intermediate_size");
-  const int64_t shared = int64_t{c.Int(c.Pick("expert_shared_count", "num_shared_experts"), 0, kMaxExperts, 1)} * r.d_expert;
-  if (shared > kMaxWidth) c.Fail("num_shared_experts make a width of " + std::to_string(shared));
-  r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
+  SetSharedWidth(c, r, int64_t{c.Int(c.Pick("expert_shared_count", "num_shared_experts"), 0, kMaxExperts, 1)} * r.d_expert,
+                 "num_shared_experts");
   const std::string_view dense_keys = c.Pick("leading_dense_block_count", "first_k_dense_replace|first_last_k_dense_replace");
-  const int32_t dense = c.Int(dense_keys, 0, kMaxLayers, c.gguf() ? 0 : 1);
-  for (int32_t i = dense; i < r.n_layers; ++i) SetSparse(r.layers[static_cast<size_t>(i)], true);
+  SetSparseFrom(r, c.Int(dense_keys, 0, kMaxLayers, c.gguf() ? 0 : 1));
   if (!c.gguf()) ReadMlpLayerTypes(c, r);
   ReadSigmoidRouting(c, r, /*normed=*/true, 2.5);
   r.qk_norm = QkNormKind::kHead;

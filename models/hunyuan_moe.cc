@@ -41,16 +41,14 @@ void ReadMixture(Config& c, Recipe& r) {
     r.top_k = std::min(OfAllLayers(c, "moe_topk", kMaxExperts, 1), r.n_experts);
     const int32_t width = c.Int("intermediate_size", 1, kMaxWidth);
     r.d_expert = OfAllLayers(c, "moe_intermediate_size", kMaxWidth, width);
-    const int64_t shared = int64_t{OfAllLayers(c, "num_shared_expert", kMaxExperts, 1)} * width;
-    if (shared > kMaxWidth) c.Fail("num_shared_expert make a width of " + std::to_string(shared));
-    r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
+    SetSharedWidth(c, r, int64_t{OfAllLayers(c, "num_shared_expert", kMaxExperts, 1)} * width, "num_shared_expert");
     c.ExpectBool("use_mixed_mlp_moe", true);
     c.ExpectBool("norm_topk_prob", true);
     c.ExpectBool("group_limited_greedy", false);
     c.ExpectNumber("moe_layer_num_skipped", 0);
     c.ExpectNumber("routed_scaling_factor", 1);
   }
-  for (LayerRecipe& layer : r.layers) SetSparse(layer, true);
+  SetSparseFrom(r, 0);
   r.routing = RoutingRule::kSoftmaxThenTopKRenormed;
   if (c.gguf()) r.route_scale = static_cast<float>(ReadGgufFactor(c, "expert_weights_scale"));
 }

@@ -35,16 +35,4 @@ void ReadKda(Config& c, Recipe& r, std::string_view heads_key, std::string_view 
   }
 }
 
-void ReadKdaRouting(Config& c, Recipe& r, bool normed, std::string_view groups_key) {
-  r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
-  r.router_bias = true;
-  r.route_scale =
-      static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1));
-  r.expert_groups = c.Int(c.Pick("expert_group_count", groups_key), 1, kMaxExperts, 1);
-  r.kept_groups = c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.expert_groups, 1);
-  r.group_best = r.expert_groups > 1 ? 2 : 1;
-  constexpr int32_t kSigmoid = 2;
-  if (c.gguf() && c.Int("expert_gating_func", 0, 255, kSigmoid) != kSigmoid) c.Unsupported("expert_gating_func", "other than 2");
-}
-
 }  // namespace tally

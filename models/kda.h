@@ -16,8 +16,6 @@ void ReadKdaLatent(Config& config, Recipe& recipe);
 // Face: `has_it` says of each layer, counted from 0; heads, their dimension and the taps of the convolutions have these keys.
 void ReadKda(Config& config, Recipe& recipe, std::string_view heads_key, std::string_view dim_key, std::string_view taps_key,
              const std::function<bool(int32_t)>& has_it);
-// Sigmoids of all experts with a bias that only the choice sees, experts chosen from groups; after ReadSharedExperts.
-void ReadKdaRouting(Config& config, Recipe& recipe, bool normed, std::string_view groups_key);
 
 // Entries of tables of names.
 // clang-format off

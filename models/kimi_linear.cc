@@ -48,7 +48,8 @@ void Read(Config& c, ModelSpec& spec) {
   r.delta.gate_rank = r.delta.key_dim;
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);
-  ReadKdaRouting(c, r, c.gguf() || c.Bool("moe_renormalize", true), "num_expert_group");
+  ReadSigmoidRouting(c, r, /*normed=*/true);
+  if (c.gguf()) r.routing = RoutingRule::kSigmoidThenTopKRenormed;  // without a key
   ExpectSilu(c);
   // A bound of the decays, gates of one matrix, and residual attention are Kimi K3's.
   c.ExpectBool(c.Pick("kda.safe_gate", "linear_attn_config.use_full_rank_gate"), false);

@@ -53,11 +53,12 @@ void Read(Config& c, ModelSpec& spec) {
     c.Fail(std::string(c.Pick("kda.gate_lower_bound", "kda_lower_bound")) + " is not negative");
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);
-  r.d_shared = c.gguf() ? c.Int("expert_shared_feed_forward_length", 1, kMaxWidth, std::max(r.d_shared, 1))
-                        : c.Int("moe_shared_expert_intermediate_size", 1, kMaxWidth, r.d_expert) *
-                              std::max(1, c.Int("num_shared_experts", 0, 64, 1));
+  const int64_t experts = c.gguf() ? 1 : std::max(1, c.Int("num_shared_experts", 0, kMaxExperts, 1));
+  const std::string_view width = c.Pick("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size");
+  SetSharedWidth(c, r, experts * c.Int(width, 1, kMaxWidth, c.gguf() ? std::max(r.d_shared, 1) : r.d_expert),
+                 "num_shared_experts");
   if (c.gguf()) ReadGgufPredictionLayers(c, spec);
-  ReadKdaRouting(c, r, c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), !c.gguf()), "n_group");
+  ReadSigmoidRouting(c, r, /*normed=*/true);
   ExpectSilu(c);
   c.ExpectBool(c.Pick("kda.safe_gate", "kda_safe_gate"), true);
   RefuseLimits(c, c.Pick("swiglu_clamp_exp", "expert_swiglu_limit_list"));

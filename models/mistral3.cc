@@ -13,21 +13,6 @@ constexpr std::string_view kGguf[] = {"mistral3"};
 constexpr std::string_view kHf[] = {"Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"mistral3", "ministral3"};
 
-// The factor of positions counts in original contexts.
-void ReadTemperature(Config& c, Recipe& r, double scale) {
-  if (scale == 0) return;
-  const RopeScaling& s = r.rope.scaling;
-  r.temperature_scale = static_cast<float>(scale);
-  r.temperature_offset = 0;
-  r.temperature_everywhere = true;
-  constexpr std::string_view kOriginal =
-      "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
-  const double yarn = s.kind == RopeScalingKind::kYarn ? s.original_context : r.context;
-  const double original = c.gguf() ? yarn : c.Positive(kOriginal, yarn);
-  const double told = c.gguf() ? c.Double("attention.temperature_length", 0) : 0;  // 0: not
-  r.temperature_floor = static_cast<float>(told > 0 ? told : original);
-}
-
 void ReadBiases(Config& c, Recipe& r) {
   const Inventory& files = c.inventory();
   r.rope.freq_factors = IsStored(files, GgufName(Role::kRopeFactors, -1));
@@ -49,24 +34,19 @@ void Read(Config& c, ModelSpec& spec) {
     mistral = type == "mistral";
     if (!mistral && type != "ministral3") c.Unsupported("text_config.model_type", Quote(type));
   }
-  const double scale = c.Double(
-      c.Pick("attention.temperature_scale", "rope_parameters.llama_4_scaling_beta|rope_scaling.llama_4_scaling_beta"), 0);
-  for (const char* key : {"rope_parameters.max_position_embeddings", "rope_scaling.max_position_embeddings"}) {
-    if (!c.gguf() && c.Has(key)) c.Int(key, 1, kMaxContext);
-  }
-  ReadDecoder(c, spec,
-              mistral ? DecoderDefaults{.norm_eps = 1e-6, .n_kv_heads = 8, .n_heads = 32, .context = 131072, .vocab = 32000}
-                      : DecoderDefaults{.norm_eps = 1e-5,
-                                        .n_kv_heads = 8,
-                                        .head_dim = 128,
-                                        .n_heads = 32,
-                                        .context = 262144,
-                                        .vocab = 131072,
-                                        .rope_theta = 1e6});
-  if (!c.gguf() && !mistral && !c.Has(kRopeTypes)) c.Fail("rope_parameters is missing");
+  ReadMistralDecoder(c, spec,
+                     mistral
+                         ? DecoderDefaults{.norm_eps = 1e-6, .n_kv_heads = 8, .n_heads = 32, .context = 131072, .vocab = 32000}
+                         : DecoderDefaults{.norm_eps = 1e-5,
+                                           .n_kv_heads = 8,
+                                           .head_dim = 128,
+                                           .n_heads = 32,
+                                           .context = 262144,
+                                           .vocab = 131072,
+                                           .rope_theta = 1e6},
+                     !mistral);
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
-  ReadTemperature(c, r, scale);
   if (c.gguf()) {
     ReadBiases(c, r);
     const double all = c.Double("rope.scaling.yarn_log_multiplier", 0);  // Hugging Face's mscale_all_dim, beside an mscale of 1

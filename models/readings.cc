@@ -177,15 +177,24 @@ bool ReadMlpLayerTypes(Config& c, Recipe& r) {
 }
 
 void ReadSigmoidRouting(Config& c, Recipe& r, bool normed, double scale, std::string_view scale_key) {
-  const bool divided = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), !c.gguf() && normed);
+  const bool divided = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob|moe_renormalize"), !c.gguf() && normed);
   r.routing = divided ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
   r.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
   r.route_scale = static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive(scale_key, scale));
-  r.expert_groups = c.Int(c.Pick("expert_group_count", "n_group"), 1, kMaxExperts, 1);
+  r.expert_groups = c.Int(c.Pick("expert_group_count", "n_group|num_expert_group"), 1, kMaxExperts, 1);
   r.kept_groups = c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.expert_groups, 1);
   r.group_best = r.expert_groups > 1 ? 2 : 1;
   constexpr int32_t kSigmoid = 2;
   if (c.gguf() && c.Int("expert_gating_func", 0, 255, kSigmoid) != kSigmoid) c.Unsupported("expert_gating_func", "other than 2");
+}
+
+void SetSharedWidth(Config& c, Recipe& r, int64_t width, std::string_view key) {
+  if (width > kMaxWidth) c.Fail(std::string(key) + " make a width of " + std::to_string(width));
+  r.d_shared = c.ok() ? static_cast<int32_t>(width) : 0;
+}
+
+void SetSparseFrom(Recipe& r, int32_t dense) {
+  for (int32_t i = dense; i < static_cast<int32_t>(r.layers.size()); ++i) SetSparse(r.layers[static_cast<size_t>(i)], true);
 }
 
 void ReadSharedExperts(Config& c, ModelSpec& spec, int32_t usual_dense) {
@@ -193,8 +202,7 @@ void ReadSharedExperts(Config& c, ModelSpec& spec, int32_t usual_dense) {
   ReadExperts(c, r, "n_routed_experts|num_local_experts|num_experts", "moe_intermediate_size");
   const int64_t shared =
       int64_t{c.Int(c.Pick("expert_shared_count", "n_shared_experts|num_shared_experts"), 0, kMaxExperts)} * r.d_expert;
-  if (shared > kMaxWidth) c.Fail("n_shared_experts make a width of " + std::to_string(shared));
-  r.d_shared = c.ok() ? static_cast<int32_t>(shared) : 0;
+  SetSharedWidth(c, r, shared, "n_shared_experts");
   const std::string_view dense_key = c.Pick("leading_dense_block_count", "first_k_dense_replace");
   const int32_t dense = usual_dense >= 0 ? c.Int(dense_key, 0, kMaxLayers, usual_dense) : c.Int(dense_key, 0, kMaxLayers);
   const int32_t step = c.gguf() ? 1 : c.Int("moe_layer_freq", 1, kMaxLayers, 1);
@@ -421,6 +429,28 @@ bool IsFactor(std::string_view key) {
 }
 
 }  // namespace
+
+void ReadMistralDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& defaults, bool required) {
+  constexpr std::string_view kTypes = "rope_parameters.rope_type|rope_parameters.type|rope_scaling.rope_type|rope_scaling.type";
+  constexpr std::string_view kOriginal =
+      "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
+  constexpr std::string_view kScale = "rope_parameters.llama_4_scaling_beta|rope_scaling.llama_4_scaling_beta";
+  if (required && !c.gguf() && !c.Has(kTypes)) c.Fail("rope_parameters is missing");
+  const double scale = c.Double(c.Pick("attention.temperature_scale", kScale), 0);
+  for (const char* key : {"rope_parameters.max_position_embeddings", "rope_scaling.max_position_embeddings"}) {
+    if (!c.gguf() && c.Has(key)) c.Int(key, 1, kMaxContext);
+  }
+  ReadDecoder(c, spec, defaults);
+  if (scale == 0) return;
+  Recipe& r = spec.recipe;
+  r.temperature_scale = static_cast<float>(scale);
+  r.temperature_offset = 0;
+  r.temperature_everywhere = true;
+  const RopeScaling& s = r.rope.scaling;
+  const double yarn = s.kind == RopeScalingKind::kYarn ? s.original_context : r.context;
+  const double told = c.gguf() ? c.Double("attention.temperature_length", 0) : c.Positive(kOriginal, yarn);
+  r.temperature_floor = static_cast<float>(told > 0 ? told : yarn);
+}
 
 void RefuseUnreadOptions(Config& c) {
   c.ExpectBool(c.Pick("attention.causal", "is_causal"), true);

@@ -23,10 +23,6 @@ int32_t EvenHeadDim(Config& config, const Recipe& recipe);
 void SetAttentionScale(Recipe& recipe, double scale);
 double UsualAttentionScale(const Recipe& recipe);
 
-// Hugging Face: where a scaling of rope, or its absence, is named.
-inline constexpr std::string_view kRopeTypes =
-    "rope_parameters.rope_type|rope_parameters.type|rope_scaling.rope_type|rope_scaling.type";
-
 struct DecoderDefaults {  // Hugging Face: defaults of the published configuration class; 0: none
   double norm_eps = 0;
   int32_t n_kv_heads = 0;  // 0, or null in the config: the same as n_heads
@@ -54,6 +50,9 @@ struct DecoderDefaults {  // Hugging Face: defaults of the published configurati
 // has a style), tying; makes the layers with the usual attention scale. With latent attention, heads and rope follow from its
 // dimensions, which the recipe must have.
 void ReadDecoder(Config& config, ModelSpec& spec, const DecoderDefaults& defaults);
+// The same for Mistral's models whose queries grow with their position, counted in original contexts. `required`: a Hugging Face
+// configuration must have rope_parameters, since the class has a scaling by default.
+void ReadMistralDecoder(Config& config, ModelSpec& spec, const DecoderDefaults& defaults, bool required);
 // Hugging Face: theta and scaling of Recipe::rope, of the full-attention layers where they differ. The recipe must have rope.dim,
 // context and latent attention. None, linear, llama3, yarn (of latent attention with DeepSeek's magnitudes), dynamic or longrope.
 void ReadHfRope(Config& config, Recipe& recipe, const DecoderDefaults& defaults);
@@ -95,6 +94,9 @@ bool ReadMlpLayerTypes(Config& config, Recipe& recipe);
 // `normed`, `scale`: Hugging Face's defaults. `scale_key`: its key.
 void ReadSigmoidRouting(Config& config, Recipe& recipe, bool normed, double scale = 1,
                         std::string_view scale_key = "routed_scaling_factor");
+// The width of the shared experts together; above kMaxWidth it fails, naming the key of their number.
+void SetSharedWidth(Config& config, Recipe& recipe, int64_t width, std::string_view key);
+void SetSparseFrom(Recipe& recipe, int32_t dense);  // the first `dense` layers are dense, the others sparse
 // Hugging Face, DeepSeek and GLM: routed and shared experts, dense layers first, layers for multi-token prediction.
 // `dense`: the default of the first layers; -1: none.
 void ReadSharedExperts(Config& config, ModelSpec& spec, int32_t dense = -1);

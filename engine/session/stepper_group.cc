@@ -59,9 +59,9 @@ int64_t ClockDifference(std::span<const RankOp> first, std::span<const RankOp> o
   return *middle;
 }
 
-// The part of rank `of` of an exported sequence, in pieces between that rank and the first one. All ranks count them alike. Before the
-// first, and every so many, they wait for each other as long as it takes: the first one reads or writes a file meanwhile, and does not
-// get more than it has taken.
+// One rank's part of an exported sequence, which goes in pieces between that rank and the first one. Every rank takes part in each piece.
+// Every 16 pieces all ranks wait for each other without a deadline: the first one may be slow, since it reads or writes a file, and must
+// not be sent more than it can hold.
 class Part {
  public:
   Part(Communicator& group, size_t of, uint64_t bytes) : group_(group), of_(of), left_(bytes) {}
