@@ -5,11 +5,12 @@
 namespace tally {
 
 // What cpuid says the processor has and XGETBV says the operating system keeps. Nothing on other architectures.
-// Intel SDM volume 2, CPUID leaves 1 and 7; volume 1, chapters 13 to 15.
+// Intel SDM volume 2, CPUID leaves 1 and 7; volume 1, chapters 13 to 15 and 18.
 struct X86Features {
   bool fma = false, avx2 = false, avx_vnni = false;  // 256-bit vectors
   bool avx512bw = false, avx512vl = false;           // AVX-512 F with BW, and with VL
   bool avx512_vnni = false, avx512_bf16 = false;     // besides avx512bw
+  bool amx = false;                                  // tiles, with products of int8 and of bf16; amx.h asks for them
 };
 
 X86Features DetectX86Features();

@@ -86,7 +86,7 @@ ActPack Planner::PackWhole(Role role, Component from, Mat<float> own, int64_t co
   const auto pack = [&](Mat<float> in) { return routed ? PackRouted(role, in, nullptr, RowsOf::kRouted) : Pack(role, in); };
   if (!IsDivided(columns, cols)) return pack(own);
   const ActFormat format = FormatFor(role);
-  const int64_t piece = PackedPiece(format.kind);
+  const int64_t piece = PackedPiece(format);
   GatherRoom& room = NewGather(columns);
   const bool in_pieces =
       own.stride == own.cols && std::ranges::all_of(room.columns, [&](const std::vector<ColumnRun>& runs) {

@@ -117,9 +117,11 @@ inline CostAmounts RowAmounts(int64_t rows) {
   return n;
 }
 
-// The current Highway target of "hwy" kernels, e.g. "AVX3_ZEN4", and whether they have dot products of bf16 and of bytes.
+// The current Highway target of "hwy" kernels, e.g. "AVX3_ZEN4", and whether they have dot products of bf16 and of bytes. "AMX" and
+// "AVX2_VNNI" are Highway's AVX3_DL with matrix tiles and its AVX2 with dot products of bytes.
 std::string_view HwyTargetName();
 bool HwyTargetHasBf16Dot();
 bool HwyTargetHasInt8Dot();
+bool HwyTargetHasAmx();
 
 }  // namespace tally

@@ -9,6 +9,7 @@
 #include "hwy/highway.h"
 
 // after foreach_target.h, which decides the first target
+#include "engine/base/amx.h"
 #include "engine/base/byte_dot.h"
 #include "engine/kernels/op.h"
 #include "engine/kernels/target.h"
@@ -18,7 +19,8 @@ namespace tally {
 namespace HWY_NAMESPACE {
 
 int64_t CurrentTarget() { return HWY_TARGET; }
-bool HasBf16Dot() { return HWY_NATIVE_DOT_BF16 != 0; }
+bool HasAmx() { return HWY_TARGET == HWY_AVX3_DL && AmxInUse(); }
+bool HasBf16Dot() { return HWY_NATIVE_DOT_BF16 != 0 || HasAmx(); }
 bool HasInt8Dot() {  // int8-inl.h
   return HWY_ARCH_X86 && (HWY_TARGET <= HWY_AVX3_DL || (HWY_TARGET == HWY_AVX2 && CurrentByteDot() != ByteDot::kNone));
 }
@@ -34,14 +36,17 @@ namespace tally {
 HWY_EXPORT(CurrentTarget);
 HWY_EXPORT(HasBf16Dot);
 HWY_EXPORT(HasInt8Dot);
+HWY_EXPORT(HasAmx);
 HWY_EXPORT(F32Lanes);
 
 std::string_view HwyTargetName() {
   const int64_t target = HWY_DYNAMIC_DISPATCH(CurrentTarget)();
+  if (HwyTargetHasAmx()) return "AMX";
   return target == HWY_AVX2 && CurrentByteDot() != ByteDot::kNone ? "AVX2_VNNI" : hwy::TargetName(target);
 }
 bool HwyTargetHasBf16Dot() { return HWY_DYNAMIC_DISPATCH(HasBf16Dot)(); }
 bool HwyTargetHasInt8Dot() { return HWY_DYNAMIC_DISPATCH(HasInt8Dot)(); }
+bool HwyTargetHasAmx() { return HWY_DYNAMIC_DISPATCH(HasAmx)(); }
 int64_t HwyF32Lanes() { return HWY_DYNAMIC_DISPATCH(F32Lanes)(); }
 
 }  // namespace tally

@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <string>
+#include <vector>
 
+#include "engine/base/amx.h"
 #include "engine/base/byte_dot.h"
 #include "hwy/targets.h"
 
@@ -15,21 +17,31 @@ std::atomic<bool> limited{false};
 }  // namespace
 
 Status LimitInstructionSet(std::string_view name) {
-  std::string names;
-  const bool dot = name == "AVX2_VNNI" && AvailableByteDot() != ByteDot::kNone;
+  std::vector<std::string> names;
+  const auto limit = [](int64_t targets, bool amx, ByteDot dot) {
+    limited = true;
+    UseAmx(amx);
+    SetByteDot(dot);
+    // Better targets are lower bits. Highway 1.2 forgets DisableTargets where SupportedTargets is called again.
+    hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & -targets);
+    return Status();
+  };
   for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
     const int64_t target = left & -left;
-    if (name == hwy::TargetName(target) || (dot && target == HWY_AVX2)) {
-      // Better targets are lower bits. Highway 1.2 forgets DisableTargets where SupportedTargets is called again.
-      limited = true;
-      SetByteDot(dot ? AvailableByteDot() : ByteDot::kNone);
-      hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & -target);
-      return {};
+    if (target == HWY_AVX3_DL && AmxAvailable()) {
+      if (name == "AMX") return limit(target, true, ByteDot::kNone);
+      names.push_back("AMX");
     }
-    names += (names.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
-    if (target == HWY_AVX2 && AvailableByteDot() != ByteDot::kNone) names += ", AVX2_VNNI";
+    if (name == hwy::TargetName(target)) return limit(target, false, ByteDot::kNone);
+    names.push_back(hwy::TargetName(target));
+    if (target == HWY_AVX2 && AvailableByteDot() != ByteDot::kNone) {
+      if (name == "AVX2_VNNI") return limit(target, false, AvailableByteDot());
+      names.push_back("AVX2_VNNI");
+    }
   }
-  return BadInput("no instruction set '" + std::string(name) + "' here: " + names);
+  std::string list;
+  for (const std::string& n : names) list += (list.empty() ? "" : ", ") + n;
+  return BadInput("no instruction set '" + std::string(name) + "' here: " + list);
 }
 
 bool InstructionSetIsLimited() { return limited; }

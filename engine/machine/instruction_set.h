@@ -8,8 +8,8 @@
 
 namespace tally {
 
-// From now on kernels and measured peaks use at most the instructions of Highway's target `name` ("AVX2"), or "AVX2_VNNI": AVX2 with
-// dot products of bytes. To be called before a model is loaded. kBadInput: this processor has no such target; the message lists those
+// From now on kernels and measured peaks use at most the instructions of Highway's target `name` ("AVX2"), "AMX": AVX3_DL with
+// matrix tiles, or "AVX2_VNNI": AVX2 with dot products of bytes. To be called before a model is loaded. kBadInput: this processor has no such target; the message lists those
 // it has.
 Status LimitInstructionSet(std::string_view name);
 bool InstructionSetIsLimited();

@@ -75,7 +75,7 @@ SplitEstimate EstimateSplit(const Recipe& r, std::span<const WeightInfo> weights
 
 books::GatheredBytes GatheredAs(DType weight, ActivationMode activations) {
   const ActFormat format = ActFormatFor(weight, ActKindFor(weight, activations));
-  const int64_t block = PackedPiece(format.kind);
+  const int64_t block = PackedPiece(format);
   return {static_cast<uint64_t>(block), ActRowBytes(format, block)};
 }
 

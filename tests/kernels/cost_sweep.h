@@ -108,7 +108,8 @@ class CostSweep {
       uint64_t bytes = 4;
       for (const int64_t n : o.shape) bytes *= static_cast<uint64_t>(n);
       const uint64_t rows = static_cast<uint64_t>(o.shape[0]), cols = static_cast<uint64_t>(o.shape.back());
-      if (o.type == "bf16") bytes = rows * ((cols + 1) / 2 * 2) * 2;                     // pairs
+      if (o.type == "bf16")
+        bytes = rows * (HwyTargetHasAmx() ? (cols + 31) / 32 * 32 : (cols + 1) / 2 * 2) * 2;  // tiles' rows, or pairs
       if (o.type == "int8") bytes = rows * (cols / 32) * (32 + 4 + Sums(op) * (4 + 4));  // q, scale, corrections, pairs of them
       if (const auto given = elements.find(std::string(o.name)); given != elements.end()) bytes = 4 * given->second;
       if (o.role != OperandRole::kOutput) c.at(ByteKind::kActivationsRead) += bytes;

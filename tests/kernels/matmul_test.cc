@@ -235,6 +235,8 @@ TEST_P(MatMulTest, AgreesWithTheReference) {
         SCOPED_TRACE(std::string(DTypeName(GetParam())) + " kind " + std::to_string(static_cast<int>(kind)) + " rows " +
                      std::to_string(n) + " of " + std::to_string(shape.rows) + "x" + std::to_string(shape.cols));
         ForEachTarget([&] {
+          const Packed here(x.view(), ActFormatFor(GetParam(), kind), OneGroup(n));
+          op.x = here.pack();
           got.CopyFrom(start.view());
           RunShuffled(KernelNamed<MatMulOp>("hwy"), op, 5);
           got.ExpectGapsUntouched();
@@ -259,8 +261,8 @@ TEST_P(MatMulTest, OneRowFewRowsAndManyGiveTheSameBits) {
   EdgeMat<float> x(n, cols);
   x.Fill(random);
   for (ActKind kind : KindsFor(GetParam())) {
-    const ActFormat format = ActFormatFor(GetParam(), kind);
     ForEachTarget([&] {
+      const ActFormat format = ActFormatFor(GetParam(), kind);
       EdgeMat<float> all(n, rows);
       const Packed whole(x.view(), format, OneGroup(n));
       RunShuffled(KernelNamed<MatMulOp>("hwy"),
@@ -317,6 +319,8 @@ TEST_P(MatMulTest, GroupsTakeTheirOwnSliceAndScatter) {
     RunShuffled(KernelNamed<MatMulOp>("ref"), op, 1);
     RunShuffled(KernelNamed<GatedMatMulOp>("ref"), gated, 1);
     ForEachTarget([&] {
+      const Packed here(x.view(), ActFormatFor(GetParam(), kind), groups);
+      op.x = gated.x = here.pack();
       op.out = got.view();
       gated.out = gated_got.view();
       RunShuffled(KernelNamed<MatMulOp>("hwy"), op, 2);
@@ -361,7 +365,7 @@ TEST_P(QuantisedMatMulTest, LargestProductsAreExact) {
     for (int64_t piece : {n, int64_t{1}, int64_t{3}, int64_t{8}}) {
       for (int64_t r = 0; r < n; r += piece) {
         const int64_t m = std::min(piece, n - r);
-        const Packed part(Mat<const float>(x.view()).Rows(r, m), packed.pack().format, OneGroup(m));
+        const Packed part(Mat<const float>(x.view()).Rows(r, m), ActFormatFor(GetParam(), ActKind::kInt8), OneGroup(m));
         RunShuffled(KernelNamed<MatMulOp>("hwy"),
                     MatMulOp{.x = part.pack(), .w = w.view(), .bias = {}, .out = got.view().Rows(r, m), .out_row = {}}, 2);
       }
@@ -387,6 +391,8 @@ TEST_P(QuantisedMatMulTest, OddScalesReachTheResultAsInTheReference) {
     MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = want.view(), .out_row = {}};
     RunShuffled(KernelNamed<MatMulOp>("ref"), op, 1);
     ForEachTarget([&] {
+      const Packed here(x.view(), ActFormatFor(GetParam(), kind), OneGroup(n));
+      op.x = here.pack();
       op.out = got.view();
       RunShuffled(KernelNamed<MatMulOp>("hwy"), op, 2);
       ExpectClose(Mat<const float>(got.view()), Mat<const float>(want.view()), [&](int64_t r, int64_t c, double v) {
@@ -414,6 +420,8 @@ TEST(MXFP4MatMul, ScalesAroundTheEndsOfNormalNumbers) {
       RunShuffled(KernelNamed<MatMulOp>("ref"), op, 1);
       ForEachTarget([&] {
         if (!HasFusedMultiplyAdd()) return;  // another order of what is not finite
+        const Packed here(x.view(), ActFormatFor(DType::kMXFP4, ActKind::kInt8), OneGroup(n));
+        op.x = here.pack();
         op.out = got.view();
         RunShuffled(KernelNamed<MatMulOp>("hwy"), op, 2);
         ExpectClose(Mat<const float>(got.view()), Mat<const float>(want.view()), [](int64_t, int64_t, double) { return 0.0; });
@@ -580,11 +588,11 @@ TEST(MatMulExecuted, FollowsTheTarget) {
     EdgeMat<float> x(7, cols), out(7, rows);
     x.Fill(random);
     for (const ActKind kind : {ActKind::kF32, ActKind::kInt8}) {
-      const Packed packed(x.view(), ActFormatFor(hand.type, kind), {{0, 3, 1}, {3, 0, 0}, {3, 4, 2}});
-      const MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = out.view(), .out_row = {}};
       ForEachTarget([&] {
+        const Packed packed(x.view(), ActFormatFor(hand.type, kind), {{0, 3, 1}, {3, 0, 0}, {3, 4, 2}});
+        const MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = out.view(), .out_row = {}};
         SCOPED_TRACE(std::string(DTypeName(hand.type)) + " on " + std::string(HwyTargetName()));
-        const bool dot = HwyTargetName() == "AVX3_DL" || HwyTargetName() == "AVX3_ZEN4" ||
+        const bool dot = HwyTargetName() == "AMX" || HwyTargetName() == "AVX3_DL" || HwyTargetName() == "AVX3_ZEN4" ||
                          (HwyTargetName() == "AVX2_VNNI" && ActFormatFor(hand.type, kind).sums == 1);
         const uint64_t blocks = static_cast<uint64_t>(rows * (cols / 32)), products = dot ? 0 : hand.products,
                        scaling = dot ? hand.dot_scaling : hand.scaling;
@@ -623,17 +631,22 @@ TEST(PackActTest, EveryTargetGivesTheReferencesBits) {
       const std::vector<RowGroup> groups = {{0, 3, 0}, {3, 0, 1}, {3, 13, 2}};
       for (const DType t : {DType::kMXFP4, DType::kQ6_K, DType::kQ4_K, DType::kQ2_K}) {
         if (t != DType::kMXFP4 && kind != ActKind::kInt8) continue;
-        const ActFormat format = kind == ActKind::kInt8 ? ActFormatFor(t, kind) : ActFormat{.kind = kind};
-        auto pack = [&](std::string_view kernel) {
-          std::vector<uint8_t> bytes(16 * ActRowBytes(format, cols) + 64, 0xEE);
-          const PackActOp op{.x = x.view(), .row_index = index, .pack = {format, 16, cols, bytes.data(), groups}};
-          EXPECT_TRUE(op.Validate().ok()) << op.Validate().message();
-          RunShuffled(KernelNamed<PackActOp>(kernel), op, 9);
-          return bytes;
-        };
-        const std::vector<uint8_t> want = pack("ref");
-        EXPECT_EQ(want.back(), 0xEE);
-        ForEachTarget([&] { EXPECT_EQ(pack("hwy"), want) << "kind " << static_cast<int>(kind) << " cols " << cols; });
+        for (const bool amx : {false, true}) {
+          ActFormat format = kind == ActKind::kInt8 ? ActFormatFor(t, kind) : ActFormat{.kind = kind};
+          if (amx && kind == ActKind::kF32) continue;
+          format.amx = amx;
+          auto pack = [&](std::string_view kernel) {
+            std::vector<uint8_t> bytes(16 * ActRowBytes(format, cols) + 64, 0xEE);
+            const PackActOp op{.x = x.view(), .row_index = index, .pack = {format, 16, cols, bytes.data(), groups}};
+            EXPECT_TRUE(op.Validate().ok()) << op.Validate().message();
+            RunShuffled(KernelNamed<PackActOp>(kernel), op, 9);
+            return bytes;
+          };
+          const std::vector<uint8_t> want = pack("ref");
+          EXPECT_EQ(want.back(), 0xEE);
+          ForEachTarget(
+              [&] { EXPECT_EQ(pack("hwy"), want) << "kind " << static_cast<int>(kind) << " cols " << cols << " amx " << amx; });
+        }
       }
     }
   }

@@ -4,7 +4,9 @@
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/bf16.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
+#include "engine/base/amx.h"
 #include "engine/kernels/formats/bf16.h"
+#include "engine/kernels/matmul/amx_bf16-inl.h"
 #include "engine/kernels/matmul/float-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -88,7 +90,65 @@ void RunBF16Dot(const MatJob& job, int64_t begin, int64_t end) {
   });
 }
 
+#if TALLY_AMX
+
+// Panels are tiles as they lie, but for the last of a K that is no multiple of 32.
+struct AmxPanels {
+  static constexpr int64_t kPiece = 256;
+  static constexpr bool kScaled = false;
+  static constexpr size_t kBuffer = 2 * kPiece * 32;
+
+  static PairTiles Pair(const uint8_t* p0, const uint8_t* p1, int64_t k, int64_t n, uint8_t* buffer) {
+    const PairTiles there{p0 + k * 32, p1 + k * 32, 64, 1024};
+    if (n % 32 == 0) return there;
+    const size_t bytes = static_cast<size_t>((n + 1) / 2 * 64), all = static_cast<size_t>((n + 31) / 32 * 1024);
+    const PairTiles copy{buffer, buffer + kBuffer / 2, 64, 1024};
+    for (const auto& [from, to] : {std::pair{there.b0, buffer}, {there.b1, buffer + kBuffer / 2}}) {
+      std::memcpy(to, from, bytes);
+      std::memset(to + bytes, 0, all - bytes);
+    }
+    return copy;
+  }
+};
+
+// At most 16 rows, one panel. acc: [rows][32]; 16 columns are written.
+HWY_INLINE void AmxStreamPanel(const uint8_t* panel, const uint8_t* x, int64_t rows, int64_t cols, float* acc) {
+  TileZero<0>();
+  int64_t k = 0;
+  for (; k + 32 <= cols; k += 32, panel += 1024, x += 64 * rows) {
+    HWY_UNROLL(16) for (int i = 0; i < 16; ++i) hwy::Prefetch(panel + 4096 + 64 * i);
+    TileLoad<4>(x, 64);
+    TileLoad<6>(panel, 64);
+    TileDotBF16<0, 4, 6>();
+  }
+  if (k < cols) {
+    alignas(64) uint8_t padded[1024] = {};
+    std::memcpy(padded, panel, static_cast<size_t>((cols - k + 1) / 2 * 64));
+    TileLoad<4>(x, 64);
+    TileLoad<6>(padded, 64);
+    TileDotBF16<0, 4, 6>();
+  }
+  TileStore<0>(acc, 32 * sizeof(float));
+}
+
+void RunBF16Amx(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
+    if (group.rows > kAmxRows) return AmxBf16Group<AmxPanels>(job, group, first, last, scratch);
+    const uint8_t* const x = job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes();
+    const Tiles tiles;
+    ShapeBf16(group.rows, 1);
+    StreamPanels<kAmxRows>(job, group, first, last, [&](const uint8_t* panel, float* to) HWY_ATTR {
+      AmxStreamPanel(panel, x, group.rows, job.w.cols, to);
+    });
+  });
+}
+
+#endif  // TALLY_AMX
+
 void RunBF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+#if TALLY_AMX
+  if (job.x.format.amx) return RunBF16Amx(job, begin, end, scratch);
+#endif
   if (job.x.format.kind == ActKind::kBF16) {
     RunBF16Dot(job, begin, end);
   } else {
@@ -96,8 +156,11 @@ void RunBF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> s
   }
 }
 
-// The last pair of an odd K contains a zero.
+// The last pair of an odd K contains a zero, AMX's last tile up to 31.
 ExecutedCost ExecutedBF16(ActKind kind, int64_t cols) {
+#if TALLY_AMX
+  if (kind == ActKind::kBF16 && AmxInUse()) return {.products = 2 * static_cast<uint64_t>((cols + 31) / 32 * 32 - cols)};
+#endif
   return {.products = kind == ActKind::kBF16 ? 2 * static_cast<uint64_t>(cols % 2) : 0, .scaling = 0, .widening = 0};
 }
 

@@ -2,12 +2,14 @@
 // FP8 weights times bf16 or f32 activations.
 //
 // bf16: the codes are exact in bf16. Per block of 128 k, pairs of k alternate between two sums (DotPair), so that one row's chain of
-// additions does not bound its speed; then acc = fma(scale, first + second, acc). f32: acc = fma(scale * code, x, acc), k in order.
+// additions does not bound its speed; then acc = fma(scale, first + second, acc). By AMX: acc = fma(scale, four tile products, acc). f32: acc = fma(scale * code, x, acc), k in order.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/fp8.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
+#include "engine/base/amx.h"
 #include "engine/kernels/formats/fp8.h"
+#include "engine/kernels/matmul/amx_bf16-inl.h"
 #include "engine/kernels/matmul/float-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -153,7 +155,80 @@ void WidenFp8(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n, float
   }
 }
 
+#if TALLY_AMX
+
+struct AmxFp8 {
+  static constexpr int64_t kPiece = kBlockCols;
+  static constexpr bool kScaled = true;
+  static constexpr size_t kBuffer = 2 * kBlockCols * 32;
+
+  static PairTiles Pair(const uint8_t* p0, const uint8_t* p1, int64_t k, int64_t, uint8_t* buffer) {
+    WidenPairs(p0, p1, k / kBlockCols, reinterpret_cast<uint32_t*>(buffer));
+    return {buffer, buffer + 64, 128, 16 * 128};
+  }
+  static const float* Scales(const uint8_t* panel, int64_t k) {
+    return reinterpret_cast<const float*>(panel + static_cast<size_t>(k / kBlockCols) * kBlockBytes);
+  }
+};
+
+// At most 16 rows, one panel. Blocks are widened one ahead, as a tile that is loaded right after its bytes were stored waits for them.
+// acc: [rows][32]; 16 columns are written.
+HWY_NOINLINE void AmxStreamFp8(const uint8_t* panel, const uint8_t* x, int64_t rows, int64_t blocks, float* HWY_RESTRICT acc) {
+  const DF df;
+  const DU du;
+  const E4M3Pairs pairs;
+  alignas(64) uint32_t w[2][kBlockCols / 2][16];
+  alignas(64) float sums[2][kAmxRows][16];
+  const auto widen = [&](int64_t b) HWY_ATTR {
+    const uint8_t* step = panel + static_cast<size_t>(b) * kBlockBytes + kStepBytes;
+    for (int s = 0; s < kBlockSteps; ++s, step += kStepBytes) {
+      hwy::Prefetch(step + 4096);
+      VU first, second;
+      pairs.Widen(hn::LoadU(du, reinterpret_cast<const uint32_t*>(step)), first, second);
+      hn::Store(first, du, w[b % 2][2 * s]);
+      hn::Store(second, du, w[b % 2][2 * s + 1]);
+    }
+  };
+  const auto scale = [&](int64_t b) HWY_ATTR {
+    const VF scales = hn::LoadU(df, AmxFp8::Scales(panel, b * kBlockCols));
+    for (int64_t r = 0; r < rows; ++r) {
+      float* const to = acc + 32 * r;
+      hn::StoreU(hn::MulAdd(scales, hn::Load(df, sums[b % 2][r]), b == 0 ? hn::Zero(df) : hn::LoadU(df, to)), df, to);
+    }
+  };
+  widen(0);
+  for (int64_t b = 0; b < blocks; ++b) {
+    if (b + 1 < blocks) widen(b + 1);
+    TileZero<0>();
+    for (int s = 0; s < kBlockCols / 32; ++s, x += 64 * rows) {
+      TileLoad<4>(x, 64);
+      TileLoad<6>(w[b % 2][16 * s], 64);
+      TileDotBF16<0, 4, 6>();
+    }
+    TileStore<0>(sums[b % 2], 64);
+    if (b > 0) scale(b - 1);
+  }
+  scale(blocks - 1);
+}
+
+void RunFP8Amx(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+  ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
+    if (group.rows > kAmxRows) return AmxBf16Group<AmxFp8>(job, group, first, last, scratch);
+    const uint8_t* const x = job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes();
+    const Tiles tiles;
+    ShapeBf16(group.rows, 1);
+    StreamPanels<kAmxRows>(job, group, first, last, [&](const uint8_t* panel, float* to) HWY_ATTR {
+      AmxStreamFp8(panel, x, group.rows, job.w.cols / kBlockCols, to);
+    });
+  });
+}
+
+#endif  // TALLY_AMX
+
 void RunFP8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
+#if TALLY_AMX
+  if (job.x.format.amx) return RunFP8Amx(job, begin, end, scratch);
+#endif
   const ActKind kind = job.x.format.kind;
   const int64_t blocks = job.w.cols / kBlockCols;
   ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
@@ -181,8 +256,11 @@ void RunFP8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> sc
   });
 }
 
-// bf16: per block the addition of the two sums and a multiply-add. f32: the scale times each weight.
+// bf16: per block a multiply-add, and the addition of the two sums but by AMX. f32: the scale times each weight.
 ExecutedCost ExecutedFP8(ActKind kind, int64_t cols) {
+#if TALLY_AMX
+  if (kind == ActKind::kBF16 && AmxInUse()) return {.scaling = 2 * static_cast<uint64_t>(cols / kBlockCols)};
+#endif
   if (kind == ActKind::kBF16) return {.products = 0, .scaling = 3 * static_cast<uint64_t>(cols / kBlockCols), .widening = 0};
   return {.products = 0, .scaling = 0, .widening = static_cast<uint64_t>(cols)};
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/formats/weight_format.h"
 
+#include "engine/kernels/op.h"
+
 namespace tally {
 
 #define TALLY_FORMAT(name, elements, bytes, use) extern const WeightFormat kWeightFormat##name;
@@ -31,7 +33,7 @@ size_t PanelBytes(DType t, int64_t cols) {
 ActFormat ActFormatFor(DType t, ActKind k) {
   const WeightFormat* f = FindWeightFormat(t);
   if (k == ActKind::kInt8 && f != nullptr && f->act == ActKind::kInt8) return f->int8;
-  return {.kind = k};
+  return {.kind = k, .amx = k == ActKind::kBF16 && HwyTargetHasAmx()};
 }
 
 }  // namespace tally

@@ -66,10 +66,10 @@ size_t BytesBefore(const ActPack& pack, int64_t column) { return ActRowBytes(pac
 
 // A tile of T rows has the bytes of each column T times.
 void PlacePacked(const GatherPackOp& op, const uint8_t* from) {
-  const int64_t full = ActTile(op.all.format.kind);
   const size_t row_bytes = op.all.row_bytes();
   for (const GatherPart& part : op.parts) {
     for (const RowGroup& g : op.all.groups) {
+      const int64_t full = TilingOf(op.all.format, g.rows).rows;
       for (int64_t r = 0; r < g.rows; r += full) {
         const size_t rows = static_cast<size_t>(std::min(full, g.rows - r));
         uint8_t* const tile = op.all.data + static_cast<size_t>(g.row_begin + r) * row_bytes;
@@ -98,7 +98,7 @@ Status GatherPackOp::Validate() const {
     return InternalError("a gather needs a part of each process");
   }
   int64_t width = 0;
-  const int64_t piece = PackedPiece(all.format.kind);
+  const int64_t piece = PackedPiece(all.format);
   for (const GatherPart& part : parts) {
     for (const ColumnRun& run : part.columns) {
       const int64_t end = run.begin + run.count;

@@ -57,7 +57,9 @@ struct GatherPackOp {
   void Describe(OpDescription& d) const;
 };
 // Columns of such packs are cut at multiples of this.
-constexpr int64_t PackedPiece(ActKind kind) { return kind == ActKind::kInt8 ? kInt8Block : kind == ActKind::kBF16 ? 2 : 1; }
+constexpr int64_t PackedPiece(const ActFormat& f) {
+  return f.amx || f.kind == ActKind::kInt8 ? kInt8Block : f.kind == ActKind::kBF16 ? 2 : 1;
+}
 
 template <>
 std::span<const Kernel<GatherOp>> Kernels<GatherOp>();

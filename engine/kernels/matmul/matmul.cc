@@ -143,7 +143,8 @@ TaskPlan PlanOf(const MatJob& job, int threads) {
   constexpr int64_t kStreamChunkBytes = 512 << 10;
   const int64_t smallest = plan.tasks / (threads * 16);
   if (job.max_group_rows() > StreamRows(job.x.format.kind)) {
-    plan.chunk = std::clamp<int64_t>(smallest, 1, 8);
+    plan.chunk = job.x.format.amx ? std::clamp<int64_t>(plan.tasks / (threads * 4), 1, kAmxGroupPairs)
+                                  : std::clamp<int64_t>(smallest, 1, 8);
   } else {
     const int64_t pair_bytes = static_cast<int64_t>(2 * job.w.panel_stride);
     plan.chunk = std::max<int64_t>(
@@ -235,6 +236,12 @@ size_t MatJobScratchBytes(const MatJob& job) {
     const size_t block = FormatOf(job.w.dtype).decoded_block_bytes;
     const size_t whole = 2 * static_cast<size_t>(job.w.cols / kInt8Block) * block;
     return std::max(whole, kInt8PieceBytes / 512 * block + static_cast<size_t>(job.max_group_rows()) * 128);
+  }
+  if (job.x.format.amx) {  // matmul/amx_bf16-inl.h
+    if (job.max_group_rows() <= kAmxRows) return 0;
+    const size_t strip = 2 * kAmxRows * 32 * sizeof(float),
+                 strips = static_cast<size_t>((job.max_group_rows() + 2 * kAmxRows - 1) / (2 * kAmxRows));
+    return static_cast<size_t>(kAmxGroupPairs) * (strips * strip + kAmxPieceBytes) + strip;
   }
   const bool quantised = GetDTypeInfo(job.w.dtype).quantised;
   if (job.x.format.kind == ActKind::kBF16 && (!quantised || job.max_group_rows() <= StreamRows(ActKind::kBF16))) return 0;

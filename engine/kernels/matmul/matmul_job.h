@@ -37,6 +37,10 @@ constexpr int64_t StreamRows(ActKind k) { return k == ActKind::kInt8 ? 2 * ActTi
 // f32 kernels cut K into pieces of this many, so that a widened pair of panels stays in the second-level cache.
 inline constexpr int64_t kF32KBlock = 512;
 
+// AMX: pairs of panels of a group that pass strips of activations together, and bytes of a pair's piece of weights.
+inline constexpr int64_t kAmxGroupPairs = 8;
+inline constexpr size_t kAmxPieceBytes = 16384;
+
 // Targets without an int8 dot product cut K into pieces whose decoded panel has this many bytes.
 inline constexpr int64_t kInt8PieceBytes = 16384;
 

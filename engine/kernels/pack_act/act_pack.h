@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations packed for the matrix kernels. Rows form groups (one group, or one per expert). A group is cut into tiles of
-// ActTile(kind) rows, the last one shorter. Layout of a tile of T rows:
+// TilingOf().rows rows, the last one shorter. Layout of a tile of T rows:
 //   kF32   [K][T] f32                                                          row bytes: 4 K
 //   kBF16  [ceil(K/2)][T][2] bf16, round to nearest even                       row bytes: 4 ceil(K/2)
 //   kInt8  per 32 k: [8][T][4] i8, then T f32 scales, [sums][T] i32 corrections, [sums][T] pairs of i16 corrections;
@@ -9,6 +9,9 @@
 //          correction = -offset * sum(q), one for each of the `sums` equal parts of a block.
 //          With minima: the f32 products scale * sum(q) instead.
 //          i16 corrections, for sums in 16 bits; 0 with minima: -PairOffset * sum(q) over k % 4 < 2 of the part, then over k % 4 >= 2.
+// By row, for AMX, whose left tiles have 32 k of a row in one place:
+//   kBF16  [ceil(K/32)][T][32] bf16, zeros beyond K                            row bytes: 64 ceil(K/32)
+//   kInt8  per 32 k: [T][32] i8, the rest as above
 // A tile that starts at row r of the pack starts at byte r * row_bytes.
 #pragma once
 
@@ -32,6 +35,7 @@ struct ActFormat {
   float scale_mul = 1;  // factor folded into the activation scale: 0.5 if kernels hold doubled weights
   int32_t sums = 1;     // parts of a block with a sum each: 1, or 2 if every 16 weights have an integer scale
   bool minima = false;  // weights are scale * q + minimum; the offset is 0
+  bool amx = false;     // by row, where TilingOf says so
   constexpr int32_t minimum_sums() const { return minima ? sums : 0; }
   bool operator==(const ActFormat&) const = default;
 };
@@ -57,13 +61,28 @@ struct RowGroup {
   const int32_t* step_rows = nullptr;  // [rows]: the step's row of each, if the step's data chose the slice (experts)
 };
 
-// Rows in a full tile.
+// Rows in a full tile that is not by row.
 constexpr int ActTile(ActKind k) { return k == ActKind::kInt8 ? 6 : 12; }
+
+// Rows of a full tile by row.
+inline constexpr int kAmxRows = 16;
+// Larger groups of int8 activations are packed by row if the format says amx.
+inline constexpr int64_t kAmxInt8Rows = 2 * ActTile(ActKind::kInt8);
+
+// How a group of `group_rows` rows lies in a pack.
+struct ActTiling {
+  int rows = 0;  // of a full tile
+  bool by_row = false;
+};
+constexpr ActTiling TilingOf(const ActFormat& f, int64_t group_rows) {
+  if (f.amx && (f.kind == ActKind::kBF16 || group_rows > kAmxInt8Rows)) return {kAmxRows, true};
+  return {ActTile(f.kind), false};
+}
 
 constexpr size_t ActRowBytes(const ActFormat& f, int64_t cols) {
   switch (f.kind) {
     case ActKind::kF32: return static_cast<size_t>(cols) * 4;
-    case ActKind::kBF16: return static_cast<size_t>((cols + 1) / 2) * 4;
+    case ActKind::kBF16: return f.amx ? static_cast<size_t>((cols + 31) / 32) * 64 : static_cast<size_t>((cols + 1) / 2) * 4;
     case ActKind::kInt8: return static_cast<size_t>(cols / kInt8Block) * static_cast<size_t>(Int8BlockBytes(f.sums));
   }
   return 0;

@@ -12,11 +12,14 @@
 namespace tally {
 namespace {
 
-int64_t Tiles(const RowGroup& g, ActKind kind) { return (g.rows + ActTile(kind) - 1) / ActTile(kind); }
+int64_t Tiles(const RowGroup& g, const ActFormat& format) {
+  const int64_t size = TilingOf(format, g.rows).rows;
+  return (g.rows + size - 1) / size;
+}
 
 int64_t TotalTiles(const ActPack& pack) {
   int64_t n = 0;
-  for (const RowGroup& g : pack.groups) n += Tiles(g, pack.format.kind);
+  for (const RowGroup& g : pack.groups) n += Tiles(g, pack.format);
   return n;
 }
 
@@ -24,13 +27,14 @@ template <class RowFn>
 void ForEachTile(const PackActOp& op, int64_t begin, int64_t end, const RowFn& pack_row) {
   int64_t first = 0;  // tile index of the group's first tile
   for (const RowGroup& g : op.pack.groups) {
-    const int64_t tiles = Tiles(g, op.pack.format.kind), size = ActTile(op.pack.format.kind);
+    const ActTiling tiling = TilingOf(op.pack.format, g.rows);
+    const int64_t tiles = Tiles(g, op.pack.format), size = tiling.rows;
     for (int64_t t = std::max(begin, first); t < std::min(end, first + tiles); ++t) {
       const int64_t r0 = (t - first) * size, rows = std::min(size, g.rows - r0);
       uint8_t* tile = op.pack.data + static_cast<size_t>(g.row_begin + r0) * op.pack.row_bytes();
       for (int64_t j = 0; j < rows; ++j) {
         const int64_t row = g.row_begin + r0 + j;
-        pack_row(op.x.Row(op.row_index.empty() ? row : op.row_index[static_cast<size_t>(row)]), tile, rows, j);
+        pack_row(op.x.Row(op.row_index.empty() ? row : op.row_index[static_cast<size_t>(row)]), tile, rows, j, tiling.by_row);
       }
     }
     first += tiles;
@@ -98,14 +102,15 @@ std::span<const Kernel<PackActOp>> Kernels<PackActOp>() {
   static constexpr std::array<Kernel<PackActOp>, 2> kTable = {{
       {"hwy", [](const PackActOp&) -> const char* { return nullptr; }, Plan,
        [](const PackActOp& op, int64_t b, int64_t e, std::span<uint8_t>) {
-         ForEachTile(op, b, e,
-                     [&](const float* x, uint8_t* tile, int64_t rows, int64_t j) { PackRowHwy(op.pack, x, tile, rows, j); });
+         ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row) {
+           PackRowHwy(op.pack, x, tile, rows, j, by_row);
+         });
        },
        [](const PackActOp& op, const CostAmounts& n) { return Executed(op, n, 2); }},  // finiteness test: x - x, summed
       {"ref", [](const PackActOp&) -> const char* { return nullptr; }, Plan,
        [](const PackActOp& op, int64_t b, int64_t e, std::span<uint8_t>) {
-         ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j) {
-           PackRowReference<float>(op.pack, x, tile, rows, j);
+         ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row) {
+           PackRowReference<float>(op.pack, x, tile, rows, j, by_row);
          });
        },
        [](const PackActOp& op, const CostAmounts& n) { return Executed(op, n, 0); }},

@@ -16,7 +16,8 @@ namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT tile, int64_t rows, int64_t j) {
+void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT tile, int64_t rows, int64_t j,
+              bool by_row) {
   const hn::CappedTag<float, 16> df;
   const hn::RebindToSigned<decltype(df)> di;
   const hn::Rebind<int8_t, decltype(df)> di8;
@@ -43,7 +44,11 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
       sum[i / 16] = hn::Add(sum[i / 16], n);
       hn::StoreU(hn::DemoteTo(di8, n), di8, q + i);
     }
-    for (int s = 0; s < 8; ++s) std::memcpy(tile + (s * rows + j) * 4, q + 4 * s, 4);
+    if (by_row) {
+      std::memcpy(tile + 32 * j, q, 32);
+    } else {
+      for (int s = 0; s < 8; ++s) std::memcpy(tile + (s * rows + j) * 4, q + 4 * s, 4);
+    }
     std::memcpy(tile + 32 * rows + 4 * j, &scale, 4);
     if (parts == 1) sum[0] = hn::Add(sum[0], sum[1]);
     for (int part = 0; part < parts; ++part) {
@@ -66,7 +71,8 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
 }
 
 // Rounds to nearest even and keeps NaN quiet, as F32ToBF16 does.
-void PackBF16(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT tile, int64_t rows, int64_t j) {
+void PackBF16(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT tile, int64_t rows, int64_t j,
+              bool by_row) {
   const hn::ScalableTag<float> df;
   const hn::RebindToUnsigned<decltype(df)> du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
@@ -78,7 +84,13 @@ void PackBF16(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
     const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(du, 1));
     const auto rounded = hn::ShiftRight<16>(hn::Add(u, hn::Add(odd, hn::Set(du, 0x7fffu))));
     const auto quiet = hn::Or(hn::ShiftRight<16>(u), hn::Set(du, 0x40u));
-    hn::Store(hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded), du, bits);
+    const auto result = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);
+    if (by_row) {
+      const hn::Rebind<uint16_t, decltype(du)> du16;
+      hn::StoreU(hn::DemoteTo(du16, result), du16, reinterpret_cast<uint16_t*>(tile + (k / 32 * rows + j) * 64 + k % 32 * 2));
+      continue;
+    }
+    hn::Store(result, du, bits);
     for (int64_t i = 0; i < lanes; i += 2) {
       const uint32_t pair = bits[i] | bits[i + 1] << 16;
       std::memcpy(tile + (((k + i) / 2) * rows + j) * 4, &pair, 4);
@@ -86,14 +98,15 @@ void PackBF16(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
   }
   for (; k < pack.cols; k += 2) {
     const uint32_t pair = F32ToBF16(x[k]) | static_cast<uint32_t>(k + 1 < pack.cols ? F32ToBF16(x[k + 1]) : 0) << 16;
-    std::memcpy(tile + ((k / 2) * rows + j) * 4, &pair, 4);
+    std::memcpy(tile + (by_row ? (k / 32 * rows + j) * 64 + k % 32 * 2 : ((k / 2) * rows + j) * 4), &pair, 4);
   }
+  if (by_row && k % 32 != 0) std::memset(tile + (k / 32 * rows + j) * 64 + k % 32 * 2, 0, static_cast<size_t>(32 - k % 32) * 2);
 }
 
-void PackRow(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j) {
+void PackRow(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row) {
   switch (pack.format.kind) {
-    case ActKind::kInt8: PackInt8(pack, x, tile, rows, j); return;
-    case ActKind::kBF16: PackBF16(pack, x, tile, rows, j); return;
+    case ActKind::kInt8: PackInt8(pack, x, tile, rows, j, by_row); return;
+    case ActKind::kBF16: PackBF16(pack, x, tile, rows, j, by_row); return;
     case ActKind::kF32:
       if (rows == 1) {
         std::memcpy(tile, x, static_cast<size_t>(pack.cols) * 4);
@@ -111,8 +124,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tally {
 HWY_EXPORT(PackRow);
-void PackRowHwy(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j) {
-  HWY_DYNAMIC_DISPATCH(PackRow)(pack, x, tile, rows, j);
+void PackRowHwy(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row) {
+  HWY_DYNAMIC_DISPATCH(PackRow)(pack, x, tile, rows, j, by_row);
 }
 }  // namespace tally
 #endif

@@ -7,7 +7,7 @@
 
 namespace tally {
 
-// Packs row `j` of a tile of `rows` rows; the layout is act_pack.h's. Dispatched by Highway.
-void PackRowHwy(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j);
+// Packs row `j` of a tile of `rows` rows, by row or not; the layout is act_pack.h's. Dispatched by Highway.
+void PackRowHwy(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row);
 
 }  // namespace tally

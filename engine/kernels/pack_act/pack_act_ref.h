@@ -17,17 +17,18 @@ void StoreBytes(uint8_t* p, T v) {
   std::memcpy(p, &v, sizeof(v));
 }
 
-// Packs x [pack.cols] as row `j` of a tile of `rows` rows.
+// Packs x [pack.cols] as row `j` of a tile of `rows` rows, by row or not.
 template <class S>
-void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j) {
+void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row = false) {
   const int64_t cols = pack.cols;
   switch (pack.format.kind) {
     case ActKind::kF32:
       for (int64_t k = 0; k < cols; ++k) StoreBytes(tile + (k * rows + j) * 4, x[k]);
       return;
     case ActKind::kBF16:
-      for (int64_t k = 0; k < (cols + 1) / 2 * 2; ++k) {
-        StoreBytes(tile + ((k / 2) * rows + j) * 4 + (k % 2) * 2, k < cols ? F32ToBF16(x[k]) : uint16_t{0});
+      for (int64_t k = 0; k < static_cast<int64_t>(pack.row_bytes()) / 2; ++k) {
+        const int64_t at = by_row ? (k / 32 * rows + j) * 64 + k % 32 * 2 : (k / 2 * rows + j) * 4 + k % 2 * 2;
+        StoreBytes(tile + at, k < cols ? F32ToBF16(x[k]) : uint16_t{0});
       }
       return;
     case ActKind::kInt8:
@@ -50,7 +51,7 @@ void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_
           const float q = std::nearbyint(ToF32(scaled));
           S& sum = sums[i * parts / 32][i % 4 / 2];
           if (pack.format.offset != 0 || pack.format.minima) sum = sum + S(q);
-          StoreBytes(block + ((i / 4) * rows + j) * 4 + i % 4, static_cast<int8_t>(q));
+          StoreBytes(block + (by_row ? 32 * j + i : ((i / 4) * rows + j) * 4 + i % 4), static_cast<int8_t>(q));
         }
         const S stored = finite ? scale : S(std::nanf(""));
         StoreBytes(block + 32 * rows + 4 * j, ToF32(stored));
