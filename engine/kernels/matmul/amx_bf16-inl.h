@@ -40,10 +40,11 @@ HWY_INLINE void ShapeBf16(int64_t rows0, int64_t rows1) {
 }
 
 // Rows of two left tiles (kLeft = 1: one) times two panels. a0, a1: 32 k of a row are 64 bytes; step0, step1: from 32 k to the next.
-// acc: [rows][32] f32, the second tile's rows 16 later. kAdd: added to what is there, else set. kAhead: bytes to prefetch ahead.
-template <int kLeft, bool kAdd, int kAhead>
-HWY_INLINE void AmxStrip(const uint8_t* a0, const uint8_t* a1, int64_t step0, int64_t step1, PairTiles w, int64_t steps,
-                         float* acc) {
+// acc: [rows][32] f32, the second tile's rows 16 later. kAdd: added to what is there, else set. far: bytes that are needed later;
+// `lines` lines of them are prefetched in a step.
+template <int kLeft, bool kAdd>
+HWY_NOINLINE void AmxStrip(const uint8_t* a0, const uint8_t* a1, int64_t step0, int64_t step1, PairTiles w, int64_t steps,
+                           float* acc, const uint8_t* far, int64_t lines) {
   constexpr int64_t kRow = 32 * sizeof(float);
   float* const acc1 = acc + kAmxRows * 32;
   if constexpr (kAdd) {
@@ -56,12 +57,7 @@ HWY_INLINE void AmxStrip(const uint8_t* a0, const uint8_t* a1, int64_t step0, in
     if constexpr (kLeft == 2) TileZero<2>(), TileZero<3>();
   }
   for (int64_t s = 0; s < steps; ++s, a0 += step0, a1 += step1, w.b0 += w.step, w.b1 += w.step) {
-    if constexpr (kAhead > 0) {
-      HWY_UNROLL(16) for (int i = 0; i < 16; ++i) {
-        hwy::Prefetch(w.b0 + kAhead + 64 * i);
-        hwy::Prefetch(w.b1 + kAhead + 64 * i);
-      }
-    }
+    for (int64_t i = 0; i < lines; ++i, far += 64) PrefetchFar(far);
     TileLoad<4>(a0, 64);
     TileLoad<6>(w.b0, w.stride);
     TileDotBF16<0, 4, 6>();
@@ -100,8 +96,16 @@ void AmxBf16Group(const MatJob& job, const RowGroup& group, int64_t first, int64
     for (int64_t k = 0; k < cols; k += S::kPiece) {
       const int64_t n = std::min<int64_t>(S::kPiece, cols - k), steps = (n + 31) / 32;
       PairTiles w[kAmxGroupPairs];
+      std::pair<const uint8_t*, const uint8_t*> next[kAmxGroupPairs];  // the bytes that follow the piece in each panel
+      const int64_t ahead = static_cast<int64_t>(PanelBytes(job.w.dtype, S::kPiece)),
+                    lines = (2 * ahead / 64 + strips * steps - 1) / (strips * steps);
       for (int64_t p = 0; p < pairs; ++p) {
         const PanelPair panels(job, group.slice, p0 + p);
+        // Beyond a panel's end the next group's begins.
+        const bool more = k + n < cols || p0 + p + kAmxGroupPairs >= last;
+        const size_t end = more ? PanelBytes(job.w.dtype, k + n) : 0;
+        const PanelPair after(job, group.slice, more ? p0 + p : p0 + p + kAmxGroupPairs);
+        next[p] = {after.p0 + end, after.p1 + end};
         w[p] = S::Pair(panels.p0, panels.p1, k, n, buffers + static_cast<size_t>(p) * kAmxPieceBytes);
       }
       ShapeBf16(strips > 1 ? kAmxRows : last0, strips > 1 ? kAmxRows : std::max<int64_t>(last1, 1));
@@ -114,18 +118,21 @@ void AmxBf16Group(const MatJob& job, const RowGroup& group, int64_t first, int64
         const uint8_t* const a1 = tile + kAmxRows * row_bytes + static_cast<size_t>(k / 32 * rows1 * 64);
         for (int64_t p = 0; p < pairs; ++p) {
           float* const acc = sums + (p * strips + t) * strip_floats;
-          const auto run = [&]<bool kAdd, int kAhead>(float* to) HWY_ATTR {
+          // The strips together prefetch the bytes that follow the piece, first of one panel and then of the other.
+          const int64_t at = t * steps * lines * 64;
+          const uint8_t* const far = at < ahead ? next[p].first + at : next[p].second + (at - ahead);
+          const auto run = [&]<bool kAdd>(float* to) HWY_ATTR {
             if (rows1 > 0) {
-              AmxStrip<2, kAdd, kAhead>(a0, a1, rows0 * 64, rows1 * 64, w[p], steps, to);
+              AmxStrip<2, kAdd>(a0, a1, rows0 * 64, rows1 * 64, w[p], steps, to, far, lines);
             } else {
-              AmxStrip<1, kAdd, kAhead>(a0, a0, rows0 * 64, 0, w[p], steps, to);
+              AmxStrip<1, kAdd>(a0, a0, rows0 * 64, 0, w[p], steps, to, far, lines);
             }
           };
           if constexpr (S::kScaled) {
             const PanelPair panels(job, group.slice, p0 + p);
             const DF df;
             const VF s0 = hn::LoadU(df, S::Scales(panels.p0, k)), s1 = hn::LoadU(df, S::Scales(panels.p1, k));
-            run.template operator()<false, 0>(piece_sums);
+            run.template operator()<false>(piece_sums);
             for (int64_t r = 0; r < rows0 + rows1; ++r) {
               float* const to = acc + 32 * r;
               const float* const from = piece_sums + 32 * r;
@@ -134,16 +141,16 @@ void AmxBf16Group(const MatJob& job, const RowGroup& group, int64_t first, int64
               hn::Store(hn::MulAdd(s1, hn::Load(df, from + 16), c1), df, to + 16);
             }
           } else if (k > 0) {
-            t == 0 ? run.template operator()<true, 4096>(acc) : run.template operator()<true, 0>(acc);
+            run.template operator()<true>(acc);
           } else {
-            t == 0 ? run.template operator()<false, 4096>(acc) : run.template operator()<false, 0>(acc);
+            run.template operator()<false>(acc);
           }
         }
       }
     }
-    for (int64_t p = 0; p < pairs; ++p) {
-      const PanelPair panels(job, group.slice, p0 + p);
-      for (int64_t r = 0; r < group.rows; ++r) {
+    for (int64_t r = 0; r < group.rows; ++r) {  // a row of the output is written in one run
+      for (int64_t p = 0; p < pairs; ++p) {
+        const PanelPair panels(job, group.slice, p0 + p);
         epilogue.Row(sums + p * strips * strip_floats + 32 * r, group.row_begin + r, panels.col, panels.n);
       }
     }
