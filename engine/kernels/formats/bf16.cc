@@ -111,24 +111,37 @@ struct AmxPanels {
   }
 };
 
-// At most 16 rows, one panel. acc: [rows][32]; 16 columns are written.
-HWY_INLINE void AmxStreamPanel(const uint8_t* panel, const uint8_t* x, int64_t rows, int64_t cols, float* acc) {
+// At most 16 rows, two panels, as products of one follow each other too slowly. acc: [rows][32].
+HWY_NOINLINE void AmxStreamPair(const PanelPair& panels, const uint8_t* x, int64_t rows, int64_t cols, float* acc) {
+  constexpr int64_t kRow = 32 * sizeof(float);
+  const uint8_t *b0 = panels.p0, *b1 = panels.p1;
   TileZero<0>();
+  TileZero<1>();
   int64_t k = 0;
-  for (; k + 32 <= cols; k += 32, panel += 1024, x += 64 * rows) {
-    HWY_UNROLL(16) for (int i = 0; i < 16; ++i) hwy::Prefetch(panel + 4096 + 64 * i);
+  for (; k + 32 <= cols; k += 32, b0 += 1024, b1 += 1024, x += 64 * rows) {
+    HWY_UNROLL(16) for (int i = 0; i < 16; ++i) {
+      hwy::Prefetch(b0 + 1024 + 64 * i);
+      hwy::Prefetch(b1 + 1024 + 64 * i);
+    }
     TileLoad<4>(x, 64);
-    TileLoad<6>(panel, 64);
+    TileLoad<6>(b0, 64);
     TileDotBF16<0, 4, 6>();
+    TileLoad<7>(b1, 64);
+    TileDotBF16<1, 4, 7>();
   }
   if (k < cols) {
-    alignas(64) uint8_t padded[1024] = {};
-    std::memcpy(padded, panel, static_cast<size_t>((cols - k + 1) / 2 * 64));
+    alignas(64) uint8_t padded[2][1024] = {};
+    const size_t bytes = static_cast<size_t>((cols - k + 1) / 2 * 64);
+    std::memcpy(padded[0], b0, bytes);
+    std::memcpy(padded[1], b1, bytes);
     TileLoad<4>(x, 64);
-    TileLoad<6>(padded, 64);
+    TileLoad<6>(padded[0], 64);
     TileDotBF16<0, 4, 6>();
+    TileLoad<7>(padded[1], 64);
+    TileDotBF16<1, 4, 7>();
   }
-  TileStore<0>(acc, 32 * sizeof(float));
+  TileStore<0>(acc, kRow);
+  TileStore<1>(acc + kPanelRows, kRow);
 }
 
 void RunBF16Amx(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
@@ -137,9 +150,13 @@ void RunBF16Amx(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t
     const uint8_t* const x = job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes();
     const Tiles tiles;
     ShapeBf16(group.rows, 1);
-    StreamPanels<kAmxRows>(job, group, first, last, [&](const uint8_t* panel, float* to) HWY_ATTR {
-      AmxStreamPanel(panel, x, group.rows, job.w.cols, to);
-    });
+    const Epilogue epilogue(job, group.slice);
+    alignas(64) float acc[kAmxRows * 32];
+    for (int64_t pair = first; pair < last; ++pair) {
+      const PanelPair panels(job, group.slice, pair);
+      AmxStreamPair(panels, x, group.rows, job.w.cols, acc);
+      for (int64_t r = 0; r < group.rows; ++r) epilogue.Row(acc + 32 * r, group.row_begin + r, panels.col, panels.n);
+    }
   });
 }
 

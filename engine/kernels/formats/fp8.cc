@@ -182,7 +182,7 @@ HWY_NOINLINE void AmxStreamFp8(const uint8_t* panel, const uint8_t* x, int64_t r
   const auto widen = [&](int64_t b) HWY_ATTR {
     const uint8_t* step = panel + static_cast<size_t>(b) * kBlockBytes + kStepBytes;
     for (int s = 0; s < kBlockSteps; ++s, step += kStepBytes) {
-      hwy::Prefetch(step + 4096);
+      hwy::Prefetch(step + 1024);
       VU first, second;
       pairs.Widen(hn::LoadU(du, reinterpret_cast<const uint32_t*>(step)), first, second);
       hn::Store(first, du, w[b % 2][2 * s]);
