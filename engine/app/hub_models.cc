@@ -106,6 +106,25 @@ Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name,
   return Pulled{std::move(plan), std::move(fetched).value()};
 }
 
+namespace {
+
+// Fetches the configuration, or headers, before the weights. kBadInput: the model is counted and not run. What else may be wrong of it is
+// said when the weights are read.
+Status RefuseCounted(const hub::Settings& settings, const hub::Name& name) {
+  Result<Pulled> pulled = PullFromHub(settings, name, hub::Want::kConfiguration, false);
+  if (!pulled.ok()) return pulled.status().code() == StatusCode::kInterrupted ? pulled.status() : Status();
+  return CountedNotRun(name.text(), pulled->fetched.path);
+}
+
+}  // namespace
+
+Status CountedNotRun(const std::string& given, const std::string& model) {
+  const Result<CountedModel> counted = CountModel({.model = model, .settings = {}, .options = {}});
+  if (!counted.ok() || !counted->count.recipe.counted_only) return {};
+  return BadInput(given + ": this model is counted and not run: it has " + counted->count.recipe.counted_only->why +
+                  "; `tally count " + given + "` gives its figures");
+}
+
 Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes) {
   TALLY_ASSIGN_OR_RETURN(const hub::Settings settings, HubSettings());
   Result<std::string> cached = hub::FindCached(settings, name, want);
@@ -118,6 +137,7 @@ Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes) {
                     (settings.offline ? " (not while HF_HUB_OFFLINE is set)" : ""));
   }
   if (!yes && !Ask(why + "; nor is there such a file; look for it at " + HostOf(settings) + "?")) return NotFetched(name);
+  if (want == hub::Want::kWeights) TALLY_RETURN_IF_ERROR(RefuseCounted(settings, name));
   TALLY_ASSIGN_OR_RETURN(Pulled pulled, PullFromHub(settings, name, want, !yes));
   return HubModel{std::move(pulled.fetched.path), std::move(pulled.fetched.keep)};
 }
