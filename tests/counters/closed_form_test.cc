@@ -217,9 +217,6 @@ TEST(ClosedForm, CachedElements) {
   EXPECT_EQ(CachedPositions({.window = 128}, 1000), 128u);
   EXPECT_EQ(CachedPositions({.window = 128}, 100), 100u);
   EXPECT_EQ(CachedPositions({}, 1000), 1000u);
-  const CountedCache keys{.name = "index keys", .layers = 40, .elements = 132, .every = 4};
-  EXPECT_EQ(CachedElements(keys, 1000), 40u * 132 * 250);
-  EXPECT_EQ(CachedElements(keys, 100'000'000'000'000'000), UINT64_MAX);  // it does not fit
 }
 
 }  // namespace
