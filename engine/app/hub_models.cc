@@ -72,7 +72,8 @@ Result<hub::Settings> HubSettings() {
   });
 }
 
-Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name, hub::Want want, bool ask) {
+Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name, hub::Want want, bool ask,
+                           const std::function<Status()>& agreed) {
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<hub::Hub> hub, hub::OpenHub(settings));
   std::optional<InterruptHandlers> handlers(std::in_place);
   TALLY_ASSIGN_OR_RETURN(hub::Plan plan, hub->MakePlan(name, want, [](const hub::Progress&) { return !Interrupted(); }));
@@ -80,6 +81,11 @@ Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name,
     handlers.reset();
     if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
     if (!Ask(name.text() + ": fetch " + Contents(plan) + ", from " + HostOf(settings) + "?")) return NotFetched(name);
+    handlers.emplace();
+  }
+  if (agreed && plan.missing > 0) {
+    handlers.reset();
+    TALLY_RETURN_IF_ERROR(agreed());
     handlers.emplace();
   }
   ProgressBar bar("fetching");
@@ -137,8 +143,8 @@ Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes) {
                     (settings.offline ? " (not while HF_HUB_OFFLINE is set)" : ""));
   }
   if (!yes && !Ask(why + "; nor is there such a file; look for it at " + HostOf(settings) + "?")) return NotFetched(name);
-  if (want == hub::Want::kWeights) TALLY_RETURN_IF_ERROR(RefuseCounted(settings, name));
-  TALLY_ASSIGN_OR_RETURN(Pulled pulled, PullFromHub(settings, name, want, !yes));
+  const auto agreed = [&] { return want == hub::Want::kWeights ? RefuseCounted(settings, name) : Status(); };
+  TALLY_ASSIGN_OR_RETURN(Pulled pulled, PullFromHub(settings, name, want, !yes, agreed));
   return HubModel{std::move(pulled.fetched.path), std::move(pulled.fetched.keep)};
 }
 

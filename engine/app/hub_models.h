@@ -2,6 +2,7 @@
 // Models by their names on the Hugging Face hub: in the cache, or fetched when the user agrees.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,11 +40,13 @@ Status CountedNotRun(const std::string& given, const std::string& model);
 
 // The user's settings, by the environment.
 Result<hub::Settings> HubSettings();
-// Plans with progress at a terminal, and fetches. `ask`: ask before the files are fetched; an index may have been.
+// Plans with progress at a terminal, and fetches. `ask`: ask before the files are fetched; an index may have been. `agreed`:
+// called before the first missing file is fetched; its error is the result.
 struct Pulled {
   hub::Plan plan;
   hub::Fetched fetched;
 };
-Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name, hub::Want want, bool ask);
+Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name, hub::Want want, bool ask,
+                           const std::function<Status()>& agreed = {});
 
 }  // namespace tally::app
