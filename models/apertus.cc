@@ -42,10 +42,10 @@ std::vector<double> OfLayers(Config& c, const Recipe& r, const std::string& key)
 void ReadGgufXielu(Config& c, Recipe& r) {
   const std::vector<double> n = OfLayers(c, r, "xielu.alpha_n"), p = OfLayers(c, r, "xielu.alpha_p"),
                             beta = OfLayers(c, r, "xielu.beta"), eps = OfLayers(c, r, "xielu.eps");
-  const auto softplus = [](double x) { return std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))); };
+  const auto softplus = [](double x) { return static_cast<float>(std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x)))); };
   for (size_t i = 0; i < r.layers.size(); ++i) {
-    r.layers[i].xielu = {static_cast<float>(beta[i] + softplus(n[i])), static_cast<float>(softplus(p[i])),
-                         static_cast<float>(beta[i]), static_cast<float>(eps[i])};
+    const float b = static_cast<float>(beta[i]);
+    r.layers[i].xielu = {b + softplus(n[i]), softplus(p[i]), b, static_cast<float>(eps[i])};
   }
 }
 

@@ -185,6 +185,12 @@ TEST(Hybrids, LayersOfKimiDeltaAttention) {
   limits[0] = -5;
   ExpectBadInput(of(gguf, "bailingmoe3.swiglu_clamp_shexp", limits), {"swiglu_clamp_shexp has -5"});
   ExpectBadInput(Without(gguf, "bailingmoe3.kda.gate_lower_bound"), {"kda.gate_lower_bound"});
+  // Kimi Linear's shared experts: all of their tensors are missing, or none is.
+  const Inventory file = Made("Kimi-Linear-48B-A3B", true).inventory, some = WithoutTensors(file, "*ffn_gate_shexp.weight"),
+                  none = WithoutTensors(WithoutTensors(some, "*ffn_up_shexp.weight"), "*ffn_down_shexp.weight");
+  ExpectBadInput(some, {"ffn_gate_shexp"});
+  EXPECT_TRUE(MustRead(none).recipe.shared_activation && MustRead(none).recipe.d_shared == 0);
+  EXPECT_FALSE(MustRead(file).recipe.shared_activation);
 }
 
 // llama.cpp does not load a file without these keys, types and names, or turns other pairs.
