@@ -21,6 +21,7 @@
 #include "models/family.h"
 #include "tests/goldens/closed_forms.h"
 #include "tests/goldens/logits.h"
+#include "tests/support/gguf_without.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/small_config.h"
 #include "tests/support/temp_folder.h"
@@ -141,24 +142,9 @@ TEST(Variants, FilesWithoutTensors) {
     options.type = DType::kF32;
     const auto made = Synthesize(folder.Write("config.json", SmallConfig(model).dump()), folder / "whole.gguf", options);
     ASSERT_TRUE(made.ok()) << made.status().message();
-    const Inventory whole = ReadGguf(folder / "whole.gguf").value();
-    const FileReader reader = FileReader::Open(folder / "whole.gguf").value();
-    GgufWriter writer;
-    for (const auto& [key, value] : whole.metadata.values()) writer.Set(key, value);
-    std::vector<const StoredTensor*> kept;
-    for (const StoredTensor& t : whole.tensors) {
-      if (t.name.find(part) != t.name.npos) continue;
-      writer.AddTensor(t.name, t.dtype, t.shape);
-      kept.push_back(&t);
-    }
-    ASSERT_LT(kept.size(), whole.tensors.size());
-    ASSERT_TRUE(writer
-                    .Write(folder / "part.gguf",
-                           [&](size_t i, uint64_t offset, std::span<uint8_t> piece) {
-                             EXPECT_TRUE(reader.ReadAt(kept[i]->offset + offset, piece).ok());
-                           })
-                    .ok());
-    const Recipe with = ReadModelSpec(whole)->recipe, without = ReadModelSpec(ReadGguf(folder / "part.gguf").value())->recipe;
+    WriteGgufWithout(folder / "whole.gguf", part, folder / "part.gguf");
+    const auto recipe = [&](const char* file) { return ReadModelSpec(ReadGguf(folder / file).value())->recipe; };
+    const Recipe with = recipe("whole.gguf"), without = recipe("part.gguf");
     EXPECT_FALSE(with.ungated_experts || with.shared_activation);
     EXPECT_TRUE(without.ungated_experts != without.shared_activation);
     ExpectHonest(folder / "part.gguf");
