@@ -184,6 +184,8 @@ TEST(GgufTokenizer, EndsOfText) {
   EXPECT_EQ(t->eos(), (std::vector<int32_t>{261, 256, 258, 259}));  // <|end|> only ends a message
   EXPECT_TRUE(t->IsControl(256));
   EXPECT_EQ(Make(ByteLevel({"<|end|>"}, {}))->eos(), (std::vector<int32_t>{258, 256}));
+  // Gemma 4's after calls, Ling's.
+  EXPECT_EQ(Make(ByteLevel({"<turn|>", "<|tool_response>", "<|role_end|>"}, {}))->eos(), (std::vector<int32_t>{260, 256, 257, 258}));
 }
 
 TEST(GgufTokenizer, ScoresOrderTheMerges) {
