@@ -52,9 +52,19 @@ constexpr Family kFamilies[] = {
     {"GLM-4.6", "GLM", "", Thinks::kAlways},
     {"GLM-4.7-Flash", "GLM", "", Thinks::kAlways},
     {"HuggingFaceTB-SmolLM3-3B", "none", kQwenEnd, Thinks::kNot, Renders::kNoCalls},
-    {"Kimi-K2-Instruct", "Kimi K2", kQwenEnd, Thinks::kNot, Renders::kCallsContent, {},
+    {"Kimi-K2-Instruct",
+     "Kimi K2",
+     kQwenEnd,
+     Thinks::kNot,
+     Renders::kCallsContent,
+     {},
      "{%- set _ = tool_response_queue.ids.append(formatted_id) -%}"},
-    {"Kimi-K2-Thinking", "Kimi K2", kQwenEnd, Thinks::kWithCalls, Renders::kCallsContent, {},
+    {"Kimi-K2-Thinking",
+     "Kimi K2",
+     kQwenEnd,
+     Thinks::kWithCalls,
+     Renders::kCallsContent,
+     {},
      "{%- set _ = tool_response_queue.ids.append(formatted_id) -%}"},
     {"LFM2-8B-A1B", "LFM2", kQwenEnd, Thinks::kNot, Renders::kNoCalls},
     {"LFM2.5-8B-A1B", "LFM2", kQwenEnd, Thinks::kAlways},
@@ -177,7 +187,8 @@ TEST_P(PublishedTemplate, ComesBack) {
 
 INSTANTIATE_TEST_SUITE_P(RoundTrip, PublishedTemplate, testing::ValuesIn(kFamilies), [](const auto& tested) {
   std::string name(tested.param.model);
-  std::ranges::replace_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  std::ranges::replace_if(
+      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
   return name;
 });
 

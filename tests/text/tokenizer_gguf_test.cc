@@ -185,7 +185,8 @@ TEST(GgufTokenizer, EndsOfText) {
   EXPECT_TRUE(t->IsControl(256));
   EXPECT_EQ(Make(ByteLevel({"<|end|>"}, {}))->eos(), (std::vector<int32_t>{258, 256}));
   // Gemma 4's after calls, Ling's.
-  EXPECT_EQ(Make(ByteLevel({"<turn|>", "<|tool_response>", "<|role_end|>"}, {}))->eos(), (std::vector<int32_t>{260, 256, 257, 258}));
+  EXPECT_EQ(Make(ByteLevel({"<turn|>", "<|tool_response>", "<|role_end|>"}, {}))->eos(),
+            (std::vector<int32_t>{260, 256, 257, 258}));
 }
 
 TEST(GgufTokenizer, ScoresOrderTheMerges) {
