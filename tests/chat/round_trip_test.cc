@@ -73,6 +73,7 @@ constexpr Family kFamilies[] = {
     {"Mistral-Small-3.2-24B-Instruct-2506", "Mistral", "</s>", Thinks::kNot, Renders::kCalls},
     {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "Qwen3-Coder", kQwenEnd, Thinks::kAlways},
     {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", "Qwen/Hermes", kQwenEnd, Thinks::kNot, Renders::kCalls},
+    {"Olmo-3.1-32B-Instruct", "OLMo 3", "</s>"},
     {"Qwen-QwQ-32B", "Qwen/Hermes", kQwenEnd},
     {"Qwen-Qwen2.5-7B-Instruct", "Qwen/Hermes", kQwenEnd},
     {"Qwen-Qwen3-0.6B", "Qwen/Hermes", kQwenEnd, Thinks::kAlways},
