@@ -101,6 +101,8 @@ TEST(Claims, WhatATokenCosts) {
   using Pair = std::pair<uint64_t, uint64_t>;
   EXPECT_EQ(figures["Olmo-3-7B, 528,384 parameters (llmfit hf_models.json)"], (Pair{528'384, 7'298'011'136}));
   EXPECT_EQ(figures["DeepSeek-R1, 29.6B, a repository of GGUF files (llmfit #622)"].second, 671'026'419'200u);
+  EXPECT_EQ(figures["Ling-3.0-flash, 5.1B active (its card)"].second, 5'103'302'112u);
+  EXPECT_EQ(figures["Ling-3.0-flash, 5.5B active (vLLM recipes #743)"].second, 5'505'693'152u);
   const std::string before = ", FLOPs of a training token at 4,096, windows ignored (torchtitan before #4300)",
                     since = ", the same with windows, each a full square (torchtitan since #4300)";
   EXPECT_EQ(figures["gpt-oss-20b" + before].first, 26'481'681'792u);

@@ -59,7 +59,8 @@ std::vector<HybridClaim> WorkClaims() {
   constexpr uint64_t kSeq = 4096;
   const Count olmo = Counted("Olmo-3-7B"), r1 = Counted("DeepSeek-V3"), qwen = Counted("Qwen3-30B-A3B"),
               small = Counted("gpt-oss-20b", {.prompt = kSeq}), large = Counted("gpt-oss-120b", {.prompt = kSeq}),
-              flash = Counted("DeepSeek-V4-Flash"), coder = Counted("Qwen3-Coder-Next", {.type = DType::kQ4_K}, true);
+              flash = Counted("DeepSeek-V4-Flash"), coder = Counted("Qwen3-Coder-Next", {.type = DType::kQ4_K}, true),
+              ling = Counted("Ling-3.0-flash");
   const std::string causal = "matrix products forward and backward, each position what it sees; " + SixN(small);
   std::vector<HybridClaim> claims = {
       {"Olmo-3-7B", "528,384 parameters (llmfit hf_models.json)", Vectors(olmo), olmo.parameters.total,
@@ -68,6 +69,9 @@ std::vector<HybridClaim> WorkClaims() {
        "DeepSeek-V3's sizes, without multi-token prediction"},
       {"Qwen3-30B-A3B", "parameters that a decode step reads, all experts charged (llmfit #474, #449, #230)",
        qwen.parameters.total, qwen.touched, "8 of 128 experts, one row of the embedding"},
+      {"Ling-3.0-flash", "5.1B active (its card)", 5'100'000'000, ling.parameters.active_head, "with the head"},
+      {"Ling-3.0-flash", "5.5B active (vLLM recipes #743)", 5'500'000'000, ling.parameters.active_all,
+       "with embedding and head; without either " + WithThousands(ling.parameters.active_none)},
       {"gpt-oss-20b", "FLOPs of a training token at 4,096, windows ignored (torchtitan before #4300)",
        ByTorchtitan(small, kSeq, false), TrainingToken(small), causal},
       {"gpt-oss-20b", "the same with windows, each a full square (torchtitan since #4300)", ByTorchtitan(small, kSeq, true),
