@@ -207,7 +207,7 @@ void Planner::AddNormed(Role role, float eps, Mat<const float> x, Mat<float> out
 ActFormat Planner::FormatFor(Role role) const {
   const bool f32 = role == Role::kRouter || role == Role::kSharedExpertSigmoid;
   const DType type = Get(role).dtype;
-  return ActFormatFor(type, ActKindFor(type, f32 ? ActivationMode::kF32 : options_.activations));
+  return ActFormatFor(type, ActKindFor(type, f32 ? ActivationMode::kF32 : options_.activations, options_.bf16_dots));
 }
 
 ActPack Planner::Pack(Role role, Mat<const float> in, SharedPack* shared) {
