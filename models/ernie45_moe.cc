@@ -20,6 +20,7 @@ constexpr RoleName kGgufNames[] = {{Role::kRouterBias, "blk.#.exp_probs_b.bias"}
 
 void ReadMixture(Config& c, Recipe& r) {
   ReadExperts(c, r, "moe_num_experts|num_experts", "moe_intermediate_size");
+  ReadUngatedExperts(c, r);
   const int64_t shared = c.gguf() ? int64_t{c.Int("expert_shared_feed_forward_length", 0, kMaxWidth, 0)}
                                   : int64_t{c.Int("moe_num_shared_experts", 0, kMaxExperts, 2)} * r.d_expert;
   SetSharedWidth(c, r, shared, "moe_num_shared_experts");

@@ -39,6 +39,9 @@ class Keys {
     Scales();
     if (r_.n_experts > 0) Experts();
     Recurrent();
+    if (r_.activation == ActivationKind::kXielu) Xielus();
+    Limits("swiglu_clamp_exp", &LayerRecipe::expert_limit);
+    Limits("swiglu_clamp_shexp", &LayerRecipe::shared_limit);
     if (architecture_ == "gptneox") Set("use_parallel_residual", r_.residual != Residual::kSequential);
     return std::move(keys_);
   }
@@ -49,6 +52,27 @@ class Keys {
   void Float(const std::string& key, double value) { Set(key, value); }
   void FloatUnless(const std::string& key, float value, float usual) {
     if (value != usual) Float(key, static_cast<double>(value));
+  }
+
+  // A number of each layer.
+  template <class NumberOf>
+  std::vector<double> Numbers(const NumberOf& number_of) {
+    std::vector<double> of;
+    for (const LayerRecipe& l : r_.layers) of.push_back(static_cast<double>(number_of(l)));
+    return of;
+  }
+
+  // Keys without the architecture. The alphas are stored before their softplus.
+  void Xielus() {
+    const auto before = [](float x) { return std::log(std::expm1(static_cast<double>(x))); };
+    keys_.emplace_back("xielu.alpha_n", Numbers([&](const LayerRecipe& l) { return before(l.xielu.alpha_n - l.xielu.beta); }));
+    keys_.emplace_back("xielu.alpha_p", Numbers([&](const LayerRecipe& l) { return before(l.xielu.alpha_p); }));
+    keys_.emplace_back("xielu.beta", Numbers([](const LayerRecipe& l) { return l.xielu.beta; }));
+    keys_.emplace_back("xielu.eps", Numbers([](const LayerRecipe& l) { return l.xielu.eps; }));
+  }
+
+  void Limits(const std::string& key, float LayerRecipe::*limit) {
+    if (AnyLayer(r_, limit)) Set(key, Numbers([limit](const LayerRecipe& l) { return l.*limit; }));
   }
 
   // A size that layers may have of their own: a list where one differs from the recipe's.

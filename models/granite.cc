@@ -32,6 +32,7 @@ constexpr RoleName kHfNames[] = {
 void ReadMixture(Config& c, Recipe& r) {
   r.family = "granite-moe";
   ReadExperts(c, r, "num_local_experts", "intermediate_size");
+  ReadUngatedExperts(c, r);
   r.routing = RoutingRule::kTopKThenSoftmax;
   const bool shared = c.gguf() || c.Is({"GraniteMoeSharedForCausalLM", "granitemoeshared"});
   const std::string_view key = c.Pick("expert_shared_feed_forward_length", "shared_intermediate_size");

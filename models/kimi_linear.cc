@@ -48,6 +48,13 @@ void Read(Config& c, ModelSpec& spec) {
   r.delta.gate_rank = r.delta.key_dim;
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);
+  // llama.cpp runs a file without them, as networks without matrices.
+  const auto stored = [&](Role role) { return AnyLayerHas(c.inventory(), r, role); };
+  if (c.gguf() && r.d_shared > 0 && stored(Role::kExpertUp) && !stored(Role::kSharedExpertGate) &&
+      !stored(Role::kSharedExpertUp) && !stored(Role::kSharedExpertDown)) {
+    r.d_shared = 0;
+    r.shared_activation = true;
+  }
   ReadSigmoidRouting(c, r, /*normed=*/true);
   if (c.gguf()) r.routing = RoutingRule::kSigmoidThenTopKRenormed;  // without a key
   ExpectSilu(c);

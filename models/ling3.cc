@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ling 3.0 (inclusionAI 2026): groups of layers of Kimi Delta Attention that end with a layer of latent attention, whose heads' outputs are
 // gated; layers that fill no group are of the latter. The logarithm of a decay is a bound times a sigmoid; GGUF stores A itself, not -A. A
-// mixture of experts as DeepSeek-V3's beside a shared one of a width of its own. Layers for multi-token prediction are not run.
+// mixture of experts as DeepSeek-V3's beside a shared one of a width of its own; the SwiGLU of a layer's experts may be limited. Layers for
+// multi-token prediction are not run.
 #include <algorithm>
 
 #include "engine/base/format.h"
@@ -31,11 +32,19 @@ constexpr RoleName kHfNames[] = {TALLY_KDA_HF(TALLY_MIXER, TALLY_MLP),
 #undef TALLY_MIXER
 #undef TALLY_MLP
 
-// Limits of SwiGLU, of each layer; 0 or null: none.
-void RefuseLimits(Config& c, std::string_view key) {
+// Limits of the SwiGLU of experts or of shared ones, of each layer, layers for multi-token prediction included; 0 or null: none. The
+// published class ignores them; the models were trained with them, and SGLang, MLX and llama.cpp apply them.
+void ReadLimits(Config& c, Recipe& r, std::string_view key, float LayerRecipe::*limit) {
   if (!c.Has(key) || (!c.gguf() && c.IsNull(key))) return;
-  for (const double limit : c.Doubles(key)) {
-    if (limit != 0) return c.Unsupported(key, NumberText(limit));
+  const std::vector<double> limits = c.Doubles(key);
+  const size_t layers = r.layers.size();
+  if (limits.size() != layers && limits.size() != layers + static_cast<size_t>(r.mtp_layers)) {
+    return c.Fail(std::string(key) + " lists " + std::to_string(limits.size()) + " layers of " + std::to_string(layers));
+  }
+  for (size_t i = 0; i < layers; ++i) {
+    if (limits[i] < 0) return c.Fail(std::string(key) + " has " + NumberText(limits[i]));
+    if (limits[i] != 0 && !r.layers[i].sparse()) return c.Unsupported(key, NumberText(limits[i]) + " of a dense layer");
+    r.layers[i].*limit = static_cast<float>(limits[i]);
   }
 }
 
@@ -61,8 +70,8 @@ void Read(Config& c, ModelSpec& spec) {
   ReadSigmoidRouting(c, r, /*normed=*/true);
   ExpectSilu(c);
   c.ExpectBool(c.Pick("kda.safe_gate", "kda_safe_gate"), true);
-  RefuseLimits(c, c.Pick("swiglu_clamp_exp", "expert_swiglu_limit_list"));
-  RefuseLimits(c, c.Pick("swiglu_clamp_shexp", "share_expert_swiglu_limit_list"));
+  ReadLimits(c, r, c.Pick("swiglu_clamp_exp", "expert_swiglu_limit_list"), &LayerRecipe::expert_limit);
+  ReadLimits(c, r, c.Pick("swiglu_clamp_shexp", "share_expert_swiglu_limit_list"), &LayerRecipe::shared_limit);
   if (c.gguf()) return;
   for (const char* key : {"no_kda_lora", "moe_router_enable_expert_bias", "norm_topk_prob"}) c.ExpectBool(key, true);
   for (const char* key : {"use_bias", "use_qkv_bias", "use_mla_nope", "use_kda_lora", "use_nGPT", "scale_router_input",

@@ -44,6 +44,7 @@ void Read(Config& c, ModelSpec& spec) {
   if (mixtral) {
     r.family = "mixtral";
     ReadExperts(c, r, "num_local_experts|num_experts", "intermediate_size");
+    ReadUngatedExperts(c, r);
     r.routing = RoutingRule::kTopKThenSoftmax;
   }
   if (c.gguf()) {

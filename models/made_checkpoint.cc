@@ -83,7 +83,12 @@ std::string Difference(Recipe wanted, Recipe read) {
   }
   if (wanted.family != read.family) return "the family";
   if (wanted.layers.size() != read.layers.size()) return "the number of layers";
-  for (size_t i = 0; i < read.layers.size(); ++i) Round(wanted.layers[i].attention_scale, read.layers[i].attention_scale);
+  for (size_t i = 0; i < read.layers.size(); ++i) {
+    Round(wanted.layers[i].attention_scale, read.layers[i].attention_scale);
+    for (float Xielu::*field : {&Xielu::alpha_n, &Xielu::alpha_p, &Xielu::beta, &Xielu::eps}) {
+      Round(wanted.layers[i].xielu.*field, read.layers[i].xielu.*field);
+    }
+  }
   if (wanted == read) return "";
   const bool windows = std::ranges::equal(wanted.layers, read.layers, {}, &LayerRecipe::window, &LayerRecipe::window);
   const bool scales =
@@ -111,6 +116,10 @@ Recipe AsGguf(Recipe r) {
     r.qk_norm = QkNormKind::kHead;
     r.qk_norm_everywhere = false;
     SetAttentionScale(r, UsualAttentionScale(r));
+  }
+  if (r.stored_xielu) {  // keys; the numbers are a new model's, where there are no tensors to read
+    r.stored_xielu = false;
+    for (LayerRecipe& layer : r.layers) layer.xielu = {.alpha_n = 0.8f, .alpha_p = 0.8f};
   }
   r.eos_tokens = {};
   r.mtp_layers = 0;

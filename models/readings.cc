@@ -138,6 +138,11 @@ void ReadExperts(Config& c, Recipe& r, std::string_view count_keys, std::string_
   r.d_expert = c.Int(c.Pick("expert_feed_forward_length|feed_forward_length", width_keys), 1, kMaxWidth);
 }
 
+void ReadUngatedExperts(Config& c, Recipe& r) {
+  if (!c.gguf() || !AnyLayerHas(c.inventory(), r, Role::kExpertUp)) return;
+  r.ungated_experts = !AnyLayerHas(c.inventory(), r, Role::kExpertGate);
+}
+
 double ReadGgufFactor(Config& c, std::string_view key) { return c.Double(key, 1) == 0 ? 1 : c.Positive(key, 1); }
 
 RoutingRule SoftmaxRule(Config& c, bool normed_by_default) {

@@ -71,6 +71,8 @@ std::vector<int32_t> ReadOfLayers(Config& config, const Recipe& recipe, std::str
 void SetSparse(LayerRecipe& layer, bool sparse);
 // n_experts, top_k, d_expert; the keys are Hugging Face's.
 void ReadExperts(Config& config, Recipe& recipe, std::string_view count_keys, std::string_view width_keys);
+// GGUF: experts of Mixtral, Granite and ERNIE have no gate where the file has none, as llama.cpp has it. After the layers are sparse.
+void ReadUngatedExperts(Config& config, Recipe& recipe);
 // A factor of GGUF's keys, of which llama.cpp takes 0 for none: 1.
 double ReadGgufFactor(Config& config, std::string_view key);
 // norm_topk_prob, or what a GGUF of this architecture implies.

@@ -26,6 +26,7 @@ namespace tally {
   F(kMistral3Family)      \
   F(kSeedOssFamily)       \
   F(kArceeFamily)         \
+  F(kApertusFamily)       \
   F(kErnie45Family)       \
   F(kHunyuanFamily)       \
   F(kXverseFamily)        \

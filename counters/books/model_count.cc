@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/base/checked.h"
 #include "engine/base/format.h"
 #include "engine/recipe/check_recipe.h"
 
@@ -157,7 +158,9 @@ bool CountSteps(const Recipe& recipe, const CountOptions& options, bool expanded
     c.state_elements += Form(recipe.counted_only->state_elements);
     for (const CountedCache& cache : recipe.counted_only->caches) {
       c.kv_elements_per_token += Form(cache.layers * cache.elements / cache.every);
-      cached += Form(CachedElements(cache, options.context));
+      const uint64_t held = CachedElements(cache, options.context);
+      if (held == UINT64_MAX) return false;
+      cached += Form(held);
     }
   }
   c.kv_bytes_per_token = c.kv_elements_per_token.value() * options.kv_element_bytes;
@@ -207,7 +210,7 @@ Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: the prom
 
 uint64_t CachedElements(const CountedCache& cache, uint64_t context) {
   const uint64_t positions = cache.window > 0 ? std::min(cache.window, context) : context;
-  return cache.layers * cache.elements * (positions / cache.every);
+  return SaturatingMul(SaturatingMul(cache.layers, cache.elements), positions / cache.every);
 }
 
 double UniformExperts(double experts, double top_k, double rows) { return experts * (1 - std::pow(1 - top_k / experts, rows)); }

@@ -120,6 +120,10 @@ class Parameters {
     }
     if (r_.post_norms && !l.mixers.empty()) Norm("post_attention_norm", Component::kAttnPostNorm, s_.E);
     if (!l.feed_forward.empty()) FeedForwards(l);
+    if (!l.feed_forward.empty() && r_.stored_xielu) {
+      Vector("xielu_alpha_n", Component::kFfnGateUp, 1);
+      Vector("xielu_alpha_p", Component::kFfnGateUp, 1);
+    }
     if (r_.layer_embedding > 0) {
       Matrix("inp_gate", Component::kLayerGate, s_.El, s_.E);
       Matrix("proj", Component::kLayerOut, s_.E, s_.El);
@@ -252,7 +256,7 @@ class Parameters {
     Projection("ffn_gate_inp", Component::kRouter, s_.X, s_.E, r_.router_bias);
     if (r_.expert_scale) Vector("ffn_down_exps_scale", Component::kRouter, s_.X);
     if (r_.expert_latent > 0) Matrix("ffn_latent_down", Component::kLatentIn, s_.Ex, s_.E);
-    if (r_.gated_ffn) Experts("ffn_gate_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, r_.expert_bias);
+    if (r_.gated_ffn && !r_.ungated_experts) Experts("ffn_gate_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, r_.expert_bias);
     Experts("ffn_up_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, r_.expert_bias);
     Experts("ffn_down_exps", Component::kFfnDown, s_.Ex, s_.Fx, r_.expert_bias);
     if (r_.expert_latent > 0) Matrix("ffn_latent_up", Component::kLatentOut, s_.E, s_.Ex);

@@ -17,13 +17,15 @@ ActivationForm ActivationOf(ActivationKind kind, bool gated) {
   ActivationForm a{0, 0};
   switch (kind) {
     case ActivationKind::kNone: break;
-    case ActivationKind::kSilu: a = {1, 2}; break;      // x / (1 + exp(-x))
-    case ActivationKind::kGeluTanh: a = {8, 1}; break;  // 0.5 x (1 + tanh(c (x + d x^3)))
-    case ActivationKind::kGeluErf: a = {4, 1}; break;   // 0.5 x (1 + erf(x c))
-    case ActivationKind::kRelu: a = {1, 0}; break;      // max
-    case ActivationKind::kRelu2: a = {2, 0}; break;     // max, its square
-    case ActivationKind::kSigmoid: a = {1, 2}; break;   // 1 / (1 + exp(-x))
-    case ActivationKind::kSwigluOai: return {7, 2};     // min; max, min; alpha g, 1 + exp; u + 1, product
+    case ActivationKind::kSilu: a = {1, 2}; break;       // x / (1 + exp(-x))
+    case ActivationKind::kGeluTanh: a = {8, 1}; break;   // 0.5 x (1 + tanh(c (x + d x^3)))
+    case ActivationKind::kGeluErf: a = {4, 1}; break;    // 0.5 x (1 + erf(x c))
+    case ActivationKind::kRelu: a = {1, 0}; break;       // max
+    case ActivationKind::kRelu2: a = {2, 0}; break;      // max, its square
+    case ActivationKind::kSigmoid: a = {1, 2}; break;    // 1 / (1 + exp(-x))
+    case ActivationKind::kXielu: a = {7, 1}; break;      // b x; a x x; min, e^x - 1, - x, a; the sum of two
+    case ActivationKind::kSwigluOai: return {7, 2};      // min; max, min; alpha g, 1 + exp; u + 1, product
+    case ActivationKind::kSwigluLimited: return {5, 2};  // 1 + exp, min; min, max; product
   }
   if (gated) ++a.flops;
   return a;
@@ -114,16 +116,16 @@ class Work {
   void FeedForwards(const LayerRecipe& l) {
     if (r_.pre_norms && r_.residual != Residual::kParallelOneNorm) Norm(Component::kFfnNorm, N_, s_.E);
     if (l.both()) {  // norms around each of the two; the sum of both is the block's output
-      Network(Component::kFfnGateUp, Component::kFfnDown, N_, s_.E, at_.F, r_.ffn_bias);
+      Network(Component::kFfnGateUp, Component::kFfnDown, N_, s_.E, at_.F, r_.ffn_bias, r_.gated_ffn);
       RmsNorm(Component::kDensePostNorm, N_, s_.E);
       RmsNorm(Component::kExpertNorm, N_, s_.E);
       RmsNorm(Component::kExpertPostNorm, N_, s_.E);
       Add(Component::kExpertPostNorm, WorkClass::kResidualBias, N_ * s_.E);
     }
     if (l.sparse()) {
-      Sparse();
+      Sparse(l);
     } else {
-      Network(Component::kFfnGateUp, Component::kFfnDown, N_, s_.E, at_.F, r_.ffn_bias);
+      Network(Component::kFfnGateUp, Component::kFfnDown, N_, s_.E, at_.F, r_.ffn_bias, r_.gated_ffn);
       Residual(r_.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
     }
     if (r_.post_norms) Norm(Component::kFfnPostNorm, N_, s_.E);
@@ -412,10 +414,11 @@ class Work {
         (1 + capped) * scores + N_ * at_.H * value + sunk);
   }
 
-  // `space`: the width of what it reads and gives.
-  void Network(Component in, Component out, const Form& rows, const Form& space, const Form& width, bool bias) {
-    const ActivationForm a = ActivationOf(r_.activation, r_.gated_ffn);
-    const Form matrices = r_.gated_ffn ? 2 : 1;
+  // `space`: the width of what it reads and gives. `limit`: of its SwiGLU; 0: none.
+  void Network(Component in, Component out, const Form& rows, const Form& space, const Form& width, bool bias, bool gated,
+               float limit = 0) {
+    const ActivationForm a = ActivationOf(limit > 0 ? ActivationKind::kSwigluLimited : r_.activation, gated);
+    const Form matrices = gated ? 2 : 1;
     Add(in, WorkClass::kLinear, 2 * matrices * rows * width * space, {}, true);
     if (bias) Add(in, WorkClass::kResidualBias, matrices * rows * width);
     Add(in, WorkClass::kActivation, a.flops * (rows * width), a.special * (rows * width));
@@ -424,7 +427,7 @@ class Work {
     Linear(out, rows, width, space, bias);
   }
 
-  void Sparse() {
+  void Sparse(const LayerRecipe& l) {
     const Form& X = s_.X;
     const Form& k = s_.k;
     const bool sigmoid = SigmoidOfAll(r_.routing), one_by_one = r_.routing == RoutingRule::kTopKThenSigmoid;
@@ -456,7 +459,8 @@ class Work {
     }
     Add(Component::kRouter, WorkClass::kRouter, N_ * chosen, N_ * special);
     if (r_.expert_latent > 0) Linear(Component::kLatentIn, N_, s_.E, s_.Ex, false);
-    Network(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Ex, s_.Fx, r_.expert_bias);
+    Network(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Ex, s_.Fx, r_.expert_bias, r_.gated_ffn && !r_.ungated_experts,
+            l.expert_limit);
     // The weighted sum of the experts' outputs, added to the residual; from a space of their own it is brought back first.
     const bool own = r_.post_norms || r_.residual_scale != 1;  // the block has an output of its own
     const bool latent = r_.expert_latent > 0;
@@ -465,8 +469,13 @@ class Work {
     if (latent) Linear(Component::kLatentOut, N_, s_.Ex, s_.E, false);
     if (latent && !own) Add(Component::kLatentOut, WorkClass::kResidualBias, N_ * s_.E);
     if (own) Residual(r_.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
+    if (r_.shared_activation) {  // an activation, multiplied by 1 and added
+      const ActivationForm a = ActivationOf(r_.activation, false);
+      Add(Component::kSharedGateUp, WorkClass::kActivation, a.flops * (N_ * s_.E), a.special * (N_ * s_.E));
+      Add(Component::kSharedDown, WorkClass::kResidualBias, 2 * (N_ * s_.E));
+    }
     if (r_.d_shared == 0) return;
-    Network(Component::kSharedGateUp, Component::kSharedDown, N_, s_.E, s_.Fs, r_.expert_bias);
+    Network(Component::kSharedGateUp, Component::kSharedDown, N_, s_.E, s_.Fs, r_.expert_bias, r_.gated_ffn, l.shared_limit);
     Add(Component::kSharedDown, WorkClass::kResidualBias, N_ * s_.E);
     if (!r_.shared_gate) return;
     Linear(Component::kSharedSigmoid, N_, s_.E, 1, false);

@@ -72,7 +72,8 @@ Result<hub::Settings> HubSettings() {
   });
 }
 
-Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name, hub::Want want, bool ask) {
+Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name, hub::Want want, bool ask,
+                           const std::function<Status()>& agreed) {
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<hub::Hub> hub, hub::OpenHub(settings));
   std::optional<InterruptHandlers> handlers(std::in_place);
   TALLY_ASSIGN_OR_RETURN(hub::Plan plan, hub->MakePlan(name, want, [](const hub::Progress&) { return !Interrupted(); }));
@@ -80,6 +81,11 @@ Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name,
     handlers.reset();
     if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
     if (!Ask(name.text() + ": fetch " + Contents(plan) + ", from " + HostOf(settings) + "?")) return NotFetched(name);
+    handlers.emplace();
+  }
+  if (agreed && plan.missing > 0) {
+    handlers.reset();
+    TALLY_RETURN_IF_ERROR(agreed());
     handlers.emplace();
   }
   ProgressBar bar("fetching");
@@ -106,6 +112,25 @@ Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name,
   return Pulled{std::move(plan), std::move(fetched).value()};
 }
 
+namespace {
+
+// Fetches the configuration, or headers, before the weights. kBadInput: the model is counted and not run. What else may be wrong of it is
+// said when the weights are read.
+Status RefuseCounted(const hub::Settings& settings, const hub::Name& name) {
+  Result<Pulled> pulled = PullFromHub(settings, name, hub::Want::kConfiguration, false);
+  if (!pulled.ok()) return pulled.status().code() == StatusCode::kInterrupted ? pulled.status() : Status();
+  return CountedNotRun(name.text(), pulled->fetched.path);
+}
+
+}  // namespace
+
+Status CountedNotRun(const std::string& given, const std::string& model) {
+  const Result<CountedModel> counted = CountModel({.model = model, .settings = {}, .options = {}});
+  if (!counted.ok() || !counted->count.recipe.counted_only) return {};
+  return BadInput(given + ": this model is counted and not run: it has " + counted->count.recipe.counted_only->why +
+                  "; `tally count " + given + "` gives its figures");
+}
+
 Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes) {
   TALLY_ASSIGN_OR_RETURN(const hub::Settings settings, HubSettings());
   Result<std::string> cached = hub::FindCached(settings, name, want);
@@ -118,7 +143,8 @@ Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes) {
                     (settings.offline ? " (not while HF_HUB_OFFLINE is set)" : ""));
   }
   if (!yes && !Ask(why + "; nor is there such a file; look for it at " + HostOf(settings) + "?")) return NotFetched(name);
-  TALLY_ASSIGN_OR_RETURN(Pulled pulled, PullFromHub(settings, name, want, !yes));
+  const auto agreed = [&] { return want == hub::Want::kWeights ? RefuseCounted(settings, name) : Status(); };
+  TALLY_ASSIGN_OR_RETURN(Pulled pulled, PullFromHub(settings, name, want, !yes, agreed));
   return HubModel{std::move(pulled.fetched.path), std::move(pulled.fetched.keep)};
 }
 

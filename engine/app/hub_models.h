@@ -2,6 +2,7 @@
 // Models by their names on the Hugging Face hub: in the cache, or fetched when the user agrees.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,16 +31,22 @@ struct HubModel {
 };
 // What is in the cache; else, where `yes` is set or the user at the terminal agrees, what is fetched, with a progress bar. kBadInput
 // elsewhere, and where the part before the slash is a folder here: says how to get it. Nothing goes over the network before the yes.
-// With Want::kConfiguration, for commands that need no weights: config.json or headers alone.
+// With Want::kConfiguration, for commands that need no weights: config.json or headers alone. Weights are not fetched of a model that is
+// counted and not run: kBadInput.
 Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes);
+
+// kBadInput: `model`, a path or a built-in name, is counted and not run. `given`: what the user calls it.
+Status CountedNotRun(const std::string& given, const std::string& model);
 
 // The user's settings, by the environment.
 Result<hub::Settings> HubSettings();
-// Plans with progress at a terminal, and fetches. `ask`: ask before the files are fetched; an index may have been.
+// Plans with progress at a terminal, and fetches. `ask`: ask before the files are fetched; an index may have been. `agreed`:
+// called before the first missing file is fetched; its error is the result.
 struct Pulled {
   hub::Plan plan;
   hub::Fetched fetched;
 };
-Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name, hub::Want want, bool ask);
+Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name, hub::Want want, bool ask,
+                           const std::function<Status()>& agreed = {});
 
 }  // namespace tally::app

@@ -188,11 +188,8 @@ Result<std::string> ModelPath(const std::string& given, bool yes) {
   std::error_code ignored;
   if (std::filesystem::exists(given, ignored)) return given;
   if (const std::string_view known = KnownModel(given); !known.empty() && !KnownModelRuns(known)) {
-    const Result<CountedModel> counted = CountModel({.model = given, .settings = {}, .options = {}});
-    const bool described = counted.ok() && counted->count.recipe.counted_only.has_value();
-    return BadInput(given + ": this model is counted and not run" +
-                    (described ? ": it has " + counted->count.recipe.counted_only->why : "") + "; `tally count " + given +
-                    "` gives its figures");
+    TALLY_RETURN_IF_ERROR(CountedNotRun(given, given));
+    return BadInput(given + ": this model is counted and not run; `tally count " + given + "` gives its figures");
   }
   if (!KnownModel(given).empty()) {
     return BadInput(given +

@@ -11,10 +11,28 @@ namespace tally {
 // Names stand in the order of the values, for records and reports.
 enum class NormKind : uint8_t { kRms, kLayer, kL2 };
 inline constexpr std::array<std::string_view, 3> kNormKindNames = {"rms", "layer", "l2"};
-// kRelu2: relu(x)^2 (Nemotron).
-enum class ActivationKind : uint8_t { kNone, kGeluTanh, kGeluErf, kSilu, kSwigluOai, kRelu, kRelu2, kSigmoid };
-inline constexpr std::array<std::string_view, 8> kActivationKindNames = {"none",       "gelu_tanh", "gelu_erf", "silu",
-                                                                         "swiglu_oai", "relu",      "relu2",    "sigmoid"};
+// kRelu2: relu(x)^2 (Nemotron). Two take a gate and an up value: kSwigluOai (gpt-oss), kSwigluLimited (Ling 3). kXielu has numbers of its
+// own (Apertus).
+enum class ActivationKind : uint8_t {
+  kNone,
+  kGeluTanh,
+  kGeluErf,
+  kSilu,
+  kSwigluOai,
+  kRelu,
+  kRelu2,
+  kSigmoid,
+  kSwigluLimited,
+  kXielu
+};
+inline constexpr std::array<std::string_view, 10> kActivationKindNames = {
+    "none", "gelu_tanh", "gelu_erf", "silu", "swiglu_oai", "relu", "relu2", "sigmoid", "swiglu_limited", "xielu"};
+constexpr bool TakesTwo(ActivationKind a) { return a == ActivationKind::kSwigluOai || a == ActivationKind::kSwigluLimited; }
+// xIELU (Huang & Schlag 2024): beta x + alpha_p x^2 for x > 0, else beta x + alpha_n (e^min(x, eps) - 1 - x).
+struct Xielu {
+  float alpha_n = 0, alpha_p = 0, beta = 0.5f, eps = -1e-6f;
+  bool operator==(const Xielu&) const = default;
+};
 enum class RopeStyle : uint8_t { kNone, kRotateHalf, kAdjacentPair };
 inline constexpr std::array<std::string_view, 3> kRopeStyleNames = {"none", "rotate_half", "adjacent_pair"};
 // kDynamic (dynamic NTK) and kLongRope choose the frequencies by the context that an engine is made for.

@@ -75,6 +75,9 @@ Result<std::string> PythonJson(const jinja::Json& json) {
   return text.bytes();
 }
 
+// A probe is at most three short messages, and there are up to 17 probes: each has a small part of what a conversation may take.
+constexpr jinja::Limits kProbeLimits = {.steps = 500'000, .made_bytes = uint64_t{64} << 20, .text_bytes = uint64_t{4} << 20};
+
 bool Has(const Result<std::string>& text, const std::string& part) { return text.ok() && text->find(part) != text->npos; }
 
 }  // namespace
@@ -98,13 +101,24 @@ Result<std::unique_ptr<JinjaFormat>> JinjaFormat::Make(const ChatTemplateSource&
   return format;
 }
 
+// Whether thinking is printed as a part of content, and not as a member of its message. A list that is printed as it is has it in quotes.
+bool JinjaFormat::ReadsThinkingPart() const {
+  if (reasoning_name_ != "thinking") return false;
+  const std::string needle = Needle("think", 2);
+  ChatRequest probe = Probe();
+  probe.tools.clear();
+  probe.messages.resize(2);
+  probe.messages[1] = {.role = "assistant", .content = "c", .reasoning = needle};
+  if (Has(Text(probe, {}, kProbeLimits), needle)) return false;
+  const Result<std::string> text = Text(probe, {.thinking_part = true}, kProbeLimits);
+  return Has(text, needle) && !Has(text, "'" + needle + "'") && !Has(text, '"' + needle + '"');
+}
+
 JinjaFormat::Forms JinjaFormat::FindForms() const {
-  // A probe is at most three short messages, and there are up to 15 probes: each has a small part of what a conversation may take.
-  constexpr jinja::Limits kLimits = {.steps = 500'000, .made_bytes = uint64_t{64} << 20, .text_bytes = uint64_t{4} << 20};
   ChatRequest probe = Probe();
   // Arguments have come out with their names, and not as 'name', which is how Python writes a dict.
   const auto prints_calls = [&](const Forms& forms) {
-    const Result<std::string> text = Text(probe, forms, kLimits);
+    const Result<std::string> text = Text(probe, forms, kProbeLimits);
     const std::string name = Needle("call", 1);
     return Has(text, name) && !Has(text, "'" + name + "'");
   };
@@ -121,24 +135,30 @@ JinjaFormat::Forms JinjaFormat::FindForms() const {
   probe.messages.resize(2);  // where results are refused, calls alone
   if (!found) found = find_calls();
   Forms forms = found.value_or(Forms());
+  forms.thinking_part = ReadsThinkingPart();
   probe.messages.resize(1);
   for (const Tools tools : {Tools::kVariable, Tools::kMessageList, Tools::kMessageText}) {
     Forms tried = forms;
     tried.tools = tools;
-    if (Has(Text(probe, tried, kLimits), Needle("tool", 0))) return tried;
+    if (Has(Text(probe, tried, kProbeLimits), Needle("tool", 0))) return tried;
   }
   return forms;
 }
 
 jinja::Json JinjaFormat::Message(const ChatMessage& message, const Forms& forms) const {
   jinja::Json json = jinja::Json::object({{"role", message.role}, {"content", message.content}});
-  if (!message.reasoning.empty()) json[reasoning_name_] = message.reasoning;
+  if (!message.reasoning.empty() && !forms.thinking_part) json[reasoning_name_] = message.reasoning;
   if (!message.tool_calls.empty()) {
     if (message.content.empty() && forms.no_content == NoContent::kNull) json["content"] = nullptr;
     if (message.content.empty() && forms.no_content == NoContent::kAbsent) json.erase("content");
     jinja::Json calls = jinja::Json::array();
     for (const ToolCall& call : message.tool_calls) calls.push_back(CallJson(call, forms.arguments_as_text));
     json["tool_calls"] = std::move(calls);
+  }
+  if (!message.reasoning.empty() && forms.thinking_part) {
+    jinja::Json parts = jinja::Json::array({jinja::Json::object({{"type", "thinking"}, {"thinking", message.reasoning}})});
+    if (!message.content.empty()) parts.push_back(jinja::Json::object({{"type", "text"}, {"text", message.content}}));
+    json["content"] = std::move(parts);
   }
   if (!message.tool_call_id.empty()) json["tool_call_id"] = message.tool_call_id;
   if (!message.name.empty()) json["name"] = message.name;

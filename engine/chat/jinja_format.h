@@ -28,6 +28,8 @@ namespace tally {
 // taken, and the first of all where none is:
 //   arguments of calls     objects where they are one as JSON, as transformers asks for, and text else; or always text
 //   no text beside calls   content is empty, or null, or not there
+//   thinking               a member of the message, by the name that the template reads; or a part of content that has the type
+//                          "thinking", before one with the text (Ministral 3)
 //   tools                  the variable; or the member `tools` of the first message, the same list or the JSON text of its functions,
 //                          where that message is the system's (an empty one is made for it if there is none)
 // A role that messages usually have (kMessageRoles) is the template's own text: <|{{ message.role }}|> is a special token.
@@ -59,6 +61,7 @@ class JinjaFormat : public ChatFormat {
     bool arguments_as_text = false;
     NoContent no_content = NoContent::kEmpty;
     Tools tools = Tools::kVariable;
+    bool thinking_part = false;
   };
 
   JinjaFormat(jinja::Template made, const ChatTemplateSource& source, ParserFactory parsers, std::string description,
@@ -66,6 +69,7 @@ class JinjaFormat : public ChatFormat {
   Result<jinja::Json> Variables(const ChatRequest& request, const Forms& forms) const;
   Result<std::string> Text(const ChatRequest& request, const Forms& forms, const jinja::Limits& limits = {}) const;
   Forms FindForms() const;
+  bool ReadsThinkingPart() const;
   jinja::Json Message(const ChatMessage& message, const Forms& forms) const;
 
   jinja::Template template_;

@@ -175,10 +175,10 @@ std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type, const Shard&
   return own;
 }
 
-ActKind ActKindFor(DType weight, ActivationMode mode) {
+ActKind ActKindFor(DType weight, ActivationMode mode, bool bf16_dots) {
   if (mode == ActivationMode::kF32) return ActKind::kF32;
   const ActKind preferred = FormatOf(weight).act;
-  if (preferred == ActKind::kBF16 && mode != ActivationMode::kBF16 && !HwyTargetHasBf16Dot()) return ActKind::kF32;
+  if (preferred == ActKind::kBF16 && mode != ActivationMode::kBF16 && !bf16_dots) return ActKind::kF32;
   return preferred;
 }
 

@@ -26,7 +26,8 @@ namespace tally {
 // Features of the recipe that cannot be run, in words: "latent attention". Empty: the model can be run.
 std::vector<std::string> CannotRun(const Recipe& recipe);
 
-ActKind ActKindFor(DType weight, ActivationMode mode);
+// `bf16_dots`: the machine has a bf16 dot product, without which kAuto multiplies BF16 in f32.
+ActKind ActKindFor(DType weight, ActivationMode mode, bool bf16_dots);
 
 // What the store holds for the recipe: a layer of it for each mixer that keeps something of earlier positions, in the order of layers and
 // mixers. A layer that reads another's has none, and one may have several. Of a shard: what it keeps, in blocks of the size that the
@@ -35,6 +36,7 @@ std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type, const Shard&
 
 struct PlanOptions {
   ActivationMode activations = ActivationMode::kAuto;
+  bool bf16_dots = HwyTargetHasBf16Dot();  // of the machine that is planned for
   KvType kv = KvType::kF16;
   ImplChoice impl = ImplChoice::kAuto;
   int64_t max_batch = 512;

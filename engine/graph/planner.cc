@@ -207,7 +207,7 @@ void Planner::AddNormed(Role role, float eps, Mat<const float> x, Mat<float> out
 ActFormat Planner::FormatFor(Role role) const {
   const bool f32 = role == Role::kRouter || role == Role::kSharedExpertSigmoid;
   const DType type = Get(role).dtype;
-  return ActFormatFor(type, ActKindFor(type, f32 ? ActivationMode::kF32 : options_.activations));
+  return ActFormatFor(type, ActKindFor(type, f32 ? ActivationMode::kF32 : options_.activations, options_.bf16_dots));
 }
 
 ActPack Planner::Pack(Role role, Mat<const float> in, SharedPack* shared) {
@@ -421,11 +421,21 @@ void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> 
   if (hidden.cols == 0 || Get(up).rows == 0) return;
   const Work packing = work_;
   const auto pack = [&](Role role) { return rows_ == RowsOf::kRouted ? PackRouted(role, in, index, of) : Pack(role, in); };
-  if (!r_.gated_ffn) {
+  const bool experts = up == Role::kExpertUp;
+  if (!r_.gated_ffn || (experts && r_.ungated_experts)) {
+    const bool xielu = r_.activation == ActivationKind::kXielu;
     const ActPack of_up = pack(up);
-    return AddMatMul(
-        up, MatMulOp{.x = of_up, .w = Get(up), .bias = GetBias(up), .activation = r_.activation, .out = hidden, .out_row = {}});
+    AddMatMul(up, MatMulOp{.x = of_up,
+                           .w = Get(up),
+                           .bias = GetBias(up),
+                           .activation = xielu ? ActivationKind::kNone : r_.activation,
+                           .out = hidden,
+                           .out_row = {}});
+    return xielu ? ApplyXielu(up, hidden) : void();
   }
+  const float limit = experts ? layer().expert_limit : up == Role::kSharedExpertUp ? layer().shared_limit : 0;
+  const ActivationKind activation = limit > 0 ? ActivationKind::kSwigluLimited : r_.activation;
+  const float swiglu_limit = limit > 0 ? limit : r_.swiglu_limit;
   ActPack x = pack(gate);
   const As as(*this, HeldOf(r_, shard_, up, layer_).copied() > 0 ? Work::kWhole : Work::kOwn);
   if (Get(gate).dtype == Get(up).dtype && r_.scales.gate == 1) {
@@ -434,9 +444,9 @@ void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> 
                                    .up = Get(up),
                                    .gate_bias = GetBias(gate),
                                    .up_bias = GetBias(up),
-                                   .activation = r_.activation,
+                                   .activation = activation,
                                    .swiglu_alpha = r_.swiglu_alpha,
-                                   .swiglu_limit = r_.swiglu_limit,
+                                   .swiglu_limit = swiglu_limit,
                                    .out = hidden});
   }
   if (up_.cols == 0) up_ = Floats(hidden_.cols);
@@ -450,9 +460,18 @@ void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> 
   Add(gate, ElementwiseOp{.x = hidden,
                           .scale = r_.scales.gate,
                           .up = of_up,
-                          .activation = r_.activation,
+                          .activation = activation,
                           .swiglu_alpha = r_.swiglu_alpha,
-                          .swiglu_limit = r_.swiglu_limit});
+                          .swiglu_limit = swiglu_limit});
+}
+
+// Of what the role's matrix gives.
+void Planner::ApplyXielu(Role role, Mat<float> hidden) {
+  const bool stored = r_.stored_xielu;
+  const WeightView n = stored ? Get(Role::kXieluN) : WeightView(), p = stored ? Get(Role::kXieluP) : WeightView();
+  const As as(*this, HeldOf(r_, shard_, role, layer_).copied() > 0 ? Work::kWhole : Work::kOwn);
+  Add(role, ElementwiseOp{.x = hidden, .activation = ActivationKind::kXielu, .xielu = layer().xielu, .alpha_n = n, .alpha_p = p});
+  if (stored) CopiedWeights({n, p});
 }
 
 // Packs rows for the experts' matrix of a role: row i of the pack is row index[i] of `in`, or its own row where there is no index. `of`:
@@ -465,7 +484,7 @@ ActPack Planner::PackRouted(Role role, Mat<const float> in, const int32_t* index
   return pack;
 }
 
-void Planner::SparseFeedForward(Mat<const float> in) {
+void Planner::SparseFeedForward(Mat<float> in) {
   const int64_t routed = n_ * r_.top_k;
   const bool choice_bias = SoftmaxOfAll(r_.routing) || SigmoidOfAll(r_.routing);
   if (r_.router_norm) Norm(Role::kRouterNorm, plan_.x, router_in_);
@@ -485,7 +504,7 @@ void Planner::SparseFeedForward(Mat<const float> in) {
   const Mat<float> hidden(hidden_.data, routed, part_.expert_hidden.size());
   const bool latent = r_.expert_latent > 0;
   if (latent) Project(Role::kLatentIn, in, latent_in_);
-  const Mat<const float> x = latent ? latent_in_ : in;
+  const Mat<const float> x = latent ? Mat<const float>(latent_in_) : in;
   if (r_.weighted_expert_inputs) {
     Add(Component::kMoeCombine, ScaleRowsOp{.x = x, .weights = route_weights_, .out = expert_in_});
   }
@@ -523,6 +542,18 @@ void Planner::SparseFeedForward(Mat<const float> in) {
     ProjectOut(Role::kLatentOut, latent_out_, part_.fed);
   }
   if (r_.d_shared > 0) SharedExperts(in, (OwnOutput() ? block_out_ : plan_.x).Cols(part_.fed.begin, part_.fed.size()));
+  if (r_.shared_activation && part_.fed.size() > 0) SharedActivation(in.Cols(part_.fed.begin, part_.fed.size()));
+}
+
+// In the place of shared experts: act(in) is added, and `in` is not needed any more.
+void Planner::SharedActivation(Mat<float> in) {
+  const As as(*this, in.cols < r_.d_model ? Work::kOwn : Work::kWhole);
+  Add(Role::kSharedExpertUp, ElementwiseOp{.x = in, .activation = r_.activation});
+  const Site site{layer_, FactsOf(Role::kSharedExpertDown).component};
+  plan_.ops.push_back({.sites = {site, site},
+                       .rows = rows_,
+                       .op = GatedAddOp{.y = in, .out = (OwnOutput() ? block_out_ : plan_.x).Cols(part_.fed.begin, in.cols)},
+                       .copied = {.all = IsCopy(), .part = {}}});
 }
 
 // Added to `out`, through their gate where they have one.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <utility>
@@ -112,10 +113,12 @@ class Planner {
   void DenseFeedForward(Mat<const float> in);
   void ScaleHidden(Role role, Mat<float> own, int64_t cols);
   void FeedForwards(Mat<float> in);
-  void SparseFeedForward(Mat<const float> in);
+  void SparseFeedForward(Mat<float> in);
+  void SharedActivation(Mat<float> in);
   void SharedExperts(Mat<const float> in, Mat<float> out);
   void FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index = nullptr,
                      RowsOf of = RowsOf::kBatch);
+  void ApplyXielu(Role role, Mat<float> hidden);
   ActPack PackRouted(Role role, Mat<const float> in, const int32_t* index, RowsOf of);
 
   // What every mixer's file has: the buffers that all layers of its kind share, and the block. The block's last matrix is ProjectOut's.
@@ -201,7 +204,7 @@ class Planner {
   void ShardBuffers(Mat<float> logits);
   void AddMatMul(Role role, MatMulOp op);
   void Room(int64_t cols, int64_t rows_each = 1);
-  void CopiedWeights(const WeightView& weights);
+  void CopiedWeights(std::initializer_list<WeightView> weights);
 
   WeightView Get(Role role) const { return source_.weight(role, layer_); }
   WeightView GetBias(Role role) const { return FactsOf(role).biased ? Get(BiasOf(role)) : WeightView(); }

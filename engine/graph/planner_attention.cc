@@ -220,7 +220,7 @@ void Planner::QkNorm(Role role, Mat<float> x, int64_t groups) {
                    .bias = {},
                    .eps = latent ? r_.latent.norm_eps : r_.norm_eps,
                    .out = x});
-  if (r_.qk_norm == QkNormKind::kHead) CopiedWeights(Get(role));
+  if (r_.qk_norm == QkNormKind::kHead) CopiedWeights({Get(role)});
 }
 
 // Into `out`, or in place.

@@ -107,7 +107,7 @@ void Planner::DeltaHeads(Mat<const float> in, int64_t heads, Mat<float> out) {
                                   .activation = d.channel_decay ? ActivationKind::kSigmoid : ActivationKind::kSilu,
                                   .eps = r_.norm_eps,
                                   .out = out});
-  CopiedWeights(Get(Role::kSsmNorm));
+  CopiedWeights({Get(Role::kSsmNorm)});
 }
 
 // The output's gate, beta, and what decays are made of.

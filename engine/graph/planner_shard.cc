@@ -154,13 +154,18 @@ void Planner::Room(int64_t cols, int64_t rows_each) {
 }
 
 // Of the op planned last, which is divided: every process reads all of these weights, so that the bytes are copies on all but the first.
-void Planner::CopiedWeights(const WeightView& w) {
+void Planner::CopiedWeights(std::initializer_list<WeightView> weights) {
   CopiedWork& copied = plan_.ops.back().copied;
-  if (shard_.rank == 0 || copied.all || w.cols == 0) return;
-  copied.part = [w](const CostAmounts& n) {
+  uint64_t stored = 0, packed = 0;
+  for (const WeightView& w : weights) {
+    stored += w.stored_row_bytes;
+    packed += static_cast<uint64_t>(w.cols) * sizeof(float);
+  }
+  if (shard_.rank == 0 || copied.all || packed == 0) return;
+  copied.part = [stored, packed](const CostAmounts& n) {
     Cost cost;
-    cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kCalls] * w.stored_row_bytes);
-    cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kCalls] * static_cast<uint64_t>(w.cols) * sizeof(float));
+    cost.AddBytes(ByteKind::kWeightsStored, n[Amount::kCalls] * stored);
+    cost.AddBytes(ByteKind::kWeightsPacked, n[Amount::kCalls] * packed);
     return cost;
   };
 }

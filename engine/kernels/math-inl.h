@@ -96,6 +96,16 @@ HWY_INLINE V Exp(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, e);
 }
 
+// e^x - 1 for x <= 0, accurate near 0 too.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Expm1(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  hn::Vec<decltype(di)> k;
+  const V p = ReducedExpM1(d, hn::Max(x, hn::Set(d, -80.0f)), k);
+  const V scale = PowerOf2(d, k);
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::MulAdd(p, scale, hn::Sub(scale, hn::Set(d, 1.0f))));
+}
+
 // tanh |x| = m / (m + 2) with m = e^(2|x|) - 1, which is accurate near 0 too.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Tanh(D d, V x) {
@@ -174,6 +184,18 @@ HWY_INLINE V SwigluOai(D d, V g, V u, V alpha, V limit) {
 }
 
 template <class D, class V = hn::Vec<D>>
+HWY_INLINE V SwigluLimited(D d, V g, V u, V limit) {
+  return hn::Mul(MinKeepNaN(Silu(d, g), limit), MaxKeepNaN(MinKeepNaN(u, limit), hn::Neg(limit)));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V XieluOf(D d, V x, const Xielu& n) {
+  const V above = hn::Mul(hn::Mul(hn::Set(d, n.alpha_p), x), x);
+  const V below = hn::Mul(hn::Set(d, n.alpha_n), hn::Sub(Expm1(d, MinKeepNaN(x, hn::Set(d, n.eps))), x));
+  return hn::Add(hn::Mul(hn::Set(d, n.beta), x), hn::IfThenElse(hn::Gt(x, hn::Zero(d)), above, below));
+}
+
+template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Activate(D d, ActivationKind kind, V x) {
   switch (kind) {
     case ActivationKind::kGeluTanh: return GeluTanh(d, x);
@@ -183,6 +205,8 @@ HWY_INLINE V Activate(D d, ActivationKind kind, V x) {
     case ActivationKind::kRelu2: return Relu2(d, x);
     case ActivationKind::kSigmoid: return Sigmoid(d, x);
     case ActivationKind::kNone:
+    case ActivationKind::kXielu:
+    case ActivationKind::kSwigluLimited:
     case ActivationKind::kSwigluOai: break;
   }
   return x;
@@ -191,6 +215,7 @@ HWY_INLINE V Activate(D d, ActivationKind kind, V x) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ActivateGated(D d, ActivationKind kind, V g, V u, float alpha, float limit) {
   if (kind == ActivationKind::kSwigluOai) return SwigluOai(d, g, u, hn::Set(d, alpha), hn::Set(d, limit));
+  if (kind == ActivationKind::kSwigluLimited) return SwigluLimited(d, g, u, hn::Set(d, limit));
   return hn::Mul(Activate(d, kind, g), u);
 }
 

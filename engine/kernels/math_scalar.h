@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scalar activation functions, the reference for engine/kernels/math-inl.h. Templates over the scalar type (scalar.h).
 // Sources: SiLU (Elfwing et al. 2017), GELU exact and by tanh (Hendrycks & Gimpel 2016), clamped SwiGLU (openai/gpt-oss),
-// squared ReLU (So et al. 2021).
+// squared ReLU (So et al. 2021), xIELU (Huang & Schlag 2024), limited SwiGLU (inclusionAI, Ling 3.0).
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,21 @@ S SwigluOai(S g, S u, S alpha, S limit) {
   return g / (S(1.0f) + Exp(-(alpha * g))) * (u + S(1.0f));
 }
 
-// kNone gives x. So does kSwigluOai, which takes two values; the ops' Validate refuses it.
+// silu(g) u, where silu(g) is limited from above only and u on both sides.
+template <class S>
+S SwigluLimited(S g, S u, S limit) {
+  return Min(Silu(g), limit) * Max(Min(u, limit), -limit);
+}
+
+// kinds.h
+template <class S>
+S XieluOf(S x, const Xielu& n) {
+  const S above = S(n.alpha_p) * x * x;
+  const S below = S(n.alpha_n) * (Expm1(Min(x, S(n.eps))) - x);
+  return S(n.beta) * x + Choose(x, above, below);
+}
+
+// kNone gives x. So do the kinds that take two values or have numbers of their own; the ops' Validate refuses them.
 template <class S>
 S Activate(ActivationKind kind, S x) {
   switch (kind) {
@@ -65,15 +79,18 @@ S Activate(ActivationKind kind, S x) {
     case ActivationKind::kRelu2: return Relu2(x);
     case ActivationKind::kSigmoid: return Sigmoid(x);
     case ActivationKind::kNone:
+    case ActivationKind::kXielu:
+    case ActivationKind::kSwigluLimited:
     case ActivationKind::kSwigluOai: break;
   }
   return x;
 }
 
-// act(g) * u; kSwigluOai: SwigluOai.
+// act(g) * u, or the function of both.
 template <class S>
 S ActivateGated(ActivationKind kind, S g, S u, S alpha, S limit) {
   if (kind == ActivationKind::kSwigluOai) return SwigluOai(g, u, alpha, limit);
+  if (kind == ActivationKind::kSwigluLimited) return SwigluLimited(g, u, limit);
   return Activate(kind, g) * u;
 }
 
@@ -90,13 +107,16 @@ constexpr ElementCost ActivateCost(ActivationKind kind) {
     case ActivationKind::kSigmoid: return {1, 2};
     case ActivationKind::kRelu: return {1, 0};
     case ActivationKind::kRelu2: return {2, 0};
+    case ActivationKind::kXielu: return {7, 1};
     case ActivationKind::kNone:
+    case ActivationKind::kSwigluLimited:
     case ActivationKind::kSwigluOai: break;
   }
   return {};
 }
 constexpr ElementCost ActivateGatedCost(ActivationKind kind) {
   if (kind == ActivationKind::kSwigluOai) return {7, 2};
+  if (kind == ActivationKind::kSwigluLimited) return {5, 2};
   return {ActivateCost(kind).flops + 1, ActivateCost(kind).special};
 }
 

@@ -227,8 +227,37 @@ Status CheckFeedForward(const Recipe& r) {
   if (r.shared_gate && r.d_shared < 1)
     return BadInput("shared_gate is for shared experts, and there are none: d_shared is " + Text(r.d_shared));
   if (!r.gated_ffn && r.scales.gate != 1) return BadInput("scales.gate is for a feed-forward with a gate");
-  if (!r.gated_ffn && r.activation == ActivationKind::kSwigluOai) return BadInput("gated: this model's activation has a gate");
+  const bool xielu = r.activation == ActivationKind::kXielu, two = TakesTwo(r.activation);
+  if (!r.gated_ffn && two) return BadInput("gated: this model's activation has a gate");
   if (r.activation == ActivationKind::kNone) return BadInput("the feed-forward has no activation");
+  if (xielu && (r.gated_ffn || r.layer_embedding > 0)) return BadInput("gated: this model's activation has no gate");
+  if (r.stored_xielu && !xielu) return BadInput("numbers of xIELU are stored, and it is not the activation");
+  if (r.ungated_experts && two) return BadInput("ungated_experts: this model's activation has a gate");
+  if (r.shared_activation && (r.d_shared > 0 || !r.pre_norms || xielu || two)) {
+    return BadInput("shared_activation is for blocks with a norm before them and without shared experts");
+  }
+  for (const LayerRecipe& l : r.layers) {
+    for (const float limit : {l.expert_limit, l.shared_limit}) {
+      if (!(limit >= 0) || !std::isfinite(limit)) return BadInput("SwiGLU has a limit of " + std::to_string(limit));
+      if (limit == 0) continue;
+      if (!r.gated_ffn || r.activation != ActivationKind::kSilu) return BadInput("gated: limits are of SwiGLU");
+    }
+    if (l.expert_limit > 0 && r.ungated_experts) return BadInput("ungated_experts: limits are of SwiGLU");
+    const Xielu& n = l.xielu;
+    if (!std::isfinite(n.alpha_n) || !std::isfinite(n.alpha_p) || !std::isfinite(n.beta) || !(n.eps <= 0)) {
+      return BadInput("a number of xIELU is not finite, or its eps is above 0");
+    }
+  }
+  return {};
+}
+
+Status CheckCounted(const Recipe& r) {
+  if (!r.counted_only) return {};
+  for (const CountedTensor& t : r.counted_only->tensors) {
+    if (t.layer < -1 || t.layer >= r.n_layers + std::max(r.mtp_layers, 0)) {
+      return BadInput(t.name + " is of layer " + Text(t.layer) + " of " + Text(r.n_layers));
+    }
+  }
   return {};
 }
 
@@ -264,6 +293,7 @@ Status CheckRecipe(const Recipe& recipe) {
   TALLY_RETURN_IF_ERROR(CheckAttention(recipe));
   TALLY_RETURN_IF_ERROR(CheckRecurrent(recipe));
   TALLY_RETURN_IF_ERROR(CheckFeedForward(recipe));
+  TALLY_RETURN_IF_ERROR(CheckCounted(recipe));
   return CheckSize(recipe);
 }
 

@@ -41,8 +41,7 @@ std::vector<uint64_t> TensorBinding::StoredShape(uint64_t stored_rows) const {
   if (storage == Storage::kTaps) return {shape[1], shape[0]};
   if (storage == Storage::kConv1d) return {shape[1], 1, shape[0]};
   std::vector<uint64_t> stored = shape;
-  if (storage == Storage::kPlain || storage == Storage::kPlusOne || storage == Storage::kOverRoot ||
-      storage == Storage::kMinusExp || storage == Storage::kExp) {
+  if (storage == Storage::kPlain || IsComputed(storage)) {
     stored[row_dimension()] = stored_rows;
     return stored;
   }

@@ -23,9 +23,16 @@ enum class Storage : uint8_t {
   kOverRoot,         // a vector w of n elements; the engine uses w / sqrt(n), computed in f32 (the norm of Gemma 4's router)
   kMinusExp,         // a vector w; the engine uses -exp(w), computed in f32 (the decays of recurrent layers)
   kExp,              // a vector w; the engine uses exp(w), computed in f32 (those of Ling 3)
+  kSoftplus,         // a vector w; the engine uses ln(1 + exp(w)), computed in f64 (xIELU's alphas)
   kTaps,             // the taps of a convolution, vectors [taps, n], as [n, taps]
   kConv1d,           // the same as [n, 1, taps] (torch's Conv1d)
 };
+
+// The engine's values are computed from the stored ones.
+constexpr bool IsComputed(Storage s) {
+  return s == Storage::kPlusOne || s == Storage::kOverRoot || s == Storage::kMinusExp || s == Storage::kExp ||
+         s == Storage::kSoftplus;
+}
 
 // The rows (of a vector: elements; of kTransposed: columns) of a stored slice that a binding takes. Row r of the binding (of
 // kTransposedHeads: column r) is stored row first + r / block * step + r % block; block 0 takes all rows in order. Examples:

@@ -114,6 +114,9 @@ struct LayerRecipe {
   // Attention reads the keys and values of this earlier layer, and has none of its own; -1: it has its own.
   int32_t cache_of = -1;
   bool v_is_k = false;  // the values are the keys as their matrix gives them (Gemma 4)
+  // Limits of the SwiGLU of experts, and of shared experts: kSwigluLimited (Ling 3); 0: none.
+  float expert_limit = 0, shared_limit = 0;
+  Xielu xielu = {};  // with the activation kXielu; its alphas where the checkpoint does not store them as tensors
 
   bool recurrent() const { return mixers.has(Mixer::kShortConv) || mixers.has(Mixer::kDeltaRule) || mixers.has(Mixer::kMamba2); }
   bool attends() const { return mixers.has(Mixer::kAttention) || mixers.has(Mixer::kLatentAttention); }
@@ -220,9 +223,11 @@ struct Recipe {
   int32_t layer_embedding = 0;
   bool layer_scale = false;  // a learned number multiplies what a layer leaves in the residual stream
 
-  bool gated_ffn = true;  // down(act(gate x) * up x) instead of down(act(up x))
+  bool gated_ffn = true;         // down(act(gate x) * up x) instead of down(act(up x))
+  bool ungated_experts = false;  // experts, but for shared ones, have no gate, whatever gated_ffn says
   ActivationKind activation = ActivationKind::kSilu;
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;  // kSwigluOai: g = min(g, limit), u clamped, g*sigmoid(alpha g)*(u+1)
+  bool stored_xielu = false;                         // kXielu: the checkpoint stores the alphas (Hugging Face)
   bool ffn_bias = false;                             // of the dense feed-forward
 
   int32_t n_experts = 0;  // X
@@ -243,7 +248,10 @@ struct Recipe {
       0;  // experts work on a projection of so many elements, and their sum is projected back (Nemotron 3 Super); 0: not
   int32_t d_shared = 0;      // width of the shared experts together, which every token uses; 0: none
   bool shared_gate = false;  // the shared experts' output is multiplied by sigmoid(w x)
-  int32_t mtp_layers = 0;    // multi-token-prediction layers; counted apart, not run
+  // Without shared experts: beside the experts, act(x) of what they read is added (llama.cpp, where a file names shared experts and has no
+  // tensors of theirs).
+  bool shared_activation = false;
+  int32_t mtp_layers = 0;  // multi-token-prediction layers; counted apart, not run
 
   bool tied_head = false;  // the head is the embedding matrix
   bool head_bias = false;

@@ -73,8 +73,8 @@ SplitEstimate EstimateSplit(const Recipe& r, std::span<const WeightInfo> weights
   return e;
 }
 
-books::GatheredBytes GatheredAs(DType weight, ActivationMode activations) {
-  const ActFormat format = ActFormatFor(weight, ActKindFor(weight, activations));
+books::GatheredBytes GatheredAs(DType weight, ActivationMode activations, bool bf16_dots) {
+  const ActFormat format = ActFormatFor(weight, ActKindFor(weight, activations, bf16_dots));
   const int64_t block = PackedPiece(format);
   return {static_cast<uint64_t>(block), ActRowBytes(format, block)};
 }

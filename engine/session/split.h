@@ -25,8 +25,8 @@ struct SplitEstimate {
 // `weights`: of the whole model (books/weight_table.h). `split`: kAll or kExperts.
 SplitEstimate EstimateSplit(const Recipe& recipe, std::span<const WeightInfo> weights, int ranks, Split split);
 
-// How the inputs of a matrix of this type are gathered.
-books::GatheredBytes GatheredAs(DType weight, ActivationMode activations);
+// How the inputs of a matrix of this type are gathered, by machines with or without a bf16 dot product.
+books::GatheredBytes GatheredAs(DType weight, ActivationMode activations, bool bf16_dots);
 
 struct ChosenSplit {
   Split split = Split::kAll;

@@ -44,7 +44,7 @@ class Auditor {
       TALLY_ASSIGN_OR_RETURN(books_, engine_.Books());
       HeldByRanks();
       facts_.gathered = [this](Role role, int32_t layer) {
-        return GatheredAs(model_.weights().Get(role, layer).dtype, engine_.activations());
+        return GatheredAs(model_.weights().Get(role, layer).dtype, engine_.activations(), HwyTargetHasBf16Dot());
       };
     }
     report_.head_is_copy = !model_.not_run().head.empty() || (books_.empty() && HeadIsCopy(model_.weights(), recipe));

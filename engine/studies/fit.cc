@@ -232,7 +232,9 @@ Result<Fit> FitModel(const CountedModel& model, const FitOptions& given, const F
     load.context = static_cast<int64_t>(context);
     load.sequences = static_cast<int32_t>(options.batch);
     load.kv = options.kv;
-    return PlanEngine({recipe, view, rope.global, rope.local}, MakeStepperOptions(recipe, load), std::max(machine.threads, 1));
+    StepperOptions stepper = MakeStepperOptions(recipe, load);
+    stepper.plan.bf16_dots = machine.bf16_dots;
+    return PlanEngine({recipe, view, rope.global, rope.local}, stepper, std::max(machine.threads, 1));
   };
   fit.memory = plan(options.context);
   fit.memory.packed_weights = packed.bytes;

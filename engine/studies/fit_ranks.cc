@@ -143,6 +143,8 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
   load.context = static_cast<int64_t>(options.context);
   load.sequences = static_cast<int32_t>(options.batch);
   load.kv = options.kv;
+  StepperOptions stepper = MakeStepperOptions(recipe, load);
+  stepper.plan.bf16_dots = machine.bf16_dots;
   const RopePair rope;
   PackedViews first;
   books::GatheredBytesOf gathered;
@@ -153,17 +155,16 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
     if (r == 0) {  // which has a part of every matrix
       first = packed;
       gathered = [&](Role role, int32_t layer) {
-        return GatheredAs(first.View(recipe, role, layer).dtype, ActivationMode::kAuto);
+        return GatheredAs(first.View(recipe, role, layer).dtype, ActivationMode::kAuto, machine.bf16_dots);
       };
     }
     FitRank rank;
     if (r < 2) {  // scratch: those after rank 0, which has the logits, are alike
       const auto view = [&](Role role, int32_t layer) { return packed.View(recipe, role, layer); };
-      rank.memory = PlanEngine({recipe, view, rope.global, rope.local, shard}, MakeStepperOptions(recipe, load),
-                               std::max(machine.threads, 1));
+      rank.memory = PlanEngine({recipe, view, rope.global, rope.local, shard}, stepper, std::max(machine.threads, 1));
     } else {
       rank.memory = fit.ranks[1].memory;
-      rank.memory.kv = SequenceStore::PlanBytes(KvLayers(recipe, options.kv, shard), MakeStepperOptions(recipe, load).kv_size());
+      rank.memory.kv = SequenceStore::PlanBytes(KvLayers(recipe, options.kv, shard), stepper.kv_size());
     }
     rank.memory.packed_weights = packed.bytes;
     rank.memory.available = machine.available;

@@ -46,6 +46,7 @@ Result<GgufOfDirectory> GgufOfDirectory::Open(const std::string& directory, cons
   TALLY_ASSIGN_OR_RETURN(d.spec_, ReadModelSpec(d.source_));
   TALLY_ASSIGN_OR_RETURN(d.made_, MakeGguf(d.source_, {DType::kF32, DType::kF32}));
   TALLY_RETURN_IF_ERROR(d.SetTypes());
+  if (d.spec_.recipe.stored_xielu) TALLY_RETURN_IF_ERROR(d.SetXielu());
   d.made_.inventory.path = directory;
   d.made_.inventory.metadata.Set("general.name", NameOf(directory));
   TALLY_RETURN_IF_ERROR(d.SetTokenizer(allowed));
@@ -71,6 +72,26 @@ Status GgufOfDirectory::SetTypes() {
       return InternalError("GGUF stores " + WeightName(made.role, made.layer) + " otherwise");
     }
     t.dtype = StoredAsF32(made) ? DType::kF32 : b->type(source_.Find(b->names[0])->dtype);
+  }
+  return {};
+}
+
+// The alphas of xIELU, which GGUF has as keys, as they are stored.
+Status GgufOfDirectory::SetXielu() {
+  ModelSpec sub;
+  sub.recipe = spec_.recipe;
+  for (const TensorBinding& b : spec_.bindings) {
+    if (b.role != Role::kXieluN && b.role != Role::kXieluP) continue;
+    sub.bindings.push_back(b);
+    sub.bindings.back().storage = Storage::kPlain;
+  }
+  Team team(1);
+  TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(source_, sub, 0));
+  TALLY_ASSIGN_OR_RETURN(const PackedWeights weights, LoadWeights(source_, plan, team, nullptr));
+  for (const auto& [role, key] : {std::pair{Role::kXieluN, "xielu.alpha_n"}, std::pair{Role::kXieluP, "xielu.alpha_p"}}) {
+    std::vector<double> of;
+    for (int32_t i = 0; i < spec_.recipe.n_layers; ++i) of.push_back(static_cast<double>(weights.Get(role, i).Vector()[0]));
+    made_.inventory.metadata.Set(key, std::move(of));
   }
   return {};
 }

@@ -44,6 +44,7 @@ class GgufOfDirectory {
   };
 
   Status SetTypes();
+  Status SetXielu();
   Status SetTokenizer(const std::vector<std::string>& allowed);
   void SetTemplates();
   const TensorBinding* SourceOf(const TensorBinding& made) const;

@@ -63,6 +63,8 @@ Filling FillingOf(const TensorBinding& b, const StoredTensor& t, const Recipe& p
       if (published.attention_scale == 1) f.value = 1 / std::sqrt(static_cast<float>(inputs));
       break;
     case Role::kSinks: f.deviation = 1; break;
+    case Role::kXieluN:  // about the published alphas of a new model
+    case Role::kXieluP: f.deviation = 1; break;
     case Role::kSsmA:  // -1, so that states decay; 1 with a bound
       f.fill = Fill::kValue;
       f.value = b.storage == Storage::kMinusExp || b.storage == Storage::kExp ? 0 : published.delta.decay_bound != 0 ? 1 : -1;

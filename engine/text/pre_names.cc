@@ -66,6 +66,20 @@ constexpr const char* kBailing = R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{
 constexpr const char* kExaoneMoe =  // letters of several words, too
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|)"
     R"(\s*[\r\n]|\s+(?!\S)|\s+)";
+// Numbers in threes from the right. This and the next four as llama.cpp has them (src/llama-vocab.cpp): the models' tokenizer.json was not
+// at hand.
+constexpr const char* kThrees = R"(^\p{N}{1,2}(?=(?:\p{N}{3})*$)|\p{N}{3})";
+// Scripts without spaces, and Hangul.
+constexpr const char* kAfmoeScripts =
+    R"([\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{8c48}-\x{faff}\x{3040}-\x{30ff}\x{ff65}-\x{ff9f}\x{2f00}-\x{2fdf}\x{0e40}-\x{0eff}\x{1780}-\x{17ff})"
+    R"(\x{1000}-\x{109f}\x{aa60}-\x{aa7f}\x{a9e0}-\x{a9ff}\x{ac00}-\x{d7af}\x{1100}-\x{11ff}]+)";
+constexpr const char* kYoutuScripts =
+    R"([\x{ac00}-\x{d7a3}\x{3131}-\x{318e}]+|[\x{ff01}\x{2026}\x{201c}\x{201d}\x{2018}\x{2019}\x{2014}\x{ff1a}\x{ff1b}\x{ff0c}\x{3001}-\x{303f}\x{fe30}-\x{fe4f}]+|)"
+    R"([\x{3105}-\x{312f}]+|[\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)";
+constexpr const char* kYoutu =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kDeepseekPunctuation =
     R"(\s?[!-/:-~\x{ff01}-\x{ff0f}\x{ff1a}-\x{ff5e}\x{2018}-\x{201f}\x{3000}-\x{3002}]+)";
 
@@ -86,7 +100,7 @@ const Row kRows[] = {
      {kGpt2Pattern}},
     {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"}, {kCl100k}, true, true},
     {{"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"}, {kCl100k}},
-    {{"qwen2", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2", "hunyuan", "grok-2", "solar-open"}, {kQwen2}},
+    {{"qwen2", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2", "hunyuan", "grok-2", "solar-open", "f2llmv2"}, {kQwen2}},
     {{"qwen35"}, {kQwen35}},
     {{"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"}, {kO200k}},  // gpt-oss too
     {{kCl100kName}, {kCl100k}, true},  // not in GGUF files: as tiktoken has them, which looks a piece up first
@@ -106,6 +120,8 @@ const Row kRows[] = {
     {{"bailingmoe", "bailingmoe2", "llada-moe"}, {kBailing}},
     {{"exaone-moe"}, {kExaoneMoe}},
     {{"laguna"}, {R"([^\n]+|[\n]+)", kQwen2}},
+    {{"afmoe"}, {R"(\p{N}+)", kThrees, kAfmoeScripts, kDeepseekV3}},
+    {{"youtu"}, {kYoutuScripts, kYoutu}, true},
     {{"minicpm5"}, {R"(\p{N}{1,3})", kMiniCpm5}, true},
     {{"falcon"}, {kFalconPunctuation, kGpt2Pattern, "[0-9][0-9][0-9]"}},
     {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}},

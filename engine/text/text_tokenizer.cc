@@ -138,9 +138,9 @@ void TextTokenizer::AddEos(std::span<const int64_t> ids) {
 
 bool EndsGeneration(std::string_view token, bool harmony) {
   if (harmony && token == "<|end|>") return false;
-  for (const std::string_view known :
-       {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<end_of_turn>",
-        "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>", "<|end_of_text|>", "<end_of_utterance>", "<turn|>"}) {
+  for (const std::string_view known : {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>",
+                                       "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>", "<|end_of_text|>",
+                                       "<end_of_utterance>", "<turn|>", "<|tool_response>", "<eos>", "[EOT]", "<|role_end|>"}) {
     if (token == known) return true;
   }
   return false;

@@ -45,7 +45,7 @@ class GgufTokenizerReader {
   Status ReadSpecialIds();
   Status NothingToAdd(const std::string& which);
   Status ReadBytePairs();
-  Status ReadCharacterPairs();
+  Status ReadCharacterPairs(bool add_bos);
   Status MakeModel(BpeOptions options);
   Status ReadScored();
   Status ReadAddedTokens();
@@ -237,6 +237,7 @@ Status GgufTokenizerReader::ReadAddedTokens() {
 Status GgufTokenizerReader::ReadBytePairs() {
   TALLY_ASSIGN_OR_RETURN(const auto pre_key, m_.GetString("tokenizer.ggml.pre"));
   const std::string pre = pre_key.value_or("default");
+  if (pre == "sarvam-moe" || pre == "gemma4") return ReadCharacterPairs(pre == "gemma4");
   if (!pre_key) Note(Key("pre") + ": absent, so text is cut as 'default' says, which is seldom how the model was trained");
   TALLY_ASSIGN_OR_RETURN(NamedPreTokenizer named, PreTokenizerByName(pre, Where("pre")));
   parts_.pre = std::move(named.pre);
@@ -255,13 +256,13 @@ Status GgufTokenizerReader::ReadBytePairs() {
   return {};
 }
 
-// Gemma 4's, as llama.cpp (src/llama-vocab.cpp): merges of characters, text cut between line ends and all else, characters without a
-// token as bytes.
-Status GgufTokenizerReader::ReadCharacterPairs() {
-  add_bos_ = true;
+// Gemma 4's and Sarvam's, as llama.cpp (src/llama-vocab.cpp): merges of characters, text cut between line ends and all else, characters
+// without a token as bytes.
+Status GgufTokenizerReader::ReadCharacterPairs(bool add_bos) {
+  add_bos_ = add_bos;
   TALLY_RETURN_IF_ERROR(ReadSpecialIds());
   TALLY_ASSIGN_OR_RETURN(const bool space_prefix, Flag("add_space_prefix", false));
-  if (space_prefix) return BadInput(Where("add_space_prefix") + ": true is not supported for model 'gemma4'");
+  if (space_prefix) return BadInput(Where("add_space_prefix") + ": true is not supported for merges of characters");
   parts_.normalizer.Add({.kind = NormalStep::Kind::kReplaceLiteral, .find = " ", .content = std::string(kSpaceMark)});
   TALLY_RETURN_IF_ERROR(parts_.pre.AddRegex("[^\\n]+|[\\n]+", Where("model")));
   BpeOptions options;
@@ -371,7 +372,7 @@ Result<std::unique_ptr<TextTokenizer>> GgufTokenizerReader::Read() {
   TALLY_RETURN_IF_ERROR(ReadVocabulary());
   parts_.bytes.resize(tokens_.size());
   TALLY_RETURN_IF_ERROR(ReadNormalSteps());
-  TALLY_RETURN_IF_ERROR(model_ == "gpt2" ? ReadBytePairs() : model_ == "llama" ? ReadScored() : ReadCharacterPairs());
+  TALLY_RETURN_IF_ERROR(model_ == "gpt2" ? ReadBytePairs() : model_ == "llama" ? ReadScored() : ReadCharacterPairs(true));
   for (size_t id = 0; id < tokens_.size(); ++id) {
     if (types_[id] == kUserDefined) parts_.bytes[id] = tokens_[id];  // spelled out, whatever the alphabet
     if (parts_.control[id]) parts_.control_text.emplace(static_cast<int32_t>(id), tokens_[id]);

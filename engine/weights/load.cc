@@ -319,6 +319,12 @@ class ItemLoader {
         }
         if (to->storage == Storage::kMinusExp) std::for_each(values, values + n, [](float& x) { x = -std::exp(x); });
         if (to->storage == Storage::kExp) std::for_each(values, values + n, [](float& x) { x = std::exp(x); });
+        if (to->storage == Storage::kSoftplus) {
+          std::for_each(values, values + n, [](float& x) {
+            const double v = static_cast<double>(x);
+            x = static_cast<float>(std::max(v, 0.0) + std::log1p(std::exp(-std::fabs(v))));
+          });
+        }
         TALLY_RETURN_IF_ERROR(CheckFinite(source, {values, n}));
       }
     }

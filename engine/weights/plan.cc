@@ -208,10 +208,7 @@ class Planner {
     const bool vector = binding.vector(), transposed = w.transposed();
     const bool row_major = w.view.layout == WeightLayout::kRowMajor, some_rows = !w.rows.all();
     const bool columns_can_be_taken = w.rows.block >= binding.mapped_rows() || w.striped_outputs();
-    if (((transposed || w.split) && (vector || row_major)) || (transposed && w.split) ||
-        ((w.storage == Storage::kPlusOne || w.storage == Storage::kOverRoot || w.storage == Storage::kMinusExp ||
-          w.storage == Storage::kExp) &&
-         !vector) ||
+    if (((transposed || w.split) && (vector || row_major)) || (transposed && w.split) || (IsComputed(w.storage) && !vector) ||
         (w.taps() != FactsOf(binding.role).taps) || (some_rows && (row_major || w.rows.step < w.rows.block)) ||
         (some_rows && transposed && !columns_can_be_taken) || (some_rows && !w.split && binding.names.size() > 1)) {
       return InternalError(name + " cannot be stored as its binding says");

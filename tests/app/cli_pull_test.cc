@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "models/catalog/catalog.h"
 #include "tests/app/runner.h"
 #include "tests/hub/hub_server.h"
 
@@ -127,6 +128,14 @@ TEST_F(CliPull, WithYesInOtherCommands) {
   const Ended audit = Tally({"audit", "org/name:Q4_K_M", "--tokens", "1,2,3", "-n", "2", "-y"});
   EXPECT_EQ(audit.code, 0) << audit.err;
   ExpectRefused({"run", "org/missing", "--prompt-tokens", "1", "--yes"}, "knows no such repository");
+}
+
+TEST_F(CliPull, NoWeightsOfAModelThatIsOnlyCounted) {
+  server_.files["config.json"] = {PublishedConfig("Falcon-Mamba-7B"), false};
+  ExpectRefused({"run", "org/name", "--prompt-tokens", "1", "--yes"}, "org/name: this model is counted and not run: it has ");
+  EXPECT_GT(server_.hub().Count("config.json"), 0u);
+  EXPECT_EQ(server_.hub().Count("model.safetensors"), 0u);
+  EXPECT_FALSE(fs::exists(Snapshot() / "model.safetensors"));
 }
 
 TEST_F(CliPull, CountTakesNoWeights) {

@@ -349,6 +349,26 @@ inline const std::vector<AnswerSample>& AnswerSamples() {
        {{"", "f", R"({"zip": "012"})"}},
        "<assistant>\n<think>",
        kTools},
+      // Ling 3: with and without a line feed behind the name
+      {"GLM",
+       "<role>ASSISTANT</role><|role_end|><tool_call><arg_key>",
+       "Hm.\n</think>\n\nSure.\n<tool_call>f<arg_key>zip</arg_key><arg_value>012</arg_value><arg_key>n</arg_key>"
+       "<arg_value>7</arg_value></tool_call>\n<tool_call>g\n<arg_key>x</arg_key>\n<arg_value>[1]</arg_value>\n</tool_call>\n"
+       "<tool_call>get_weather</tool_call>",
+       "Sure.",
+       "Hm.",
+       {{"", "f", R"({"zip": "012", "n": 7})"}, {"", "g", R"({"x": [1]})"}, {"", "get_weather", "{}"}},
+       "<role>ASSISTANT</role>\n<think>\n",
+       kTools},
+      // EXAONE 4
+      {"Qwen/Hermes",
+       "[|assistant|]<tool_call>",
+       "Hm.\n</think>\n\nI look.\n<tool_call>{\"name\": \"f\", \"arguments\": {\"zip\": \"012\"}}</tool_call>\n"
+       "<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>",
+       "I look.",
+       "Hm.",
+       {{"", "f", R"({"zip": "012"})"}, {"", "g", "{}"}},
+       "[|assistant|]\n<think>\n"},
       {"GLM",
        kGlm,
        "<tool_call>f\n<arg_key>n</arg_key>\n<arg_value>7</arg_value>\nDone.\nBye.",

@@ -62,6 +62,22 @@ TEST(JinjaFormat, ThinkingGoesByTheNameThatTheTemplateReads) {
   EXPECT_EQ(Render("{{ messages[1].get('reasoning') }}", Conversation()), "hm");
 }
 
+TEST(JinjaFormat, ThinkingAsAPartOfContent) {
+  const std::string parts =
+      "{% for p in m.content %}{{ '[T]' + p['thinking'] + '[/T]' if p['type'] == 'thinking' else p['text'] }}{% endfor %}";
+  const std::string text = "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}" + parts +
+                           "{% endif %}{% endfor %}{{ messages[1].tool_calls|length }}";
+  ChatRequest request = Conversation();
+  EXPECT_EQ(Render(text, request), "Hi[T]hm[/T]422");
+  request.messages[1].content = "yes";
+  EXPECT_EQ(Render(text, request), "Hi[T]hm[/T]yes422");
+  request.messages[1].reasoning.clear();
+  EXPECT_EQ(Render(text, request), "Hiyes422");
+  request.messages[1].reasoning = "hm";
+  // A template that prints content whatever it is does not read parts.
+  EXPECT_EQ(Render("{{ messages[1].content }}{{ x.thinking if x else '' }}", request), "yes");
+}
+
 TEST(JinjaFormat, VariablesAreThoseOfTransformers) {
   const std::string text =
       "{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}{{ enable_thinking is defined }}"

@@ -386,6 +386,14 @@ std::string ClaimsPage() {
       "| model | claim | claimed | counted | convention |\n| --- | --- | ---: | ---: | --- |\n" +
       HybridClaimRows();
   page +=
+      "\n## What a token costs\n\n"
+      "The same of parameters that are stored or charged to a token, of the FLOPs of training that a share of the peak (MFU) is "
+      "made "
+      "of, and\n"
+      "of the bytes of a decode step.\n\n"
+      "| model | claim | claimed | counted | convention |\n| --- | --- | ---: | ---: | --- |\n" +
+      WorkClaimRows();
+  page +=
       "\n## Published figures of the built-in models\n\n"
       "Under each convention that could be meant, those under which the printed figure holds: to the nearest (rounded), with "
       "digits\n"

@@ -32,7 +32,9 @@ struct HybridClaim {
 };
 std::vector<HybridClaim> HybridClaims();
 std::vector<HybridClaim> CountedClaims();  // the same of models that are counted and not run
+std::vector<HybridClaim> WorkClaims();     // of any model: what a token costs
 std::string HybridClaimRows();
+std::string WorkClaimRows();
 
 // docs/claims.md: the claims above, and the published figures of every built-in model under every convention that could be meant.
 std::string ClaimsPage();

@@ -94,5 +94,24 @@ TEST(Claims, DisputedFiguresOfModelsThatAreCounted) {
   EXPECT_EQ(figures["Kimi-K3, 2.8T-A"].second, 104'189'614'848u);
 }
 
+// The rules give what was printed: llmfit's list, torchtitan's table (pytorch/torchtitan pull request 4300).
+TEST(Claims, WhatATokenCosts) {
+  std::map<std::string, std::pair<uint64_t, uint64_t>> figures;
+  for (const HybridClaim& c : WorkClaims()) figures[c.model + ", " + c.claim] = {c.claimed, c.counted};
+  using Pair = std::pair<uint64_t, uint64_t>;
+  EXPECT_EQ(figures["Olmo-3-7B, 528,384 parameters (llmfit hf_models.json)"], (Pair{528'384, 7'298'011'136}));
+  EXPECT_EQ(figures["DeepSeek-R1, 29.6B, a repository of GGUF files (llmfit #622)"].second, 671'026'419'200u);
+  EXPECT_EQ(figures["Ling-3.0-flash, 5.1B active (its card)"].second, 5'103'302'112u);
+  EXPECT_EQ(figures["Ling-3.0-flash, 5.5B active (vLLM recipes #743)"].second, 5'505'693'152u);
+  const std::string before = ", FLOPs of a training token at 4,096, windows ignored (torchtitan before #4300)",
+                    since = ", the same with windows, each a full square (torchtitan since #4300)";
+  EXPECT_EQ(figures["gpt-oss-20b" + before].first, 26'481'681'792u);
+  EXPECT_EQ(figures["gpt-oss-20b" + since].first, 24'141'260'160u);
+  EXPECT_EQ(figures["gpt-oss-120b" + before].first, 38'044'854'144u);
+  EXPECT_EQ(figures["gpt-oss-120b" + since].first, 34'534'221'696u);
+  const Pair flash = figures["DeepSeek-V4-Flash, 290,942,278,866 with multi-token prediction (torchtitan #4441)"];
+  EXPECT_EQ(flash.second - flash.first, 41u * 256);
+}
+
 }  // namespace
 }  // namespace tally

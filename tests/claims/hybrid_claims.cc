@@ -123,15 +123,25 @@ std::vector<HybridClaim> HybridClaims() {
           {"Gemma-4-12B", "384 KB of KV a position (the same)", 393'216, GrowingKv(dense.recipe), "the same"}};
 }
 
-std::string HybridClaimRows() {
+namespace {
+
+std::string Rows(const std::vector<HybridClaim>& claims) {
   std::string rows;
-  std::vector<HybridClaim> claims = HybridClaims();
-  std::ranges::move(CountedClaims(), std::back_inserter(claims));
   for (const HybridClaim& c : claims) {
     rows += "| " + c.model + " | " + c.claim + " | " + WithThousands(c.claimed) + " | " + WithThousands(c.counted) + " | " +
             c.convention + " |\n";
   }
   return rows;
 }
+
+}  // namespace
+
+std::string HybridClaimRows() {
+  std::vector<HybridClaim> claims = HybridClaims();
+  std::ranges::move(CountedClaims(), std::back_inserter(claims));
+  return Rows(claims);
+}
+
+std::string WorkClaimRows() { return Rows(WorkClaims()); }
 
 }  // namespace tally

@@ -82,6 +82,14 @@ TEST(Count, OfModelsThatAreCountedOnly) {
   ASSERT_EQ(c.warnings.size(), 1u);
   EXPECT_NE(c.warnings[0].find("counted and not run (an indexer)"), std::string::npos);
   EXPECT_FALSE(CountTraining(c).ok());
+  // Elements of a cache that do not fit 64 bits, and a tensor of a layer that is not there.
+  only.caches[0].elements = 1000;
+  const auto far = CountRecipe(r, {.context = 100'000'000'000'000'000});
+  ASSERT_FALSE(far.ok());
+  EXPECT_NE(far.status().message().find("do not fit 64 bits"), std::string::npos) << far.status().message();
+  only.caches.clear();
+  only.tensors[1].layer = 2;
+  EXPECT_EQ(CountRecipe(r, {.prompt = 8}).status().message(), "indexer is of layer 2 of 2");
 }
 
 // LFM2-1.2B: 10 of 16 layers have a convolution of 3 positions, and nothing a token.

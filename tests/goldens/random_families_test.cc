@@ -21,6 +21,7 @@
 #include "models/family.h"
 #include "tests/goldens/closed_forms.h"
 #include "tests/goldens/logits.h"
+#include "tests/support/gguf_without.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/small_config.h"
 #include "tests/support/temp_folder.h"
@@ -110,6 +111,46 @@ TEST_P(RandomFamily, GgufInQ8) {
   if (!path.empty()) ExpectHonest(path);
 }
 
+// The published configuration, small, with other settings.
+void ExpectHonestWith(const std::string& model, const std::string& settings, DType type, const std::string& out) {
+  SCOPED_TRACE(model + " " + settings);
+  const TempFolder folder;
+  OrderedJson config = SmallConfig(model);
+  config.merge_patch(OrderedJson::parse(settings));
+  SynthOptions options;
+  options.type = type;
+  const auto made = Synthesize(folder.Write("config.json", config.dump()), folder / out, options);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  ExpectHonest(folder / out);
+}
+
+TEST(Variants, LimitsOfSwiglu) {
+  const std::string limits =
+      R"({"expert_swiglu_limit_list": [0, 0, 0.5, 0.25, 0, 4], "share_expert_swiglu_limit_list": [0, 0.25, 0, 0.5, 0, 5]})";
+  ExpectHonestWith("Ling-3.0-tiny", limits, DType::kF32, "made");
+  ExpectHonestWith("Ling-3.0-tiny", limits, DType::kQ8_0, "made.gguf");
+}
+
+// GGUF files without tensors that llama.cpp does without: the gates of experts, and shared experts.
+TEST(Variants, FilesWithoutTensors) {
+  for (const auto& [model, part] :
+       {std::pair{"ERNIE-4.5-21B-A3B", "ffn_gate_exps"}, std::pair{"Mixtral-8x7B", "ffn_gate_exps"},
+        std::pair{"Granite-3.0-1B-A400M", "ffn_gate_exps"}, std::pair{"Kimi-Linear-48B-A3B", "_shexp"}}) {
+    SCOPED_TRACE(model);
+    const TempFolder folder;
+    SynthOptions options;
+    options.type = DType::kF32;
+    const auto made = Synthesize(folder.Write("config.json", SmallConfig(model).dump()), folder / "whole.gguf", options);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    WriteGgufWithout(folder / "whole.gguf", part, folder / "part.gguf");
+    const auto recipe = [&](const char* file) { return ReadModelSpec(ReadGguf(folder / file).value())->recipe; };
+    const Recipe with = recipe("whole.gguf"), without = recipe("part.gguf");
+    EXPECT_FALSE(with.ungated_experts || with.shared_activation);
+    EXPECT_TRUE(without.ungated_experts != without.shared_activation);
+    ExpectHonest(folder / "part.gguf");
+  }
+}
+
 // How far int8 may be from the values, as a share of the logits. A product's int8 activations are some 0.5 % off, and six layers of
 // random weights add up thirty products. Latent attention has three more in a row for keys and queries; DeepSeek-V2 multiplies what
 // the experts give by 16; a short convolution multiplies three outputs of one matrix by one another. A gated delta net normalises what k.q
@@ -123,7 +164,7 @@ double Int8Bound(const std::string& name) {
       {"Kimi-K2", 0.03},      {"DeepSeek-V2", 0.05},          {"Codestral-Mamba-7B", 0.025}, {"LFM2-1.2B", 0.045},
       {"LFM2-8B-A1B", 0.045}, {"Qwen3-Coder-Next", 0.06},     {"Qwen3.5-4B", 0.13},          {"Qwen3.6-35B-A3B", 0.06},
       {"dots.llm1", 0.025},   {"GLM-4.7-Flash", 0.025},       {"Hunyuan-A13B", 0.025},       {"K-EXAONE-236B-A23B", 0.03},
-      {"Laguna-XS.2", 0.025}, {"Kimi-Linear-48B-A3B", 0.035}, {"Ling-3.0-tiny", 0.035}};
+      {"Laguna-XS.2", 0.025}, {"Kimi-Linear-48B-A3B", 0.035}, {"Ling-3.0-tiny", 0.035},      {"Ling-3.0-flash", 0.035}};
   const auto more = kMore.find(name);
   return more == kMore.end() ? 0.02 : more->second;
 }

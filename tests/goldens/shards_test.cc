@@ -16,6 +16,7 @@
 #include "engine/session/group.h"
 #include "engine/studies/audit.h"
 #include "engine/studies/synth.h"
+#include "tests/support/gguf_without.h"
 #include "tests/support/open_engine.h"
 #include "tests/support/small_config.h"
 #include "tests/support/temp_folder.h"
@@ -229,6 +230,13 @@ TEST_P(Shards, HaveTheBitsAndTheBooksOfOne) {
   if (gguf.empty()) return;
   for (const int ranks : {4, 7}) ExpectOneModel(gguf, ranks, Split::kAll);
   if (sparse) ExpectOneModel(gguf, 2, Split::kExperts);
+  // Tensors that llama.cpp does without: gates of experts, shared experts.
+  const bool kimi = GetParam() == "Kimi-Linear-48B-A3B", ernie = GetParam() == "ERNIE-4.5-21B-A3B";
+  if (!kimi && !ernie) return;
+  const std::string part = folder_ / "part.gguf";
+  WriteGgufWithout(gguf, kimi ? "_shexp" : "ffn_gate_exps", part);
+  for (const int ranks : {2, 3}) ExpectOneModel(part, ranks, Split::kAll);
+  ExpectOneModel(part, 3, Split::kExperts);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Shards, testing::ValuesIn(SmallModels()), SmallModelName);

@@ -61,12 +61,12 @@ TEST(Shared, FixturesOfTransformers) {
   }
 }
 
-// Of shared/fixtures-llamacpp, what runs. The reference keeps K and V in f16. kimi-linear-moe lacks the shared experts that its keys name, for
-// which llama.cpp adds the SiLU of what they would read: it is refused.
-const std::vector<std::string> kOfLlamaCpp = {"bailingmoe2-moe", "cohere2-dense", "dots1-moe",          "exaone4-dense",
-                                              "laguna-moe",      "lfm2-dense",    "mamba2-dense",       "minimax-m2-moe",
-                                              "mistral3-dense",  "mistral4-moe",  "muse-glimmer-dense", "nemotron_h_moe-dense",
-                                              "olmo2-dense",     "qwen35-dense",  "qwen3vl-dense",      "seed_oss-dense"};
+// All of shared/fixtures-llamacpp. The reference keeps K and V in f16. ernie4_5-moe-moe lacks the gates of experts, kimi-linear-moe the
+// shared experts that its keys name: llama.cpp adds the SiLU of what they would read.
+const std::vector<std::string> kOfLlamaCpp = {
+    "ernie4_5-moe-moe",   "kimi-linear-moe",      "bailingmoe2-moe", "cohere2-dense",  "dots1-moe",      "exaone4-dense",
+    "laguna-moe",         "lfm2-dense",           "mamba2-dense",    "minimax-m2-moe", "mistral3-dense", "mistral4-moe",
+    "muse-glimmer-dense", "nemotron_h_moe-dense", "olmo2-dense",     "qwen35-dense",   "qwen3vl-dense",  "seed_oss-dense"};
 
 TEST(Shared, FixturesOfLlamaCpp) {
   const std::string fixtures = kShared + "fixtures-llamacpp/";

@@ -119,13 +119,25 @@ class Sweep : public CostSweep {
         Compare("", op, c);
       }
     }
-    for (const ActivationKind kind :
-         {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai, ActivationKind::kSigmoid}) {
+    for (const ActivationKind kind : {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai,
+                                      ActivationKind::kSigmoid, ActivationKind::kSwigluLimited}) {
       Memory& m = NewMemory();
       const ElementwiseOp op{.x = m.Matrix(3, 40), .up = m.Matrix(3, 40), .activation = kind};
       Counted c;
       c.at(WorkClass::kActivation) = CountOf([&] { ElementwiseRef<Counting>(op, 0, 3); });
       Compare("gated", op, c);
+    }
+    for (const bool stored : {false, true}) {
+      for (const ActivationKind kind : {ActivationKind::kSilu, ActivationKind::kXielu}) {
+        Memory& m = NewMemory();
+        ElementwiseOp op{.x = m.Matrix(3, 40), .activation = kind, .xielu = {.alpha_n = 0.7f, .alpha_p = 0.8f}};
+        if (stored && kind == ActivationKind::kXielu) op.alpha_n = m.Vector(1, 1, 2), op.alpha_p = m.Vector(1, 1, 2);
+        Counted c;
+        AddWeight(op.alpha_n, 1, c);
+        AddWeight(op.alpha_p, 1, c);
+        c.at(WorkClass::kActivation) = CountOf([&] { ElementwiseRef<Counting>(op, 0, 3); });
+        Compare("alone", op, c);
+      }
     }
     for (const int64_t k : {1, 3}) {
       Memory& m = NewMemory();
@@ -373,8 +385,8 @@ class Sweep : public CostSweep {
       }
 
       // Gated: both products, then what joins them.
-      for (const ActivationKind a :
-           {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSwigluOai}) {
+      for (const ActivationKind a : {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
+                                     ActivationKind::kSwigluOai, ActivationKind::kSwigluLimited}) {
         GatedMatMulOp gated{
             .x = x, .gate = w, .up = up, .gate_bias = {}, .up_bias = {}, .activation = a, .out = m.Matrix(7, rows)};
         Counted c = base;

@@ -77,20 +77,28 @@ TEST(Elementwise, GatesAsTheReferenceDoes) {
     Random random(94);
     SCOPED_TRACE(random.Trace());
     for (const int64_t d : {1, 37, 4100}) {
-      for (const ActivationKind kind :
-           {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai, ActivationKind::kSigmoid}) {
+      for (const ActivationKind kind : {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai,
+                                        ActivationKind::kSigmoid, ActivationKind::kSwigluLimited}) {
         EdgeMat<float> before(2, d), up(2, d, 1), got(2, d, 3), want(2, d, 3);
         before.Fill(random, 4);
         up.Fill(random, 4);
         got.CopyFrom(before.view());
         want.CopyFrom(before.view());
-        const auto op = [&](Mat<float> x) { return ElementwiseOp{.x = x, .up = up.view(), .activation = kind}; };
+        const auto op = [&](Mat<float> x) {
+          return ElementwiseOp{.x = x, .up = up.view(), .activation = kind, .swiglu_limit = 1.5f};
+        };
         ASSERT_TRUE(op(got.view()).Validate().ok());
         RunShuffled(KernelNamed<ElementwiseOp>("hwy"), op(got.view()), random.Bits());
         RunShuffled(KernelNamed<ElementwiseOp>("ref"), op(want.view()), random.Bits());
         // The tails of the activations cancel: an error of the largest value's size.
         ExpectClose(got.view(), want.view(), [&](int64_t, int64_t, double) { return kElementwiseTolerance * 32; });
         got.ExpectGapsUntouched();
+        if (kind == ActivationKind::kSwigluLimited) {
+          for (int64_t c = 0; c < d; ++c) {
+            const double x = before.Row(1)[c], u = up.Row(1)[c];
+            ASSERT_NEAR(got.Row(1)[c], std::min(x / (1 + std::exp(-x)), 1.5) * std::clamp(u, -1.5, 1.5), 1e-5);
+          }
+        }
         if (kind != ActivationKind::kSilu && kind != ActivationKind::kSigmoid) continue;
         for (int64_t c = 0; c < d; ++c) {
           const double x = before.Row(1)[c], factor = kind == ActivationKind::kSilu ? x : 1;
@@ -99,6 +107,49 @@ TEST(Elementwise, GatesAsTheReferenceDoes) {
       }
     }
   });
+}
+
+// SiLU and xIELU alone, the latter's alphas told or stored.
+TEST(Elementwise, ActivatesAsDefined) {
+  const float stored_n = 0.2f, stored_p = 0.8f;
+  ForEachTarget([&] {
+    Random random(95);
+    SCOPED_TRACE(random.Trace());
+    for (const int64_t d : {1, 37, 4100}) {
+      EdgeMat<float> before(2, d), got(2, d, 3), want(2, d, 3), silu(2, d);
+      before.Fill(random, 4);
+      before.Row(0)[0] = -5e-7f;  // between eps and 0
+      for (auto* m : {&got, &want, &silu}) m->CopyFrom(before.view());
+      ElementwiseOp op{.x = got.view(), .activation = ActivationKind::kXielu, .xielu = {.alpha_n = 0.7f, .alpha_p = 0.8f}};
+      ASSERT_TRUE(op.Validate().ok());
+      RunShuffled(KernelNamed<ElementwiseOp>("hwy"), op, random.Bits());
+      op = {.x = want.view(),
+            .activation = ActivationKind::kXielu,
+            .alpha_n = VectorView(&stored_n, 1, 3),
+            .alpha_p = VectorView(&stored_p, 1, 4)};
+      ASSERT_TRUE(op.Validate().ok());
+      RunShuffled(KernelNamed<ElementwiseOp>("ref"), op, random.Bits());
+      RunShuffled(KernelNamed<ElementwiseOp>("hwy"), ElementwiseOp{.x = silu.view(), .activation = ActivationKind::kSilu},
+                  random.Bits());
+      for (int64_t r = 0; r < 2; ++r) {
+        for (int64_t c = 0; c < d; ++c) {
+          const double x = before.Row(r)[c];
+          const double xielu = 0.5 * x + (x > 0 ? 0.8 * x * x : 0.7 * (std::expm1(std::min(x, -1e-6)) - x));
+          ASSERT_NEAR(got.Row(r)[c], xielu, 4e-7 * (1 + x * x)) << x;
+          ASSERT_NEAR(want.Row(r)[c], xielu, 4e-7 * (1 + x * x)) << x;
+          ASSERT_NEAR(silu.Row(r)[c], x / (1 + std::exp(-x)), 4e-7 * (1 + std::fabs(x))) << x;
+        }
+      }
+      got.ExpectGapsUntouched();
+    }
+  });
+  AlignedBuffer<float> x;
+  ASSERT_TRUE(x.Resize(4));
+  const Mat<float> m(x.data(), 1, 4);
+  EXPECT_FALSE((ElementwiseOp{.x = m, .activation = ActivationKind::kSwigluLimited}).Validate().ok());
+  EXPECT_FALSE((ElementwiseOp{.x = m, .up = m, .activation = ActivationKind::kXielu}).Validate().ok());
+  EXPECT_FALSE(
+      (ElementwiseOp{.x = m, .activation = ActivationKind::kXielu, .alpha_n = VectorView(&stored_n, 1, 3)}).Validate().ok());
 }
 
 TEST(ScaleRows, EveryTargetGivesTheProducts) {

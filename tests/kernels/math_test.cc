@@ -209,12 +209,17 @@ TEST(ScalarMath, ActivationsAreThoseOfTheDefinitions) {
 
 TEST(ScalarMath, CountsWhatItSays) {
   using K = ActivationKind;
-  for (K kind : {K::kNone, K::kGeluTanh, K::kGeluErf, K::kSilu, K::kSwigluOai, K::kRelu, K::kRelu2, K::kSigmoid}) {
+  for (K kind :
+       {K::kNone, K::kGeluTanh, K::kGeluErf, K::kSilu, K::kSwigluOai, K::kRelu, K::kRelu2, K::kSigmoid, K::kSwigluLimited}) {
     const OpCounts gate = CountOf([&] { (void)Activate(kind, Counting(0.3f)); });
     EXPECT_EQ((ElementCost{gate.flops, gate.special}), ActivateCost(kind)) << static_cast<int>(kind);
     const OpCounts both =
         CountOf([&] { (void)ActivateGated(kind, Counting(0.3f), Counting(0.4f), Counting(1.702f), Counting(7.0f)); });
     EXPECT_EQ((ElementCost{both.flops, both.special}), ActivateGatedCost(kind)) << static_cast<int>(kind);
+  }
+  for (const float x : {-0.3f, 0.3f}) {
+    const OpCounts xielu = CountOf([&] { (void)XieluOf(Counting(x), Xielu{.alpha_n = 0.7f, .alpha_p = 0.8f}); });
+    EXPECT_EQ((ElementCost{xielu.flops, xielu.special}), ActivateCost(K::kXielu)) << x;
   }
 }
 

@@ -486,7 +486,8 @@ TEST_P(MatMulTest, ReferenceDoesWhatIsCharged) {
       }
       GatedMatMulOp gated{
           .x = packed.pack(), .gate = w.view(), .up = up.view(), .gate_bias = {}, .up_bias = {}, .out = out.view()};
-      for (ActivationKind a : {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai}) {
+      for (ActivationKind a :
+           {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kSwigluOai, ActivationKind::kSwigluLimited}) {
         gated.activation = a;
         expect(gated);
       }

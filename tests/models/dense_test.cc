@@ -6,10 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
 #include "models/family.h"
+#include "models/made_checkpoint.h"
 
 namespace tally::dense {
 namespace {
@@ -111,6 +114,37 @@ TEST(Dense, Glm4vWithAndWithoutATextConfig) {
   EXPECT_EQ(MustRead(whole), flat);
   EXPECT_TRUE(flat.post_norms);
   EXPECT_EQ(flat.rope.style, RopeStyle::kAdjacentPair);
+}
+
+TEST(Dense, Apertus) {
+  const Json published = ConfigOf("Apertus-8B");
+  const Recipe r = MustRead(published);
+  EXPECT_TRUE(r.stored_xielu && !r.gated_ffn && r.qk_norm == QkNormKind::kHead);
+  EXPECT_EQ(r.rope.scaling.kind, RopeScalingKind::kLlama3);
+  for (const auto& [key, value, part] : {std::tuple<const char*, Json, const char*>{"hidden_act", "silu", "hidden_act 'silu'"},
+                                         {"rope_scaling", nullptr, "rope_parameters is missing"},
+                                         {"mlp_bias", true, "mlp_bias true is not supported"}}) {
+    Json config = published;
+    config[key] = value;
+    ExpectBad(config, part);
+  }
+  const Result<MadeCheckpoint> made =
+      MakeGguf(ReadConfigText(published.dump(), "config.json").value(), {DType::kF32, DType::kF32});
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  Inventory gguf = made->inventory;
+  const auto with = [&](const char* key, std::vector<double> values) {
+    gguf = made->inventory;
+    gguf.metadata.Set(key, std::move(values));
+    return ReadModelSpec(gguf);
+  };
+  std::vector<double> alphas(32);
+  alphas[3] = 1;
+  const Result<ModelSpec> read = with("xielu.alpha_n", alphas);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_FLOAT_EQ(read->recipe.layers[3].xielu.alpha_n, 0.5f + 1.3132617f);  // beta + ln(1 + e)
+  EXPECT_FLOAT_EQ(read->recipe.layers[4].xielu.alpha_n, 0.5f + 0.6931472f);
+  EXPECT_NE(with("xielu.beta", {0.5, 0.5}).status().message().find("xielu.beta lists 2 layers of 32"), std::string::npos);
+  EXPECT_FALSE(with("xielu.eps", std::vector<double>(32, 0.5)).ok());
 }
 
 TEST(Dense, OldOnes) {

@@ -167,11 +167,30 @@ TEST(Hybrids, LayersOfKimiDeltaAttention) {
   ExpectBadInput(of(ling, "kda_lower_bound", 5.0), {"kda_lower_bound is not negative"});
   ExpectBadInput(of(ling, "gated_attention_proj_granularity_type", std::string("element_wise")),
                  {"'element_wise' is not supported"});
-  ExpectBadInput(of(ling, "expert_swiglu_limit_list", std::vector<double>{0, 4}),
-                 {"expert_swiglu_limit_list 4 is not supported"});
-  ExpectBadInput(of(gguf, "bailingmoe3.swiglu_clamp_shexp", std::vector<double>{0, 5}),
-                 {"swiglu_clamp_shexp 5 is not supported"});
+  ExpectBadInput(of(ling, "expert_swiglu_limit_list", std::vector<double>{0, 4}), {"lists 2 layers of 24"});
+  std::vector<double> limits(24);
+  limits[20] = 4, limits[23] = 7;
+  const auto limited = [&](float LayerRecipe::*limit) {
+    return [limit](const Recipe& r) { return std::pair(r.layers[20].*limit, r.layers[23].*limit); };
+  };
+  const auto shared = limited(&LayerRecipe::shared_limit), experts = limited(&LayerRecipe::expert_limit);
+  for (const Recipe& r : {MustRead(of(ling, "expert_swiglu_limit_list", limits)).recipe,
+                          MustRead(of(gguf, "bailingmoe3.swiglu_clamp_exp", limits)).recipe}) {
+    EXPECT_EQ(experts(r), std::pair(4.0f, 7.0f));
+    EXPECT_EQ(shared(r), std::pair(0.0f, 0.0f));
+  }
+  EXPECT_EQ(shared(MustRead(of(ling, "share_expert_swiglu_limit_list", limits)).recipe), std::pair(4.0f, 7.0f));
+  limits[0] = 5;
+  ExpectBadInput(of(gguf, "bailingmoe3.swiglu_clamp_shexp", limits), {"swiglu_clamp_shexp 5 of a dense layer is not supported"});
+  limits[0] = -5;
+  ExpectBadInput(of(gguf, "bailingmoe3.swiglu_clamp_shexp", limits), {"swiglu_clamp_shexp has -5"});
   ExpectBadInput(Without(gguf, "bailingmoe3.kda.gate_lower_bound"), {"kda.gate_lower_bound"});
+  // Kimi Linear's shared experts: all of their tensors are missing, or none is.
+  const Inventory file = Made("Kimi-Linear-48B-A3B", true).inventory, some = WithoutTensors(file, "*ffn_gate_shexp.weight"),
+                  none = WithoutTensors(WithoutTensors(some, "*ffn_up_shexp.weight"), "*ffn_down_shexp.weight");
+  ExpectBadInput(some, {"ffn_gate_shexp"});
+  EXPECT_TRUE(MustRead(none).recipe.shared_activation && MustRead(none).recipe.d_shared == 0);
+  EXPECT_FALSE(MustRead(file).recipe.shared_activation);
 }
 
 // llama.cpp does not load a file without these keys, types and names, or turns other pairs.

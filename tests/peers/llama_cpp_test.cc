@@ -86,12 +86,18 @@ constexpr const char* kUsualBounds = R"({"rope_parameters": {"full_attention": {
 constexpr const char *kUnknown = "unknown model architecture", *kUnsupported = "unsupported model architecture";
 
 const Case kCases[] = {
+    {"apertus", "Apertus-8B", "", "{}",
+     R"({"xielu.alpha_n": [-1.25, -0.5, 0.0, 0.25, 0.5, 1.5], "xielu.alpha_p": [0.5, -0.25, 1.25, 0.0, 0.75, -1.0],
+         "xielu.beta": [0.5, 0.25, 0.5, 0.75, 0.5, 0.5]})"},
     {"arcee", "AFM-4.5B", "", "{}", "{}"},
     {"baichuan", "TinyLlama-1.1B", "rope", kBaichuan7B, "{}"},
     {"baichuan", "TinyLlama-1.1B", "ALiBi", kBaichuan13B, "{}"},
     {"afmoe", "Trinity-Nano", "", "{}", "{}"},
     {"bailingmoe2", "Ling-mini-2.0", "", "{}", "{}"},
     {"bailingmoe3", "Ling-3.0-tiny", "", "{}", "{}"},
+    {"bailingmoe3", "Ling-3.0-tiny", "limits of SwiGLU",
+     R"({"expert_swiglu_limit_list": [0, 0, 0.5, 0.25, 0, 0.125], "share_expert_swiglu_limit_list": [0, 0.25, 0, 0.5, 0, 0.125]})",
+     "{}"},
     {"bailingmoe3", "Ling-3.0-tiny", "queries of one matrix", R"({"q_lora_rank": null})", "{}"},
     {"bloom", "BLOOM-560M", "", "{}", "{}"},
     {"chatglm", "GLM-4-9B", "", "{}", "{}"},
@@ -242,12 +248,14 @@ Status Rewrite(const std::string& from, const OrderedJson& keys, const std::stri
       writer.Set(key, value);
     } else if (keys[key].is_string()) {
       writer.Set(key, keys[key].get<std::string>());
-    } else {
+    } else if (!keys[key].is_array()) {
       writer.Set(key, keys[key].get<int64_t>());
     }
   }
-  for (const auto& [key, value] : keys.items()) {  // sections of M-RoPE
-    if (value.is_array()) writer.Set(key, value.get<std::vector<int64_t>>());
+  for (const auto& [key, value] : keys.items()) {  // sections of M-RoPE, numbers of each layer
+    if (!value.is_array()) continue;
+    const bool whole = value.front().is_number_integer();
+    whole ? writer.Set(key, value.get<std::vector<int64_t>>()) : writer.Set(key, value.get<std::vector<double>>());
   }
   uint64_t groups = 0;
   for (const auto& [key, value] : keys.items()) {

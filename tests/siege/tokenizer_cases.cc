@@ -57,8 +57,9 @@ std::vector<Case> GgufTokenizerCases() {
       {"PreUnknown", bpe("pre", std::string("latin")),
        "DIR/m.gguf: tokenizer.ggml.pre: pre-tokenizer 'latin' is not supported (known: gpt-2, llama-bpe, dbrx, qwen2, qwen35, "
        "gpt-4o, cl100k, o200k, tekken, deepseek-coder, deepseek-llm, deepseek-v3, starcoder, bloom, viking, kimi-k2, "
-       "seed-coder, superbpe, tiny_aya, bailingmoe, exaone-moe, laguna, minicpm5, falcon, default, and others that cut as one of "
-       "these)"},
+       "seed-coder, superbpe, tiny_aya, bailingmoe, exaone-moe, laguna, afmoe, youtu, minicpm5, falcon, default, and others that "
+       "cut "
+       "as one of these)"},
       {"TokensMissing", File(Without(ByteLevel(), kPrefix + "tokens")),
        "DIR/m.gguf: tokenizer.ggml.tokens: expected the list of tokens"},
       {"TokensEmpty", bpe("tokens", Strings{}), "DIR/m.gguf: tokenizer.ggml.tokens: expected the list of tokens"},

@@ -67,5 +67,21 @@ TEST(FitRanks, MemoryIsDivided) {
   EXPECT_FALSE(FitRanks(model, {}, machine, {}, 0, FitSplit::kRows).ok());
 }
 
+// Llama-3.2-1B, whose matrices are BF16: without a bf16 dot product their inputs are gathered as f32, with one as bf16. The machine is the
+// one that is described, not this one.
+TEST(FitRanks, GathersAsTheMachineMultiplies) {
+  const CountedModel model = CountOf("Llama-3.2-1B");
+  FitMachine machine{.threads = 4, .read = 1e11, .peaks = {1e12, 1e12, 1e12, 1e12}};
+  const auto fit = [&] { return FitRanks(model, {.context = 4096}, machine, {}, 2, FitSplit::kRows); };
+  machine.bf16_dots = false;
+  const Result<RanksFit> f32 = fit();
+  machine.bf16_dots = true;
+  const Result<RanksFit> bf16 = fit();
+  ASSERT_TRUE(f32.ok() && bf16.ok());
+  // A layer gathers the heads' outputs, the block's, the feed-forward's inner values and outputs.
+  EXPECT_EQ(f32->load.bytes, 1032 + 4 * 2048 + 16 * 4 * (1024 + 1024 + 4096 + 1024) + 4 * 64128);
+  EXPECT_EQ(f32->load.bytes - bf16->load.bytes, 16 * 2 * (1024 + 4096));
+}
+
 }  // namespace
 }  // namespace tally

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/kernels/op.h"
 #include "engine/session/model.h"
 #include "engine/studies/quantize.h"
 #include "tests/support/temp_folder.h"
@@ -250,7 +251,8 @@ TEST(Fit, MemoryIsWhatLoadingPlans) {
     if (!loaded.ok() || !counted.ok()) continue;
     SCOPED_TRACE(path);
     const MemoryPlan& plan = (*loaded)->memory_plan();
-    const Fit fit = MustFit(*counted, {.context = static_cast<uint64_t>(plan.context)}, {.threads = 2});
+    const Fit fit =
+        MustFit(*counted, {.context = static_cast<uint64_t>(plan.context)}, {.threads = 2, .bf16_dots = HwyTargetHasBf16Dot()});
     EXPECT_EQ(fit.memory.packed_weights, plan.packed_weights);
     EXPECT_EQ(fit.memory.kv, plan.kv);
     EXPECT_EQ(fit.memory.scratch, plan.scratch);

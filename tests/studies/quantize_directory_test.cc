@@ -17,6 +17,7 @@
 #include "loaders/loaders.h"
 #include "models/family.h"
 #include "tests/goldens/logits.h"
+#include "tests/support/small_config.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
@@ -130,6 +131,21 @@ TEST(QuantizeDirectory, GivesTheLogitsOfSharedFixtures) {
     if (fs::exists(one.path() / "model.safetensors")) directories.push_back(one.path());
   }
   ConvertAll(directories, 15);
+}
+
+// What GGUF has as keys: xIELU's alphas, each layer's own, and limits of SwiGLU.
+TEST(QuantizeDirectory, TensorsAndListsThatBecomeKeys) {
+  const TempFolder folder;
+  OrderedJson apertus = SmallConfig("Apertus-8B"), ling = SmallConfig("Ling-3.0-tiny");
+  apertus["rope_scaling"] = {{"rope_type", "default"}};
+  ling["expert_swiglu_limit_list"] = {0, 0, 0.5, 0.25, 0, 0.125};
+  SynthOptions options;
+  options.type = DType::kF32;
+  for (const auto& [config, name] : {std::pair{apertus, "apertus"}, std::pair{ling, "ling"}}) {
+    const auto made = Synthesize(folder.Write("config.json", config.dump()), folder / name, options);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    ConvertAll({folder / name}, 1);
+  }
 }
 
 // Types that are kept: BF16 matrices, and experts in MXFP4 whatever the preset.

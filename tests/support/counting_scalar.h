@@ -44,6 +44,7 @@ struct Counting {
   friend Counting Sqrt(Counting x) { return Special(std::sqrt(x.value)); }
   friend Counting Rsqrt(Counting x) { return Special(tally::Rsqrt(x.value)); }
   friend Counting Exp(Counting x) { return Special(std::exp(x.value)); }
+  friend Counting Expm1(Counting x) { return Special(std::expm1(x.value)); }
   friend Counting Tanh(Counting x) { return Special(std::tanh(x.value)); }
   friend Counting Erf(Counting x) { return Special(std::erf(x.value)); }
   friend Counting Log(Counting x) { return Special(std::log(x.value)); }
@@ -53,6 +54,7 @@ struct Counting {
   }
   friend Counting Sin(Counting x) { return Special(std::sin(x.value)); }
   friend Counting Cos(Counting x) { return Special(std::cos(x.value)); }
+  friend Counting Choose(Counting x, Counting a, Counting b) { return x.value > 0 ? a : b; }
   friend float ToF32(Counting x) { return x.value; }
 
  private:

@@ -111,6 +111,9 @@ TEST(PreTokenizer, NamedOnes) {
   EXPECT_EQ(CutBy("qwen35", "e\xCC\x81t a12"), "e\xCC\x81t| a|1|2");
   EXPECT_EQ(CutBy("bailingmoe", "'m\n\n x"), "'m|\n\n| x");
   EXPECT_EQ(CutBy("minicpm5", "a12345 b"), "a|123|45| b");
+  EXPECT_EQ(CutBy("afmoe", "v1 12 123 1234 1234567 3.14"), "v|1| |12| |123| |1|234| |1|234|567| |3|.|14");
+  EXPECT_EQ(CutBy("afmoe", "(It's Ab) 中文x かな ไทย 한국"), "(It|'s| Ab|)| |中文|x| |かな| |ไ|ทย| |한국");
+  EXPECT_EQ(CutBy("youtu", "HelloWorld it's 123 中文ㄅ！한 x"), "Hello|World| it's| |1|2|3| |中文|ㄅ|！|한| x");
   EXPECT_NE(CutBy("gpt-9", "x").find("test: pre-tokenizer 'gpt-9' is not supported (known: "), std::string::npos);
 }
 

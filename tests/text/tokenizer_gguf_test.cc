@@ -122,6 +122,15 @@ TEST(GgufTokenizer, MergesOfCharacters) {
   EXPECT_EQ(t->Decode(Ids{264, 265, 3 + 0xC3, 3 + 0xA9}), "ab ab\xC3\xA9");
   EXPECT_EQ(t->Description(), "BPE of characters, 266 tokens");
   EXPECT_FALSE(t->DropsLeadingSpace());
+
+  // Sarvam's files, and some of Gemma 4, say so by the pre-tokenizer.
+  m.Set("tokenizer.ggml.model", std::string("gpt2"));
+  m.Set("tokenizer.ggml.pre", std::string("sarvam-moe"));
+  EXPECT_EQ(Encode(*Make(m), " ab", {true, false}), (Ids{265}));
+  EXPECT_EQ(Encode(*Make(m), "\xC3\xA9"), (Ids{3 + 0xC3, 3 + 0xA9}));
+  EXPECT_EQ(Make(m)->Decode(Ids{264, 265}), "ab ab");
+  m.Set("tokenizer.ggml.pre", std::string("gemma4"));
+  EXPECT_EQ(Encode(*Make(m), " ab", {true, false}), (Ids{1, 265}));
 }
 
 TEST(GgufTokenizer, BytesOfAnyKind) {
@@ -175,6 +184,9 @@ TEST(GgufTokenizer, EndsOfText) {
   EXPECT_EQ(t->eos(), (std::vector<int32_t>{261, 256, 258, 259}));  // <|end|> only ends a message
   EXPECT_TRUE(t->IsControl(256));
   EXPECT_EQ(Make(ByteLevel({"<|end|>"}, {}))->eos(), (std::vector<int32_t>{258, 256}));
+  // Gemma 4's after calls, Ling's.
+  EXPECT_EQ(Make(ByteLevel({"<turn|>", "<|tool_response>", "<|role_end|>"}, {}))->eos(),
+            (std::vector<int32_t>{260, 256, 257, 258}));
 }
 
 TEST(GgufTokenizer, ScoresOrderTheMerges) {

@@ -74,6 +74,7 @@ inline std::vector<float> ExpectedValues(const Inventory& inventory, const Tenso
           case Storage::kOverRoot: out.push_back(value / std::sqrt(static_cast<float>(rows))); break;
           case Storage::kMinusExp: out.push_back(-std::exp(value)); break;
           case Storage::kExp: out.push_back(std::exp(value)); break;
+          case Storage::kSoftplus: out.push_back(static_cast<float>(std::log1p(std::exp(static_cast<double>(value))))); break;
           default: out.push_back(value);
         }
       }

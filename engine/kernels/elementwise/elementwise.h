@@ -2,7 +2,7 @@
 // What is done to each element of a matrix: x = scale * x (logits of Cohere, Granite, MiniCPM); x = factor * x, a stored number (what a
 // layer of Gemma 4 leaves); then x = min(max(x, -limit), limit)
 // (q, k and v of OLMoE and MPT); then x = c tanh(x / c), as c tanh(x (1 / c)) (logits of Gemma 2); then x = act(x) * up, the product of a
-// gated feed-forward whose two matrices are of different types (GatedMatMulOp has those of one).
+// gated feed-forward whose two matrices are of different types (GatedMatMulOp has those of one), or, without up, x = act(x) (xIELU).
 #pragma once
 
 #include "engine/base/kinds.h"
@@ -17,13 +17,17 @@ struct ElementwiseOp {
   float limit = 0;                                    // 0: none
   float softcap = 0;                                  // 0: none
   Mat<const float> up = {};                           // [n, d] or empty
-  ActivationKind activation = ActivationKind::kSilu;  // with up, as of GatedMatMulOp
+  ActivationKind activation = ActivationKind::kNone;  // with up as of GatedMatMulOp
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;
   WeightView factor = {};  // [1] or empty
+  // kXielu's numbers. The alphas may be weights [1], both or none; the stored alpha_n is what is added to beta.
+  Xielu xielu = {};
+  WeightView alpha_n = {}, alpha_p = {};
+  Xielu Numbers() const;
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(x.rows); }
   // Class activation, per element: 1 multiply by a scale other than 1, and by the factor; for the limit a min and a max; for the soft cap 2 multiplies, special:
-  // tanh; with up, ActivateGatedCost (math_scalar.h).
+  // tanh; with up, ActivateGatedCost, or else ActivateCost (math_scalar.h).
   Cost Useful(const CostAmounts& n) const;
   void Touches(WeightTouches& touches) const;
   Mat<const float> Output() const { return x; }

@@ -22,6 +22,8 @@ void RunElementwise(const ElementwiseOp& op, int64_t begin, int64_t end) {
   const hn::ScalableTag<float> d;
   const auto scale = hn::Set(d, op.scale), limit = hn::Set(d, op.limit), cap = hn::Set(d, op.softcap),
              inverse = hn::Set(d, 1 / op.softcap), factor = hn::Set(d, op.factor.empty() ? 1 : op.factor.Vector()[0]);
+  const bool xielu = op.activation == ActivationKind::kXielu;
+  const Xielu numbers = xielu ? op.Numbers() : Xielu();
   for (int64_t t = begin; t < end; ++t) {
     const ElementwiseTask task(op, t);
     float* x = op.x.Row(task.row) + task.begin;
@@ -34,6 +36,8 @@ void RunElementwise(const ElementwiseOp& op, int64_t begin, int64_t end) {
       if (op.softcap != 0) y = hn::Mul(cap, Tanh(d, hn::Mul(y, inverse)));
       if (up != nullptr) {
         y = ActivateGated(d, op.activation, y, LoadLanes(tail, d, up + i, count), op.swiglu_alpha, op.swiglu_limit);
+      } else {
+        y = xielu ? XieluOf(d, y, numbers) : Activate(d, op.activation, y);
       }
       StoreLanes(tail, y, d, x + i, count);
     });

@@ -17,6 +17,8 @@ inline constexpr double kElementwiseTolerance = 8 * 0x1p-24;
 
 template <class S>
 void ElementwiseRef(const ElementwiseOp& op, int64_t begin, int64_t end) {
+  const bool xielu = op.activation == ActivationKind::kXielu;
+  const Xielu numbers = xielu ? op.Numbers() : Xielu();
   for (int64_t t = begin; t < end; ++t) {
     const ElementwiseTask task(op, t);
     float* x = op.x.Row(task.row) + task.begin;
@@ -27,7 +29,10 @@ void ElementwiseRef(const ElementwiseOp& op, int64_t begin, int64_t end) {
       if (!op.factor.empty()) y = S(op.factor.Vector()[0]) * y;
       if (op.limit != 0) y = Max(Min(y, S(op.limit)), S(-op.limit));
       if (op.softcap != 0) y = S(op.softcap) * Tanh(y * S(1 / op.softcap));
-      if (up != nullptr) y = ActivateGated(op.activation, y, S(up[i]), S(op.swiglu_alpha), S(op.swiglu_limit));
+      if (up != nullptr)
+        y = ActivateGated(op.activation, y, S(up[i]), S(op.swiglu_alpha), S(op.swiglu_limit));
+      else
+        y = xielu ? XieluOf(y, numbers) : Activate(op.activation, y);
       x[i] = ToF32(y);
     }
   }

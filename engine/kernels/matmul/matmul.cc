@@ -259,7 +259,8 @@ Status MatMulOp::Validate() const {
   for (int32_t r : out_row) {
     if (r < 0 || r >= out.rows) return InternalError("output row out of range");
   }
-  if (activation == ActivationKind::kSwigluOai) return InternalError("SwiGLU needs a gate and an up weight");
+  if (TakesTwo(activation)) return InternalError("SwiGLU needs a gate and an up weight");
+  if (activation == ActivationKind::kXielu) return InternalError("xIELU is no part of a product");
   if (add_to_out && activation != ActivationKind::kNone) return InternalError("an activation cannot be added to the output");
   return {};
 }
@@ -274,7 +275,8 @@ Status GatedMatMulOp::Validate() const {
     return InternalError("gate and up weights differ");
   TALLY_RETURN_IF_ERROR(CheckShape("output", out, out.rows, gate.rows));
   if (out.rows < x.rows) return InternalError("output rows do not fit");
-  if (activation == ActivationKind::kNone) return InternalError("a gate needs an activation");
+  if (activation == ActivationKind::kNone || activation == ActivationKind::kXielu)
+    return InternalError("a gate needs an activation");
   return {};
 }
 

@@ -22,7 +22,7 @@ struct MatMulOp {
   ActPack x;                                          // [n, K], one group or one per expert
   WeightView w;                                       // [slices, N, K], kPanel16
   WeightView bias;                                    // [slices, N] f32 or empty
-  ActivationKind activation = ActivationKind::kNone;  // any but kSwigluOai
+  ActivationKind activation = ActivationKind::kNone;  // of one value, without numbers
   bool add_to_out = false;                            // out += instead of out =; not together with an activation
   Mat<float> out;                                     // [>= n, N]
   std::span<const int32_t> out_row;                   // [n]: the row of out for pack row i; empty: row i
@@ -41,7 +41,7 @@ struct GatedMatMulOp {
   ActPack x;                                          // [n, K]
   WeightView gate, up;                                // [slices, N, K], kPanel16, of one dtype
   WeightView gate_bias, up_bias;                      // [slices, N] f32 or empty
-  ActivationKind activation = ActivationKind::kSilu;  // kSilu, kGeluTanh: act(g) * u; kSwigluOai: see math_scalar.h
+  ActivationKind activation = ActivationKind::kSilu;  // ActivateGated (math_scalar.h)
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;
   Mat<float> out;  // [n, N]
   Status Validate() const;
