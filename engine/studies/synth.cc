@@ -62,7 +62,7 @@ Filling FillingOf(const TensorBinding& b, const StoredTensor& t, const Recipe& p
     case Role::kQNorm:  // where nothing else scales the scores
       if (published.attention_scale == 1) f.value = 1 / std::sqrt(static_cast<float>(inputs));
       break;
-    case Role::kSinks: f.deviation = 1; break;
+    case Role::kSinks:
     case Role::kXieluN:  // about the published alphas of a new model
     case Role::kXieluP: f.deviation = 1; break;
     case Role::kSsmA:  // -1, so that states decay; 1 with a bound

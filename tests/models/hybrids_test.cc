@@ -20,6 +20,7 @@ using synthetic::ExpectBadInput;
 using synthetic::MustRead;
 using synthetic::With;
 using synthetic::Without;
+using synthetic::WithoutTensors;
 
 // A published model as a checkpoint without bytes.
 MadeCheckpoint Made(const char* name, bool gguf) {
