@@ -32,7 +32,11 @@ size_t PanelBytes(DType t, int64_t cols) {
 
 ActFormat ActFormatFor(DType t, ActKind k) {
   const WeightFormat* f = FindWeightFormat(t);
-  if (k == ActKind::kInt8 && f != nullptr && f->act == ActKind::kInt8) return f->int8;
+  if (k == ActKind::kInt8 && f != nullptr && f->act == ActKind::kInt8) {
+    ActFormat int8 = f->int8;
+    int8.amx = int8.sums == 1 && HwyTargetHasAmx();  // amx_int8-inl.h
+    return int8;
+  }
   return {.kind = k, .amx = k == ActKind::kBF16 && HwyTargetHasAmx()};
 }
 

@@ -143,12 +143,12 @@ struct BitsRange {
 // Of the scales of a group's activations.
 template <class F>
 BitsRange ActScales(const MatJob& job, const RowGroup& group) {
-  constexpr int64_t kTile = ActTile(ActKind::kInt8);
+  const int64_t tile = TilingOf(job.x.format, group.rows).rows;
   const DI di;
   const VI one = hn::BitCast(di, hn::Set(DF(), 1.0f));
   VI least = one, greatest = one;
-  for (int64_t r = 0; r < group.rows; r += kTile) {
-    const size_t rows = static_cast<size_t>(std::min(kTile, group.rows - r)), step = 4 * rows;
+  for (int64_t r = 0; r < group.rows; r += tile) {
+    const size_t rows = static_cast<size_t>(std::min(tile, group.rows - r)), step = 4 * rows;
     const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * job.x.row_bytes() + kScalesAt * step;
     for (int64_t b = 0; b < job.w.cols / kInt8Block; ++b, a += kBlockWords<F> * step) {
       const VI bits = hn::LoadNOr(one, di, reinterpret_cast<const int32_t*>(a), rows);

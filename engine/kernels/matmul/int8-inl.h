@@ -7,7 +7,9 @@
 // so every target with a fused multiply-add gives the same bits.
 //   dot_vnni-inl.h      targets with a u8 x s8 dot product
 //   dot_maddubs-inl.h   others: products of bytes summed in pairs
+//   amx_int8-inl.h      many rows where there are matrix tiles
 #include "engine/base/byte_dot.h"
+#include "engine/kernels/amx-inl.h"
 #include "engine/kernels/matmul/tile-inl.h"
 
 #if defined(TALLY_MATMUL_INT8_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -175,6 +177,9 @@ HWY_AFTER_NAMESPACE();
 #else
 #include "engine/kernels/matmul/dot_maddubs-inl.h"
 #endif
+#if TALLY_AMX
+#include "engine/kernels/matmul/amx_int8-inl.h"
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {
@@ -191,6 +196,11 @@ void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> s
       });
       return;
     }
+#if TALLY_AMX
+    if constexpr (kParts<F> == 1) {
+      if (job.x.format.amx) return RunAmxInt8Group<F>(job, group, first, last, scratch);
+    }
+#endif
     RunInt8Group<F>(job, group, first, last, scratch);
   });
 }

@@ -229,12 +229,20 @@ int64_t MatJob::max_group_rows() const {
   return n;
 }
 
+int64_t AmxInt8Pairs(const MatJob& job) {
+  constexpr size_t kMostBytes = 5 << 18;
+  const size_t pair = 2 * static_cast<size_t>(job.w.cols / kInt8Block) * FormatOf(job.w.dtype).decoded_block_bytes;
+  return std::clamp<int64_t>(static_cast<int64_t>(kMostBytes / std::max<size_t>(pair, 1)), 1, kAmxInt8GroupPairs);
+}
+
 size_t MatJobScratchBytes(const MatJob& job) {
   if (job.x.format.kind == ActKind::kInt8) {
     if (job.max_group_rows() <= StreamRows(ActKind::kInt8)) return 0;
     // dot_vnni: two decoded panels. dot_maddubs: one decoded piece and the sums of every row.
     const size_t block = FormatOf(job.w.dtype).decoded_block_bytes;
     const size_t whole = 2 * static_cast<size_t>(job.w.cols / kInt8Block) * block;
+    // amx_int8: some pairs of decoded panels, and the scales of a tile of activations, which are no more than a panel's.
+    if (job.x.format.amx) return static_cast<size_t>(AmxInt8Pairs(job)) * whole + whole / 2;
     return std::max(whole, kInt8PieceBytes / 512 * block + static_cast<size_t>(job.max_group_rows()) * 128);
   }
   if (job.x.format.amx) {  // matmul/amx_bf16-inl.h

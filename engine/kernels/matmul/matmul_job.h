@@ -41,6 +41,10 @@ inline constexpr int64_t kF32KBlock = 512;
 inline constexpr int64_t kAmxGroupPairs = 8;
 inline constexpr size_t kAmxPieceBytes = 16384;
 
+// The same for int8: most pairs, whose decoded panels stay in the second-level cache, and pairs of a job.
+inline constexpr int64_t kAmxInt8GroupPairs = 4;
+int64_t AmxInt8Pairs(const MatJob& job);
+
 // Targets without an int8 dot product cut K into pieces whose decoded panel has this many bytes.
 inline constexpr int64_t kInt8PieceBytes = 16384;
 

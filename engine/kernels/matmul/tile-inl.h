@@ -51,6 +51,11 @@ class Epilogue {
         bias_(job.bias.empty() ? nullptr : job.bias.Vector(slice)),
         up_bias_(job.up_bias.empty() ? nullptr : job.up_bias.Vector(slice)) {}
 
+  // Where an output is written.
+  float* Line(int64_t row, int64_t col) const {
+    return job_.out.Row(job_.out_row.empty() ? row : job_.out_row[static_cast<size_t>(row)]) + col;
+  }
+
   void Row(const float* HWY_RESTRICT acc, int64_t row, int64_t col, int64_t n) const {
     const int64_t out_row = job_.out_row.empty() ? row : job_.out_row[static_cast<size_t>(row)];
     float* out = job_.out.Row(out_row) + col;
