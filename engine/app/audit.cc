@@ -55,6 +55,7 @@ Status RunAudit(const AuditFlags& flags) {
   }
   RecordFiles records;
   TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records, "audit", flags.model.model));
+  records.SetPrompt(flags.prompt.Shown());
   TALLY_ASSIGN_OR_RETURN(const AuditReport report, Audit(*loaded.engine, options));
   records.SetAudit(report);
   TALLY_RETURN_IF_ERROR(records.Close());

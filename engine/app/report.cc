@@ -72,7 +72,8 @@ Result<ReportData> OfModel(const ReportFlags& flags) {
   loaded.engine->SetRecorder([&](const OpRecord& record) { run.Add(record); });
   TALLY_ASSIGN_OR_RETURN(const AuditReport audit, Audit(*loaded.engine, options));
   loaded.engine->SetRecorder(nullptr);
-  ReportData data = run.Finish("tally report");
+  ReportData data = run.Finish(CommandLine());
+  data.facts.insert(data.facts.begin(), {"prompt", flags.prompt.Shown()});
   data.audit = AuditOf(audit);
   return data;
 }
@@ -120,7 +121,7 @@ Status CheckFlags(const ReportFlags& flags, bool ledger) {
   TALLY_RETURN_IF_ERROR(flags.prompt.Check());
   if (flags.decode < 0) return BadInput("-n must be 0 or more, not " + std::to_string(flags.decode));
   if (ledger && (flags.prompt.text || flags.prompt.tokens || flags.decode_given)) {
-    return BadInput(flags.model.model + " is the ledger of a run: -p, --tokens and -n have no meaning");
+    return BadInput(flags.model.model + " is the ledger of a run: -p, --prompt-tokens and -n have no meaning");
   }
   if (flags.other && (!ledger || !IsLedger(*flags.other))) {
     return BadInput("two runs are compared by their ledgers (tally run --ledger FILE), and " +

@@ -20,6 +20,7 @@
 #include "engine/app/record_files.h"
 #include "engine/app/run_books.h"
 #include "engine/app/syntax.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -182,6 +183,7 @@ Result<int> RunModel(const RunFlags& flags) {
   };
   RecordFiles records;
   TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records, "run", flags.model.model));
+  records.SetPrompt(prompt.is_text ? Quote(prompt.text) : Counted(static_cast<int64_t>(prompt.tokens.size()), "token id"));
   TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*loaded.engine, prompt.tokens, options));
   bar.Wipe();  // where the prompt was interrupted
   const Status recorded = records.Close();
