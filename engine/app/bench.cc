@@ -43,7 +43,7 @@ Result<std::vector<int64_t>> Tokens(const std::string& option, const std::string
 }
 
 Result<EngineOptions> ReadFlags(BenchFlags& flags) {
-  if (!flags.target.empty() && Ranks() != nullptr) return BadInput("--target: not where several processes run the model");
+  if (!flags.target.empty() && Ranks() != nullptr) return BadInput("--target: not possible with several processes");
   if (!flags.target.empty()) TALLY_RETURN_IF_ERROR(LimitInstructionSet(flags.target));
   SpeedOptions& speed = flags.speed;
   if (speed.rounds < 1) return BadInput("--repetitions must be 1 or more");
@@ -110,7 +110,7 @@ Result<std::vector<std::unique_ptr<SpeedNeighbour>>> Neighbours(const BenchFlags
 
 Status CheckNeighbours(const BenchFlags& flags) {
   if (flags.beside.empty()) return {};
-  if (Ranks() != nullptr) return BadInput("--beside: not where several processes run the model");
+  if (Ranks() != nullptr) return BadInput("--beside: not possible with several processes");
   const std::vector<std::string> names = ListItems(flags.beside);
   for (const std::string& name : names) {
     if (name != "spin" && name != "self") return BadInput("--beside must be of spin and self, not '" + name + "'");

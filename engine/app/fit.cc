@@ -232,7 +232,7 @@ Action AddFit(CLI::App& app) {
       ->allow_extra_args(false);
   AddNumber(*c, "-c,--ctx,--ctx-size", flags->options.context,
             "positions of each sequence in the KV cache (0: the trained ones, at most 4096)");
-  AddNumber(*c, "-p,--prompt", flags->options.prompt, "positions of a prefill (0: 512, or the context where that is less)");
+  AddNumber(*c, "-p,--prompt", flags->options.prompt, "positions of a prefill (0: 512, or the context if that is less)");
   AddNumber(*c, "--batch", flags->options.batch, "sequences");
   Choices(
       c->add_option("--type", flags->type,

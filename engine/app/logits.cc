@@ -159,7 +159,7 @@ Action AddLogits(CLI::App& app) {
   CLI::App* c = app.add_subcommand("logits", "The logits of every position of a text");
   AddModelFlags(*c, flags->model);
   TextOption(c->add_option("-p,--prompt", flags->prompt,
-                           "text (-: standard input, which is also read where it is no terminal and nothing is given)"));
+                           "text (-: standard input, also read if it is no terminal and nothing is given)"));
   c->add_option("--prompt-tokens,--tokens", flags->tokens, "token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
   c->add_option("--tokens-file", flags->tokens_file, "file with token ids, written the same way (-: standard input)")
       ->type_name(kFileType);

@@ -165,10 +165,10 @@ Action AddReport(CLI::App& app) {
   auto flags = std::make_shared<ReportFlags>();
   CLI::App* c = app.add_subcommand("report", "Write a page with the figures and pictures of a run");
   AddModelFlags(*c, flags->model);
-  c->add_option("OTHER", flags->other, "where MODEL is a ledger file: another one, to be compared with")->type_name(kFileType);
+  c->add_option("OTHER", flags->other, "another ledger file, if MODEL is one: the two are compared")->type_name(kFileType);
   AddStudyPrompt(*c, flags->prompt);
   const CLI::Option* const decode =
-      AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer where the context ends");
+      AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer if the context ends");
   c->add_option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)")
       ->type_name(kFileType)
       ->capture_default_str();

@@ -217,7 +217,7 @@ Action AddRun(CLI::App& app) {
   CLI::App* c = app.add_subcommand("run", "Generate text, and say what that cost");
   AddModelFlags(*c, flags->model);
   TextOption(c->add_option("-p,--prompt", flags->prompt,
-                           "prompt text (-: standard input, which is also read where it is no terminal and no prompt is given)"));
+                           "prompt text (-: standard input, also read if it is no terminal and no prompt is given)"));
   c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input); one newline at its end is dropped")
       ->type_name(kFileType);
   c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
