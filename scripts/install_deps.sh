@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the command and the library are built with, on Debian 12 and 13 and on Ubuntu, through apt: also marked and DOMPurify,
-# which the chat page embeds and which bring nodejs along. Does nothing where nothing is missing. With --tests also what tests and
-# benchmarks take: GoogleTest, Google Benchmark, libcurl's header, for `tally pull`, libedit's, for line editing in `tally chat`, and
-# OpenBLAS, which `--impl blas` loads.
+# which the chat page embeds and which bring nodejs along; libcurl's header, for `tally pull`, and libedit's, for line editing in `tally
+# chat`. Does nothing if nothing is missing. With --tests also what tests and benchmarks use: GoogleTest, Google Benchmark, and OpenBLAS,
+# which `--impl blas` loads.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
 # is built and scripts/fuzz.sh works; Python's jinja2, with which tests/chat compares templates; and Chromium (25 packages, 124 MB), in which tests/browser opens reports. That test wants
@@ -16,10 +16,10 @@
 # CMake fetches its release instead (cmake/dependencies.cmake).
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev libmicrohttpd-dev nlohmann-json3-dev libcli11-dev)
+packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev libmicrohttpd-dev nlohmann-json3-dev libcli11-dev libedit-dev)
 page_packages=(node-marked node-dompurify)  # markdown in the chat page; Tally builds without
 mpi_packages=(libopenmpi-dev openmpi-bin)
-test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread libedit-dev)
+test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread)
 hwy_minimum=1.2
 hwy_packages="libhwy-dev libhwy1t64"
 
@@ -157,13 +157,13 @@ main() {
       *) what=$p ;;
     esac
   done
+  # `tally pull`'s. Either flavour's header will do, and they exclude each other.
+  if ! compgen -G '/usr/include/*/curl/curl.h' >/dev/null && [ ! -f /usr/include/curl/curl.h ]; then packages+=(libcurl4-openssl-dev); fi
   if [ "$mpi" = ON ]; then packages+=("${mpi_packages[@]}"); fi
   case $what in
     '') ;;
     --tests | --ci)
       packages+=("${test_packages[@]}")
-      # `tally pull`'s. Either flavour's header will do, and they exclude each other.
-      if ! compgen -G '/usr/include/*/curl/curl.h' >/dev/null && [ ! -f /usr/include/curl/curl.h ]; then packages+=(libcurl4-openssl-dev); fi
       ;;
     *) die "install_deps.sh: '$what': --tests, --ci or nothing, and --mpi" ;;
   esac

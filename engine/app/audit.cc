@@ -55,6 +55,7 @@ Status RunAudit(const AuditFlags& flags) {
   }
   RecordFiles records;
   TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records, "audit", flags.model.model));
+  records.SetPrompt(flags.prompt.Shown());
   TALLY_ASSIGN_OR_RETURN(const AuditReport report, Audit(*loaded.engine, options));
   records.SetAudit(report);
   TALLY_RETURN_IF_ERROR(records.Close());
@@ -83,7 +84,7 @@ Action AddAudit(CLI::App& app) {
   AddModelFlags(*c, flags->model);
   AddStudyPrompt(*c, flags->prompt);
   const CLI::Option* const decode =
-      AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer where the context ends");
+      AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer if the context ends");
   c->add_flag("--mmu", flags->mmu, "the pages of the weights too: those touched, by page faults, must be those charged (slower)");
   c->add_flag("--claims", flags->claims, "what is published of this model, and under which convention it holds");
   c->add_flag("--full", flags->full, "all tables: the accounts site by site, experts, pages, where the parameters are");

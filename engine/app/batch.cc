@@ -166,7 +166,7 @@ Action AddBatch(CLI::App& app) {
       ->type_name(kFileType)
       ->required();
   c->add_option("-o,--out", flags->out,
-                "file for the answers, a line each, in the order of the requests; where it has some of them, the rest is added")
+                "file for the answers, a line each, in the order of the requests; if it has some of them, the rest is added")
       ->type_name(kFileType)
       ->required();
   AddNumber(*c, "--parallel", flags->parallel, "most answers that are generated at once");

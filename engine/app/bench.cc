@@ -36,56 +36,27 @@ struct BenchFlags {
   bool json = false, full = false, serve = false;
 };
 
-std::vector<std::string> Items(const std::string& list) {
-  std::vector<std::string> items(1);
-  for (const char c : list) {
-    if (c == ',') {
-      items.emplace_back();
-    } else {
-      items.back() += c;
-    }
-  }
-  return items;
-}
-
-// "1,2" -> {1, 2}, each from `least` to `most`, none twice.
-template <class T>
-Result<std::vector<T>> Numbers(const std::string& option, const std::string& list, int64_t least, int64_t most) {
-  std::vector<T> numbers;
-  for (const std::string& item : Items(list)) {
-    int64_t n = 0;
-    if (!ParseNumber(item, n) || n < least || n > most) {
-      return BadInput(option + ": '" + item + "' is not a whole number from " + std::to_string(least) + " to " +
-                      std::to_string(most) + " (several: 1,2)");
-    }
-    if (std::find(numbers.begin(), numbers.end(), static_cast<T>(n)) != numbers.end()) {
-      return BadInput(option + ": " + item + " is there twice");
-    }
-    numbers.push_back(static_cast<T>(n));
-  }
-  return numbers;
-}
-
 // 0 alone: no such work.
 Result<std::vector<int64_t>> Tokens(const std::string& option, const std::string& list) {
   if (list == "0") return std::vector<int64_t>();
-  return Numbers<int64_t>(option, list, 1, int64_t{1} << 30);
+  return ParseNumbers(option, list, 1, int64_t{1} << 30);
 }
 
 Result<EngineOptions> ReadFlags(BenchFlags& flags) {
-  if (!flags.target.empty() && Ranks() != nullptr) return BadInput("--target: not where several processes run the model");
+  if (!flags.target.empty() && Ranks() != nullptr) return BadInput("--target: not possible with several processes");
   if (!flags.target.empty()) TALLY_RETURN_IF_ERROR(LimitInstructionSet(flags.target));
   SpeedOptions& speed = flags.speed;
   if (speed.rounds < 1) return BadInput("--repetitions must be 1 or more");
   TALLY_ASSIGN_OR_RETURN(speed.prompts, Tokens("-p", flags.prompts));
   TALLY_ASSIGN_OR_RETURN(speed.generate, Tokens("-n", flags.generate));
   if (speed.prompts.empty() && speed.generate.empty()) return BadInput("-p and -n are both 0: there is nothing to measure");
-  TALLY_ASSIGN_OR_RETURN(speed.depths, Numbers<int64_t>("-d", flags.depths, 0, int64_t{1} << 30));
-  TALLY_ASSIGN_OR_RETURN(speed.batches, Numbers<int64_t>("--batch", flags.batches, 1, 65536));
-  TALLY_ASSIGN_OR_RETURN(speed.threads, Numbers<int>("--threads", flags.threads, 0, 1024));
+  TALLY_ASSIGN_OR_RETURN(speed.depths, ParseNumbers("-d", flags.depths, 0, int64_t{1} << 30));
+  TALLY_ASSIGN_OR_RETURN(speed.batches, ParseNumbers("--batch", flags.batches, 1, 65536));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> threads, ParseNumbers("--threads", flags.threads, 0, 1024));
+  speed.threads.assign(threads.begin(), threads.end());
   speed.kv.clear();
   EngineOptions load;
-  for (const std::string& kv : Items(flags.kv)) {
+  for (const std::string& kv : ListItems(flags.kv)) {
     ModelFlags one = flags.model;
     one.kv = kv;
     TALLY_ASSIGN_OR_RETURN(load, ToEngineOptions(one));
@@ -103,7 +74,7 @@ Result<EngineOptions> ReadFlags(BenchFlags& flags) {
 
 // The first point of the grid, on the most threads, in another process of this program.
 std::vector<std::string> SecondProcessArguments(const BenchFlags& flags) {
-  const auto first = [](const std::string& list) { return Items(list).front(); };
+  const auto first = [](const std::string& list) { return ListItems(list).front(); };
   const std::vector<int>& threads = flags.speed.threads;
   const bool all = std::find(threads.begin(), threads.end(), 0) != threads.end();
   std::vector<std::string> arguments = {
@@ -128,7 +99,7 @@ Result<std::vector<std::unique_ptr<SpeedNeighbour>>> Neighbours(const BenchFlags
   std::vector<std::unique_ptr<SpeedNeighbour>> neighbours;
   if (!flags.command.empty()) neighbours.push_back(NewCommand(flags.command));
   if (flags.beside.empty()) return neighbours;
-  for (const std::string& name : Items(flags.beside)) {
+  for (const std::string& name : ListItems(flags.beside)) {
     const bool self = name == "self";
     TALLY_ASSIGN_OR_RETURN(std::unique_ptr<SpeedNeighbour> neighbour,
                            self ? NewSecondProcess(SecondProcessArguments(flags)) : NewBusyLoop());
@@ -139,8 +110,8 @@ Result<std::vector<std::unique_ptr<SpeedNeighbour>>> Neighbours(const BenchFlags
 
 Status CheckNeighbours(const BenchFlags& flags) {
   if (flags.beside.empty()) return {};
-  if (Ranks() != nullptr) return BadInput("--beside: not where several processes run the model");
-  const std::vector<std::string> names = Items(flags.beside);
+  if (Ranks() != nullptr) return BadInput("--beside: not possible with several processes");
+  const std::vector<std::string> names = ListItems(flags.beside);
   for (const std::string& name : names) {
     if (name != "spin" && name != "self") return BadInput("--beside must be of spin and self, not '" + name + "'");
     if (std::count(names.begin(), names.end(), name) > 1) return BadInput("--beside: " + name + " is there twice");
@@ -174,7 +145,7 @@ Status ReportBench(const BenchFlags& flags, const std::shared_ptr<const Model>& 
   TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*engine, prompt, options));
   TALLY_RETURN_IF_ERROR(result.error);
   engine->SetRecorder(nullptr);
-  ReportData data = run.Finish("tally bench");
+  ReportData data = run.Finish(CommandLine());
   data.speed = SpeedOf(speed);
   return WriteReport(*flags.report, {&data, 1});
 }

@@ -119,7 +119,7 @@ Result<int> RunChat(const ChatFlags& flags) {
     closed = talk->Close();
     // What cannot be kept in one place may be in another.
     if (!closed.ok() && !Terminated() && PrintedAll()) {
-      Note(Printable(closed.message()) + "\n/save FILE keeps the conversation elsewhere; it is lost where you end without\n");
+      Note(Printable(closed.message()) + "\n/save FILE keeps the conversation elsewhere; it is lost if you end without\n");
       over = false;
       Converse(*talk, reader, over);
       closed = talk->Close();

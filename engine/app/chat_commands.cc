@@ -36,7 +36,7 @@ std::string PathOf(const std::string& typed) {
   return typed.starts_with("~/") && home != nullptr ? home + typed.substr(1) : typed;
 }
 
-// Of a command that did not work the conversation goes on.
+// The result of a command, or its error. The conversation continues after either.
 void Tell(const Status& status, const std::string& done) { Note(status.ok() ? done : Printable(status.message()) + "\n"); }
 
 void Reset(Talk& talk, const std::string&) {

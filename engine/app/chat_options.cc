@@ -64,9 +64,8 @@ std::map<std::string, std::string> SpecialTokens(const Model& model) {
 
 void AddChatFlags(CLI::App& command, ChatFlags& flags) {
   AddModelFlags(command, flags.model);
-  TextOption(
-      command.add_option("-p,--prompt", flags.prompt,
-                         "the first message (-: standard input, which is also read, as one message, where it is no terminal)"));
+  TextOption(command.add_option("-p,--prompt", flags.prompt,
+                                "the first message (-: standard input, also read, as one message, if it is no terminal)"));
   command.add_option("-f,--file", flags.file, "file with the first message; one newline at its end is dropped")
       ->type_name(kFileType);
   CLI::Option* const system =

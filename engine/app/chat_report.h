@@ -7,7 +7,7 @@
 
 namespace tally::app {
 
-// Of the last turn, which there is.
+// The last turn of `talk`, which must have one.
 Json ChatJson(const ChatFlags& flags, const Talk& talk);
 
 }  // namespace tally::app

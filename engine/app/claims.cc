@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/app/table.h"
+#include "engine/app/words.h"
 
 namespace tally::app {
 namespace {
@@ -20,6 +21,14 @@ const char* AgreementName(Agreement agreement) {
     case Agreement::kNo: break;
   }
   return "no";
+}
+
+// "no: 16.00 % more": how far the count is from the printed number, if it does not agree.
+std::string HoldsText(const ClaimCheck& check, const ClaimCheck::Convention& c) {
+  const auto printed = books::ParsePrinted(check.printed);
+  if (c.agreement != Agreement::kNo || !printed || printed->value == 0) return AgreementName(c.agreement);
+  const uint64_t distance = std::max(c.count, printed->value) - std::min(c.count, printed->value);
+  return "no: " + Share(distance, printed->value) + (c.count > printed->value ? " more" : " less");
 }
 
 std::string SourceText(const books::PublishedFigures& published) {
@@ -73,7 +82,7 @@ std::string ClaimsText(std::span<const Claims> claims, size_t width) {
             {true, false, true, false, true}};
     for (const books::ClaimCheck& check : one.checks) {
       for (const auto& c : check.conventions) {
-        t.rows.push_back({check.figure, check.printed, c.name, WithThousands(c.count), AgreementName(c.agreement)});
+        t.rows.push_back({check.figure, check.printed, c.name, WithThousands(c.count), HoldsText(check, c)});
       }
     }
     text += (text.empty() ? "" : "\n") + Render(t, TableFormat::kText, width);
@@ -89,7 +98,7 @@ std::string ClaimsMarkdown(std::span<const Claims> claims) {
   for (const Claims& one : claims) {
     for (const books::ClaimCheck& check : one.checks) {
       for (const auto& c : check.conventions) {
-        t.rows.push_back({one.model, check.figure, check.printed, c.name, WithThousands(c.count), AgreementName(c.agreement),
+        t.rows.push_back({one.model, check.figure, check.printed, c.name, WithThousands(c.count), HoldsText(check, c),
                           SourceText(one.published)});
       }
     }

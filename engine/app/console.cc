@@ -180,4 +180,9 @@ void ProgressBar::Wipe() {
   shown_ = false;
 }
 
+std::string& CommandLine() {
+  static std::string line;
+  return line;
+}
+
 }  // namespace tally::app

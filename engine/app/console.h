@@ -75,4 +75,7 @@ class ProgressBar {
   double begin_ = 0, last_ = 0;
 };
 
+// The command line of this process, as a shell reads it.
+std::string& CommandLine();
+
 }  // namespace tally::app

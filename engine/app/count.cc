@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,8 +22,12 @@
 #include "engine/app/hub_models.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/output_files.h"
+#include "engine/app/report_files.h"
 #include "engine/app/syntax.h"
+#include "engine/app/token_list.h"
 #include "engine/app/training_report.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -30,28 +36,92 @@ namespace {
 
 struct CountFlags {
   std::vector<std::string> models, settings;
-  uint64_t context = 0, prompt = 0, batch = 1, width = 0;
-  std::optional<std::string> type, format;
-  bool json = false, full = false, layers = false, plot = false, claims = false, training = false, yes = false;
+  std::string context = "0", prompt = "0", train_tokens, peak, mfu = "40 %";
+  uint64_t batch = 1, width = 0;
+  std::optional<std::string> type, format, svg, report;
+  bool json = false, full = false, layers = false, plot = false, claims = false, training = false, yes = false, force = false;
+
+  books::PublishedFigures claimed = {};  // by the user
+  std::optional<TrainingBudget> budget = {};
 };
 
-Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argument) {
+Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argument, uint64_t prompt, uint64_t context) {
   CountRequest request;
   request.settings = flags.settings;
-  request.options.prompt = flags.prompt;
-  request.options.context = flags.context;
+  request.options.prompt = prompt;
+  request.options.context = context;
   request.options.batch = flags.batch;
+  request.type_given = flags.type.has_value();
   if (flags.type) {
     const Result<DType> type = ParseWeightType(*flags.type);
-    if (!type.ok()) {
-      const std::vector<std::string_view> presets = QuantizePresets();
-      const bool preset = std::ranges::find(presets, *flags.type) != presets.end();
-      return BadInput("--type: " + type.status().message() + (preset ? "; presets are the --type of tally fit" : ""));
+    const std::vector<std::string_view> choices = CountedTypeChoices();
+    const auto given = [&](std::string_view name) { return SameName(name, *flags.type); };
+    if (!type.ok() && std::ranges::none_of(choices, given)) {
+      return BadInput("--type: " + Quote(*flags.type) + " is not one of " + Join({choices.begin(), choices.end()}, ", "));
     }
-    request.options.type = *type;
-    request.type_given = true;
+    if (type.ok()) request.options.type = *type;
   }
-  return CountArgument(argument, std::move(request), flags.yes);
+  TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountArgument(argument, std::move(request), flags.yes));
+  if (flags.type) {
+    TALLY_ASSIGN_OR_RETURN(counted, CountedAs(counted, *flags.type));
+  }
+  if (!flags.claimed.source.empty()) counted.published = flags.claimed;
+  return counted;
+}
+
+// Takes "active=3.3B,total=30.5B" out of the models: a claim to be checked. CLI11 has no flag with a value that may be left out.
+Status TakeClaims(CountFlags& flags) {
+  books::PublishedFigures& claimed = flags.claimed;
+  const std::pair<std::string_view, std::string*> figures[] = {
+      {"total", &claimed.total}, {"active", &claimed.active}, {"non-embedding", &claimed.non_embedding}};
+  for (size_t i = 0; i < flags.models.size();) {
+    const std::string argument = flags.models[i];
+    bool claim = false;
+    for (const std::string& item : ListItems(argument)) {
+      const size_t equals = std::min(item.find('='), item.size());
+      const auto figure =
+          std::ranges::find(figures, std::string_view(item).substr(0, equals), &std::pair<std::string_view, std::string*>::first);
+      if (figure == std::end(figures) || equals == item.size()) continue;
+      claim = true;
+      std::string number = item.substr(equals + 1);
+      for (char& c : number) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+      if (!books::ParsePrinted(number)) return BadInput("--claims: " + Quote(item) + " is not a number such as 3.3B or 124M");
+      *figure->second = number;
+    }
+    if (!claim) {
+      ++i;
+      continue;
+    }
+    claimed.source = "as claimed";
+    flags.claims = true;
+    flags.models.erase(flags.models.begin() + static_cast<ptrdiff_t>(i));
+  }
+  if (flags.models.empty()) flags.models = {"demo"};
+  return {};
+}
+
+Status ReadBudget(CountFlags& flags) {
+  if (flags.train_tokens.empty() && flags.peak.empty()) return {};
+  if (flags.train_tokens.empty() || flags.peak.empty()) return BadInput("--train-tokens and --peak go together: 300B and 312T");
+  TrainingBudget budget;
+  budget.tokens = ParseAmount(flags.train_tokens, {});
+  if (budget.tokens == 0 && SameName(flags.train_tokens.substr(flags.train_tokens.size() - 1), "B")) {
+    budget.tokens = 1e9 * ParseAmount(flags.train_tokens.substr(0, flags.train_tokens.size() - 1), {});
+  }
+  budget.peak = ParseAmount(flags.peak, {"/s", "FLOP"});
+  if (budget.tokens == 0) return BadInput("--train-tokens: " + Quote(flags.train_tokens) + " is not a number such as 300B");
+  if (budget.peak == 0) return BadInput("--peak: " + Quote(flags.peak) + " is not a rate such as 312T");
+  std::string mfu = flags.mfu;
+  const bool percent = mfu.ends_with('%');
+  while (mfu.ends_with('%') || mfu.ends_with(' ')) mfu.pop_back();
+  if (!ParseNumber(mfu, budget.utilisation)) budget.utilisation = 0;
+  if (percent) budget.utilisation /= 100;
+  if (!(budget.utilisation > 0 && budget.utilisation <= 1)) {
+    return BadInput("--mfu: " + Quote(flags.mfu) + " is not a part such as .4 or 40%");
+  }
+  flags.training = true;
+  flags.budget = budget;
+  return {};
 }
 
 std::vector<Claims> ClaimsOfAll(std::span<const CountedModel> models) {
@@ -62,13 +132,13 @@ std::vector<Claims> ClaimsOfAll(std::span<const CountedModel> models) {
   return claims;
 }
 
-// The tables of all figures where `full`, and those of training where they were asked for.
+// The tables of all figures if `full`, and those of training if they were asked for.
 Result<std::vector<Table>> TablesOf(const CountFlags& flags, std::span<const CountedModel> models, bool full) {
   std::vector<Table> tables;
   if (full) tables = CountTables(models, flags.layers);
   for (const CountedModel& m : models) {
     if (!flags.training) break;
-    TALLY_ASSIGN_OR_RETURN(const std::vector<Table> more, TrainingTables(m));
+    TALLY_ASSIGN_OR_RETURN(const std::vector<Table> more, TrainingTables(m, flags.budget));
     tables.insert(tables.end(), more.begin(), more.end());
   }
   return tables;
@@ -77,12 +147,12 @@ Result<std::vector<Table>> TablesOf(const CountFlags& flags, std::span<const Cou
 Result<Json> DocumentOf(const CountFlags& flags, std::span<const CountedModel> models) {
   Json document = CountDocument(models);
   for (size_t i = 0; flags.training && i < models.size(); ++i) {
-    TALLY_ASSIGN_OR_RETURN(document["models"][i]["training"], TrainingJson(models[i]));
+    TALLY_ASSIGN_OR_RETURN(document["models"][i]["training"], TrainingJson(models[i], flags.budget));
   }
   return document;
 }
 
-// One screen; or claims and all tables, each where asked for. Training and bars beside.
+// One screen; or claims and all tables, each if asked for. Training and bars besides.
 Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel> models, std::span<const Claims> claims,
                            size_t width) {
   const bool full = flags.full || flags.layers;
@@ -100,7 +170,22 @@ Result<std::string> MarkdownOf(const CountFlags& flags, std::span<const CountedM
   return text;
 }
 
-Status RunCount(const CountFlags& flags) {
+// A page and its pictures, of one model.
+Status WritePictures(const CountFlags& flags, std::span<const CountedModel> models) {
+  if (models.size() > 1) return BadInput("--report and --svg are of one model and one context");
+  if (flags.report) TALLY_RETURN_IF_ERROR(CheckReportFile(*flags.report));
+  if (flags.svg) {
+    TALLY_RETURN_IF_ERROR(CheckMayReplaceIn(*flags.svg, ".svg", flags.force));
+    TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg));
+  }
+  TALLY_ASSIGN_OR_RETURN(ReportData data, ReportOf(models.front()));
+  data.version = kTallyVersion;
+  if (flags.report) TALLY_RETURN_IF_ERROR(WriteReport(*flags.report, {&data, 1}));
+  if (flags.svg) TALLY_RETURN_IF_ERROR(WriteFigures(*flags.svg, data));
+  return {};
+}
+
+Status RunCount(CountFlags flags) {
   const std::string format = flags.format.value_or(flags.json ? "json" : "table");
   if (format != "table" && format != "md" && format != "csv" && format != "json") {
     return BadInput("--format must be one of table, md, csv, json, not " + Quote(format));
@@ -108,17 +193,27 @@ Status RunCount(const CountFlags& flags) {
   if (flags.json && format != "json") return BadInput("--json is not --format " + format);
   if (flags.batch == 0) return BadInput("--batch must be at least 1");
   if (flags.plot && format != "table") return BadInput("--plot draws beside the table only, not with --format " + format);
+  TALLY_RETURN_IF_ERROR(TakeClaims(flags));
+  TALLY_RETURN_IF_ERROR(ReadBudget(flags));
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> contexts, ParseNumbers("--ctx", flags.context, 0, kMost));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> prompts, ParseNumbers("--prompt", flags.prompt, 0, kMost));
   std::vector<CountedModel> models;
   for (const std::string& argument : flags.models) {
-    TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountOne(flags, argument));
-    for (const std::string& warning : counted.count.warnings) {
-      Note(Paragraph("", "tally: " + counted.name + ": " + warning, OutputWidth(0), 0));
+    for (size_t point = 0; point < contexts.size() * prompts.size(); ++point) {
+      const auto context = static_cast<uint64_t>(contexts[point % contexts.size()]),
+                 prompt = static_cast<uint64_t>(prompts[point / contexts.size()]);
+      TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountOne(flags, argument, prompt, context));
+      for (const std::string& warning : counted.count.warnings) {
+        Note(Paragraph("", "tally: " + counted.name + ": " + warning, OutputWidth(0), 0));
+      }
+      models.push_back(std::move(counted));
     }
-    models.push_back(std::move(counted));
   }
+  if (flags.report || flags.svg) TALLY_RETURN_IF_ERROR(WritePictures(flags, models));
   for (const CountedModel& m : models) {
     if (flags.claims && m.published.source.empty()) {
-      Note("tally: " + m.name + ": no published figures are known; built-in names have some\n");
+      Note("tally: " + m.name + ": no published figures are known; --claims active=3.3B checks one of yours\n");
     }
   }
   // Without any claim the counts themselves are printed.
@@ -165,16 +260,35 @@ Action AddCount(CLI::App& app) {
       ->default_str("demo");
   c->add_option("--set", flags->settings, "change the configuration: KEY=VALUE[,KEY=VALUE...]; keys: " + SettingKeys())
       ->allow_extra_args(false);
-  AddNumber(*c, "-c,--ctx,--ctx-size", flags->context, "positions that the decode token sees, its own included (0: as --prompt)");
-  AddNumber(*c, "--prompt", flags->prompt, "positions of the prefill (0: 1024, or the trained context where that is shorter)");
+  c->add_option("-c,--ctx,--ctx-size", flags->context,
+                "positions that the decode token sees, its own included (0: as --prompt); several: 1k,8k,32k")
+      ->type_name(kListType)
+      ->capture_default_str();
+  c->add_option("-p,--prompt", flags->prompt,
+                "positions of the prefill (0: 1024, or the trained context if that is shorter); several: 512,2k")
+      ->type_name(kListType)
+      ->capture_default_str();
   AddNumber(*c, "--batch", flags->batch, "sequences");
-  Choices(c->add_option("--type", flags->type, "count weights as this type (else: as stored or published)"), WeightTypeChoices());
+  Choices(c->add_option("--type", flags->type,
+                        "count weights as a preset of quantize makes them, or all as this type (else: as "
+                        "stored or published)"),
+          CountedTypeChoices());
   Choices(c->add_option("--format", flags->format, "what is printed"), {"table", "md", "csv", "json"});
   c->add_flag("--full", flags->full, "all tables: every tensor, closed forms, all types, FLOPs by part");
   c->add_flag("--layers", flags->layers, "the same, with every tensor of every layer in a row of its own");
   c->add_flag("--training", flags->training, "memory and FLOPs of training with AdamW besides");
-  c->add_flag("--claims", flags->claims, "what is published of the models, and under which convention it holds");
+  c->add_option("--train-tokens", flags->train_tokens, "how long training on so many tokens takes: 300B, with --peak");
+  c->add_option("--peak", flags->peak, "FLOPs a second of the hardware that trains: 312T is one A100 in BF16");
+  c->add_option("--mfu", flags->mfu, "the part of the peak that training reaches: .4 or 40%")->capture_default_str();
+  c->add_flag(
+      "--claims", flags->claims,
+      "what is published of the models, and under which convention it holds; --claims active=3.3B,total=30.5B checks other "
+      "figures (also non-embedding)");
   c->add_flag("--plot", flags->plot, "draw where the parameters are, and which a token uses");
+  c->add_option("--report", flags->report, "file for a page with figures and pictures (HTML), of one model")
+      ->type_name(kFileType);
+  c->add_option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)")->type_name(kFolderType);
+  AddForce(*c, flags->force);
   AddWidth(*c, flags->width);
   AddYes(*c, flags->yes);
   c->add_flag("--json", flags->json, "one JSON document on standard output");

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/app/console.h"
 #include "engine/app/hub_models.h"
 #include "engine/app/options.h"
 #include "engine/base/format.h"
@@ -34,10 +35,16 @@ std::pair<std::string, std::string> SplitModel(const std::string& argument) {
   return {argument.substr(0, colon), argument.substr(colon + 1)};
 }
 
-// Says that a model of the hub's name is built in, where one is.
-Status WithBuiltIn(const Status& status, const hub::Name& name) {
-  const std::string_view known = KnownModel(name.name);
-  return known.empty() ? status : BadInput(status.message() + "; the configuration of " + std::string(known) + " is built in");
+bool IsCached(const hub::Name& name) {
+  const Result<hub::Settings> settings = HubSettings();
+  return settings.ok() && hub::FindCached(*settings, name, hub::Want::kConfiguration).ok();
+}
+
+// Names the built-in models that are called nearly as the hub's model.
+Status WithNearNames(const Status& status, const hub::Name& name) {
+  if (status.code() != StatusCode::kBadInput) return status;
+  const std::string near = NearestKnownModels(name.name);
+  return near.empty() ? status : BadInput(status.message() + "; built in: " + near);
 }
 
 }  // namespace
@@ -52,10 +59,17 @@ Result<CountedModel> CountArgument(const std::string& argument, CountRequest req
   }
   HubModel fetched;  // while it is counted
   if (const std::optional<hub::Name> name = HubName(model)) {
-    Result<HubModel> found = FindHubModel(*name, hub::Want::kConfiguration, yes);
-    if (!found.ok()) return found.status().code() == StatusCode::kBadInput ? WithBuiltIn(found.status(), *name) : found.status();
-    fetched = std::move(found).value();
-    request.model = fetched.path;
+    const std::string_view built_in = yes || IsCached(*name) ? std::string_view() : KnownModel(name->name);
+    if (built_in.empty()) {
+      Result<HubModel> found = FindHubModel(*name, hub::Want::kConfiguration, yes);
+      if (!found.ok()) return WithNearNames(found.status(), *name);
+      fetched = std::move(found).value();
+      request.model = fetched.path;
+    } else {
+      Note("note: " + name->text() + " is not in the cache of the hub: counting the built-in " + std::string(built_in) +
+           "; --yes fetches its own configuration\n");
+      request.model = built_in;
+    }
   }
   TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountModel(request));
   counted.name = Printable(argument);

@@ -26,7 +26,10 @@ std::string Cell(std::string_view text) {
 
 class CsvLines {
  public:
-  explicit CsvLines(std::string_view model) : model_(Cell(model)) {}
+  explicit CsvLines(const CountedModel& m) : model_(Cell(m.name)) {
+    const books::CountOptions& o = m.count.options;
+    for (const uint64_t n : {o.context, o.prompt, o.batch}) model_ += "," + std::to_string(n);
+  }
   void Add(std::string_view table, std::string_view row, std::string_view figure, uint64_t value) {
     text_ += model_ + "," + Cell(table) + "," + Cell(row) + "," + Cell(figure) + "," + std::to_string(value) + "\n";
   }
@@ -38,10 +41,10 @@ class CsvLines {
   const std::string& text() const { return text_; }
 
  private:
-  std::string model_, text_;
+  std::string model_, text_;  // the first columns; the lines
 };
 
-constexpr const char* kHeader = "model,table,row,figure,value\n";
+constexpr const char* kHeader = "model,context,prompt,batch,table,row,figure,value\n";
 
 void AddTensors(const Count& c, bool layers, CsvLines& out) {
   std::vector<std::pair<std::string, std::pair<uint64_t, uint64_t>>> groups;  // name -> parameters of one, times
@@ -155,9 +158,6 @@ void AddClaims(const CountedModel& m, CsvLines& out) {
 
 void AddCounts(const CountedModel& m, bool layers, CsvLines& out) {
   const Count& c = m.count;
-  out.Add("settings", "prompt", "positions", c.options.prompt);
-  out.Add("settings", "context", "positions", c.options.context);
-  out.Add("settings", "batch", "sequences", c.options.batch);
   AddTensors(c, layers, out);
   AddParameters(m, out);
   AddBytes(m, out);
@@ -176,7 +176,7 @@ void AddCounts(const CountedModel& m, bool layers, CsvLines& out) {
 Result<std::string> CountCsv(std::span<const CountedModel> models, const CsvTables& tables) {
   std::string text = kHeader;
   for (const CountedModel& m : models) {
-    CsvLines out(m.name);
+    CsvLines out(m);
     if (tables.claims) AddClaims(m, out);
     if (tables.counts) AddCounts(m, tables.layers, out);
     if (tables.training) TALLY_RETURN_IF_ERROR(AddTraining(m.count, out));

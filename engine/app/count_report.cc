@@ -128,7 +128,7 @@ Table MemoryTable(const CountedModel& m) {
   auto row = [&](std::string name, uint64_t bytes) {  // both units, whose confusion is the usual mistake
     t.rows.push_back({std::move(name), WithThousands(bytes), Scaled(static_cast<double>(bytes), "B"), BytesText(bytes)});
   };
-  for (const Count::Memory& x : c.memory) row("weights as " + std::string(DTypeName(x.type)), x.bytes);
+  for (const Count::Memory& x : c.memory) row("all weights as " + std::string(DTypeName(x.type)), x.bytes);
   for (const char* preset : {"Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M"}) {
     if (const Result<uint64_t> bytes = PresetBytes(m, preset); bytes.ok()) row(std::string("preset ") + preset, *bytes);
   }
@@ -260,7 +260,7 @@ uint64_t PartFlops(const FlopsCount& f, books::Part part, size_t view) {
 
 Table Columns(std::span<const CountedModel> models) {
   Table t{"", {""}, {}, {true}};
-  for (const CountedModel& m : models) t.columns.push_back(m.name);
+  for (std::string& name : ColumnNames(models)) t.columns.push_back(std::move(name));
   auto row = [&](const std::string& name, const auto& cell) {
     std::vector<std::string> cells = {name};
     for (const CountedModel& m : models) cells.push_back(cell(m));
@@ -404,16 +404,30 @@ Json TrafficJson(const books::WeightTraffic& t) {
   return {{"uniform", t.uniform}, {"most", t.most}, {"experts_uniform", t.uniform_experts}, {"experts_most", t.most_experts}};
 }
 
+// Under the names of --set, where they are numbers.
+Json ConfigurationJson(const Recipe& r) {
+  int32_t window = 0;
+  for (const LayerRecipe& l : r.layers) window = std::max(window, l.window);
+  return {{"n_layers", r.n_layers}, {"d_model", r.d_model},     {"n_heads", r.n_heads}, {"n_kv_heads", r.n_kv_heads},
+          {"head_dim", r.head_dim}, {"d_ff", r.d_ff},           {"vocab", r.vocab},     {"context", r.context},
+          {"window", window},       {"n_experts", r.n_experts}, {"top_k", r.top_k},     {"d_expert", r.d_expert},
+          {"d_shared", r.d_shared}, {"tied", r.tied_head}};
+}
+
 Json OneDocument(const CountedModel& m) {
   const Count& c = m.count;
-  Json components = Json::object(), tensors = Json::array(), layers = Json::array();
+  Json parts = Json::object(), presets = Json::object(), tensors = Json::array(), layers = Json::array();
+  const auto stored = CountParts(c, &ParameterForm::count), active = CountParts(c, &ParameterForm::active);
+  for (size_t part = 0; part < ParameterParts().size(); ++part) {
+    if (stored[part] == 0) continue;
+    parts[std::string(ParameterParts()[part])] = {{"parameters", stored[part]}, {"active", active[part]}};
+  }
+  for (const std::string_view preset : QuantizePresets()) {
+    if (const Result<uint64_t> bytes = PresetBytes(m, preset); bytes.ok()) presets[std::string(preset)] = *bytes;
+  }
   std::map<int32_t, uint64_t> by_layer;
   for (const ParameterForm& p : c.tensors) {
-    if (!p.prediction) {
-      Json& sum = components[std::string(ComponentName(p.component))];
-      sum = (sum.is_null() ? 0 : sum.get<uint64_t>()) + p.count.value();
-      if (p.layer >= 0) by_layer[p.layer] += p.count.value();
-    }
+    if (!p.prediction && p.layer >= 0) by_layer[p.layer] += p.count.value();
     Json tensor = {{"name", p.full_name()},         {"layer", p.layer},           {"component", ComponentName(p.component)},
                    {"parameters", p.count.value()}, {"active", p.active.value()}, {"touched", p.touched.value()},
                    {"form", p.count.text()}};
@@ -438,10 +452,11 @@ Json OneDocument(const CountedModel& m) {
   if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) {
     parameters["looked_up"] = {{"parameters", tables.stored}, {"touched", tables.read}};
   }
-  parameters["components"] = std::move(components);
+  parameters["parts"] = std::move(parts);
   parameters["layers"] = std::move(layers);
   parameters["tensors"] = std::move(tensors);
-  Json document = {{"model", m.name}, {"family", c.recipe.family}};
+  Json document = {{"model", m.name}, {"family", c.recipe.family}, {"configuration", ConfigurationJson(c.recipe)}};
+  document["options"] = {{"context", c.options.context}, {"prompt", c.options.prompt}, {"batch", c.options.batch}};
   document["parameters"] = std::move(parameters);
   document["flops"] = {{"prefill", FlopsJson(c.prefill, &c.prefill_last)}, {"decode", FlopsJson(c.decode, nullptr)}};
   document["bytes"] = {{"stored_as", m.stored_as},
@@ -449,6 +464,7 @@ Json OneDocument(const CountedModel& m) {
                        {"weights_run_or_not", json(m.all_bytes())},
                        {"weights_per_token", c.weight_bytes_per_token},
                        {"weights_as", std::move(memory)},
+                       {"presets", std::move(presets)},
                        {"weights_read", {{"prefill", TrafficJson(c.prefill_traffic)}, {"decode", TrafficJson(c.decode_traffic)}}},
                        {"kv_per_token", c.kv_bytes_per_token},
                        {"kv_at_context", c.kv_bytes_at_context},
@@ -472,6 +488,25 @@ Json OneDocument(const CountedModel& m) {
 }
 
 }  // namespace
+
+std::vector<std::string> ColumnNames(std::span<const CountedModel> models) {
+  std::vector<std::string> names;
+  const auto varies = [&](uint64_t books::CountOptions::*which) {
+    return std::ranges::any_of(models, [&](const CountedModel& m) {
+      return m.name == models[0].name && m.count.options.*which != models[0].count.options.*which;
+    });
+  };
+  const bool context = varies(&books::CountOptions::context), prompt = varies(&books::CountOptions::prompt);
+  const bool one = std::ranges::all_of(models, [&](const CountedModel& m) { return m.name == models[0].name; });
+  for (const CountedModel& m : models) {
+    std::string name = one && (context || prompt) ? "" : m.name + " ";
+    if (context) name += "S " + WithThousands(m.count.options.context);
+    if (prompt) name += (context ? " P " : "P ") + WithThousands(m.count.options.prompt);
+    if (name.ends_with(' ')) name.pop_back();
+    names.push_back(std::move(name));
+  }
+  return names;
+}
 
 const char* TotalName(const CountedModel& m) { return m.counts_part() ? "total (run)" : "total"; }
 

@@ -140,7 +140,7 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
   for (const auto& [name, bytes] : WeightsAs(m)) {
     if (name != m.stored_as) weights += ", " + name + " " + Scaled(static_cast<double>(bytes), "B");
   }
-  if (m.stored_as.starts_with("MXFP4")) weights += "; presets leave experts MXFP4";
+  if (IsOfExperts(m.start_type.value_or(c.options.type))) weights += "; presets leave experts MXFP4";
   std::string kv = WithThousands(c.kv_bytes_per_token) + " bytes a token, " + BothUnits(c.kv_bytes_at_context) + " at " +
                    WithThousands(c.options.context) + " positions";
   if (c.options.batch > 1) kv += " of " + WithThousands(c.options.batch) + " sequences";
@@ -185,6 +185,7 @@ Table CostTable(const Count& c) {
 
 std::string CostNote(const Count& c) {
   std::string text = "the prefill in all: " + WithThousands(c.prefill.total[0]) + " full square; bytes: weights and KV";
+  if (c.recipe.n_experts > 0) text += ", expected under uniform routing";
   if (c.options.batch > 1) text += "; " + WithThousands(c.options.batch) + " sequences";
   return text;
 }
@@ -204,9 +205,25 @@ std::string CountScreen(const CountedModel& m, size_t width) {
   return out + "  --full: every tensor, closed forms, all types; --claims, --plot, --training\n";
 }
 
-std::string CountScreen(std::span<const CountedModel> models, size_t width) {
-  Table t{"", {""}, {}, {true}};
-  for (const CountedModel& m : models) t.columns.push_back(TailOf(m.name, kLongestColumn));
+namespace {
+
+// The name that all have, else "".
+std::string OneName(std::span<const CountedModel> models) {
+  const bool one = std::ranges::all_of(models, [&](const CountedModel& m) { return m.name == models[0].name; });
+  return one ? TailOf(models[0].name, kLongestColumn) : "";
+}
+
+// "attention proj.", so that four sizes of GPT-2 fit 80 columns.
+std::string ShortPartName(books::Part part) {
+  std::string name(PartName(part));
+  const size_t at = name.find(" projections");
+  return at == name.npos ? name : name.substr(0, at) + " proj.";
+}
+
+// A column a model.
+Table SideBySide(std::span<const CountedModel> models) {
+  Table t{"", {OneName(models)}, {}, {true}};
+  for (const std::string& name : ColumnNames(models)) t.columns.push_back(TailOf(name, kLongestColumn));
   const auto row = [&](std::string name, const auto& cell) {
     std::vector<std::string> cells = {std::move(name)};
     for (const CountedModel& m : models) cells.push_back(cell(m));
@@ -223,7 +240,7 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
       return n > 0 ? Scaled(n, "B") : std::string();
     });
   };
-  // "S = 1,024" where it is the same for all; else a row of its own.
+  // "1,024" where it is the same for all; else a row of its own.
   const auto setting = [&](const std::string& name, uint64_t books::CountOptions::*which) {
     const uint64_t first = models.front().count.options.*which;
     const bool same = std::ranges::all_of(models, [&](const CountedModel& m) { return m.count.options.*which == first; });
@@ -238,18 +255,10 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
   count("active(head)", [](const CountedModel& m) { return m.count.parameters.active_head; });
   count("active(none)", [](const CountedModel& m) { return m.count.parameters.active_none; });
   count("touched", [](const CountedModel& m) { return m.count.touched; });
-  for (const char* figure : {"total", "active", "non-embedding"}) {
-    row(std::string("published ") + figure, [&](const CountedModel& m) { return ClaimCell(ClaimsOf(m), figure); });
-  }
   for (size_t part = 0; part < ParameterParts().size(); ++part) {
     count(std::string(ParameterParts()[part]),
           [&](const CountedModel& m) { return CountParts(m.count, &ParameterForm::count)[part]; });
   }
-  count("a layer, at most", [](const CountedModel& m) {
-    uint64_t most = 0;
-    for (const LayerKind& k : LayerKinds(m.count)) most = std::max(most, SumOf(k.parts));
-    return most;
-  });
   row("weights as", [](const CountedModel& m) { return m.stored_as; });
   bytes("weights", [](const CountedModel& m) { return m.count.weight_bytes; });
   for (const auto& type : WeightsAs(models.front())) {
@@ -265,7 +274,51 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
   row("prefill of " + P, [](const CountedModel& m) { return WithThousands(PrefillCost(m.count).flops[2]); });
   row("decode at " + S, [](const CountedModel& m) { return WithThousands(DecodeCost(m.count).flops[2]); });
   bytes("decode, bytes", [](const CountedModel& m) { return DecodeCost(m.count).bytes; });
-  return Render(t, TableFormat::kText, width) + "  prefill, decode: FLOPs a token; --full: shares, all types, FLOPs by part\n";
+  row("full square", [](const CountedModel& m) { return Scaled(static_cast<double>(m.count.prefill.total[0]), "FLOP"); });
+  for (const books::FlopsRow& first : models.front().count.prefill.rows) {
+    row("  " + ShortPartName(first.part), [&](const CountedModel& m) {
+      const auto same = std::ranges::find(m.count.prefill.rows, first.part, &books::FlopsRow::part);
+      const uint64_t n = same == m.count.prefill.rows.end() ? 0 : same->flops[0].value();
+      return n > 0 ? Share(n, m.count.prefill.total[0]) : std::string();
+    });
+  }
+  return t;
+}
+
+// A row a model, figures with three digits.
+Table BelowOneAnother(std::span<const CountedModel> models) {
+  Table t{"", {OneName(models), "total", "active", "weights", "KV a token", "FLOPs", "bytes"}, {}, {true}};
+  const std::vector<std::string> names = ColumnNames(models);
+  for (size_t i = 0; i < models.size(); ++i) {
+    const Count& c = models[i].count;
+    const auto number = [](uint64_t n) { return Scaled(static_cast<double>(n), ""); };
+    const auto bytes = [](double n) { return Scaled(n, "B"); };
+    t.rows.push_back({TailOf(names[i], 18), number(c.parameters.total), number(c.parameters.active_head),
+                      bytes(static_cast<double>(c.weight_bytes)), bytes(static_cast<double>(c.kv_bytes_per_token)),
+                      Scaled(PrefillCost(c).flops[2], ""), bytes(DecodeCost(c).bytes)});
+  }
+  return t;
+}
+
+}  // namespace
+
+std::string CountScreen(std::span<const CountedModel> models, size_t width) {
+  const size_t words = std::min(width == 0 ? kPlainWidth : width, kMostWords);
+  const Table wide = SideBySide(models);
+  const bool below = width > 0 && TableWidth(wide) > width;
+  std::string out = Render(below ? BelowOneAnother(models) : wide, TableFormat::kText, width);
+  for (size_t i = 0; i < models.size(); ++i) {
+    const Claims claims = ClaimsOf(models[i]);
+    const bool again = i > 0 && models[i - 1].name == models[i].name;
+    if (!claims.checks.empty() && !again) out += Paragraph("  " + claims.model + ":", ClaimsSentence(claims), words, 4);
+  }
+  return out + Paragraph("",
+                         below
+                             ? "active: active(head); FLOPs: a token of the prefill; bytes: a token of decode, weights and KV; "
+                               "--width 200: all figures"
+                             : "prefill, decode: FLOPs a token; full square: FLOPs of the prefill's matrix products, and shares; "
+                               "--full: all types",
+                         words, 2);
 }
 
 }  // namespace tally::app

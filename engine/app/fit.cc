@@ -37,26 +37,11 @@ struct FitFlags {
   bool all = false, full = false, json = false, yes = false;
 };
 
-// Presets, then types that are none.
-std::vector<std::string_view> FitTypeChoices() {
-  std::vector<std::string_view> names = QuantizePresets();
-  for (const std::string_view name : WeightTypeChoices()) {
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-  }
-  return names;
-}
-
 Result<FitPage> ReadFlags(const FitFlags& flags) {
   FitPage page;
   page.options = flags.options;
   if (flags.options.batch == 0) return BadInput("--batch must be at least 1");
-  const auto kv = std::ranges::find(kKvTypeNames, flags.kv);
-  if (kv == kKvTypeNames.end()) {
-    std::string known;
-    for (const std::string_view name : kKvTypeNames) known += (known.empty() ? "" : ", ") + std::string(name);
-    return BadInput("--kv must be one of " + known + ", not '" + flags.kv + "'");
-  }
-  page.options.kv = static_cast<KvType>(kv - kKvTypeNames.begin());
+  TALLY_RETURN_IF_ERROR(ParseKvType(flags.kv, page.options.kv));
   if (flags.machine) {
     if (flags.threads != 0) return BadInput("--threads is of this machine: write --machine threads=N,...");
     TALLY_ASSIGN_OR_RETURN(page.machine, ParseMachine(*flags.machine));
@@ -125,7 +110,7 @@ Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std
     if (!as.ok()) {
       const Result<DType> type = ParseWeightType(*flags.type);  // known, but not of this model
       if (!type.ok()) {
-        const std::vector<std::string_view> choices = FitTypeChoices();
+        const std::vector<std::string_view> choices = CountedTypeChoices();
         return BadInput("--type: " + Quote(*flags.type) + " is not one of " + Join({choices.begin(), choices.end()}, ", "));
       }
       if (!flags.all) return BadInput("--type: " + counted.name + ": " + as.status().message());
@@ -247,13 +232,13 @@ Action AddFit(CLI::App& app) {
       ->allow_extra_args(false);
   AddNumber(*c, "-c,--ctx,--ctx-size", flags->options.context,
             "positions of each sequence in the KV cache (0: the trained ones, at most 4096)");
-  AddNumber(*c, "-p,--prompt", flags->options.prompt, "positions of a prefill (0: 512, or the context where that is less)");
+  AddNumber(*c, "-p,--prompt", flags->options.prompt, "positions of a prefill (0: 512, or the context if that is less)");
   AddNumber(*c, "--batch", flags->options.batch, "sequences");
   Choices(
       c->add_option("--type", flags->type,
                     "weights as a preset of quantize makes them, or all as this type (else: as stored or published, and presets "
                     "beside)"),
-      FitTypeChoices());
+      CountedTypeChoices());
   Choices(c->add_option("--kv", flags->kv, "type of the KV cache")->capture_default_str(),
           {kKvTypeNames.begin(), kKvTypeNames.end()});
   AddNumber(*c, "-t,--threads", flags->threads, "threads (0: OMP_NUM_THREADS, or all cores)");
@@ -271,7 +256,7 @@ Action AddFit(CLI::App& app) {
   c->footer(
       "A bound is what the weights, the KV cache and the products of a step take at the best rates seen of this machine in this "
       "boot: measured in two seconds, raised by every `tally bench`, kept in $XDG_CACHE_HOME/tally or ~/.cache/tally. Weights in "
-      "blocks reach 8 / (8 + s) of the int8 peak, with s multiplies that scale 32 columns: Q8_0 .80, Q4_K .73, Q6_K .67.");
+      "blocks reach 8 / (8 + s) of the int8 peak, with s multiplies that scale 32 columns: Q8_0 80 %, Q4_K 73 %, Q6_K 67 %.");
   AddExamples(*c, {"tally fit gpt-oss-20b --ctx 32768",
                    "tally fit gpt2-xl Qwen2.5-7B gpt-oss-20b --machine ram=16GiB,read=50GB/s,int8=1T,bf16=none,f32=250G"});
   return [flags] { return Report(RunFit(*flags)); };

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/app/rates.h"
 #include "engine/app/table.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
@@ -47,7 +48,7 @@ std::string Listed(const std::vector<std::string_view>& names) {  // "read, int8
   return text;
 }
 
-// What any of the models' steps misses of the machine, each part once.
+// The figures of the machine that any model's step needs and that are not given, each once.
 std::string Missing(const std::vector<FittedModel>& models) {
   std::vector<std::string_view> parts;
   for (const std::string_view part : {"read", "f32", "bf16", "int8"}) {
@@ -68,7 +69,7 @@ std::string Units(const StepBound& b) {  // "int8 and f32"
   return Listed(names);
 }
 
-// Whether memory would bound the step, if the caches could not hold what it reads.
+// Whether memory would bound the step if the caches did not hold what it reads.
 bool SavedByCaches(const StepBound& b) { return b.cached && b.reading > b.computing; }
 
 std::string FromMemory(const StepBound& b) { return Rate(static_cast<double>(b.tokens) / b.reading) + " from memory"; }
@@ -80,12 +81,14 @@ std::string BoundText(const StepBound& b, const FitMachine& machine, std::string
   for (const double n : b.flops) flops += n;
   const std::string head = "at most " + Rate(b.tokens_per_second) + " tokens/s: ";
   if (b.reads_longer()) {
-    return head + Scaled(b.bytes, "B") + " of weights and KV a " + std::string(each) + ", read at " + Scaled(machine.read, "B/s");
+    return head + Scaled(b.bytes, "B") + " of weights and KV a " + std::string(each) + ", read at " +
+           Scaled(machine.read, "B/s") +
+           (b.missing.empty() ? "" : "; by memory alone: the machine's " + b.missing + " not given");
   }
   std::string text = head + Scaled(flops / static_cast<double>(b.tokens), "FLOP") + " a token, " + Units(b) + ", at " +
                      Scaled(flops / b.computing, "FLOP/s");
   if (b.at_peaks < b.computing) {
-    text += ", " + Fixed(b.at_peaks / b.computing, 2) + " of the peaks: the scales of blocks take the rest";
+    text += ", " + OfRoof(b.at_peaks / b.computing) + " of the peaks: the scales of blocks take the rest";
   }
   if (SavedByCaches(b)) text += "; " + FromMemory(b) + ", but they fit the caches of " + BytesText(machine.caches);
   return text;
@@ -108,9 +111,9 @@ std::string MeasuredText(const FittedModel& m) {
     if (!step) return;
     text += (text.empty() ? "" : "; ") + what + " " + Rate(step->point.tokens_per_second) + " tokens/s";
     if (step->bound > 0 && m.bench->this_boot) {
-      text += ", " + Fixed(step->point.tokens_per_second / step->bound, 2) + " of its bound";
+      text += ", " + OfRoof(step->point.tokens_per_second / step->bound) + " of its bound";
     } else if (step->point.of_roof > 0) {
-      text += ", " + Fixed(step->point.of_roof, 2) + " of the rate there was then";
+      text += ", " + OfRoof(step->point.of_roof) + " of the rate measured then";
     }
   };
   if (m.decode) {
@@ -169,8 +172,8 @@ std::string AtType(const FittedModel& m, const FitRow& row) {
   return row.given ? (m.file ? "as stored" : "as published") + std::string(" (") + row.type + ")" : "at " + row.type;
 }
 
-// "at most 38.1 tokens/s decode, 901 prefill"; "": unknown. What is said of caches may be the host's, of which a guest has a part: the
-// rate of the memory stands beside it.
+// "at most 38.1 tokens/s decode, 901 prefill"; "": unknown. A guest may see its host's cache sizes and have only a part of them, so the
+// rate of memory stands beside the rate of the caches.
 std::string RatesText(const Fit& fit) {
   std::string text;
   if (const double decode = fit.decode.tokens_per_second; decode > 0) {
@@ -210,7 +213,7 @@ std::string MainType(const std::string& type) {
 // What a "MXFP4+" among the types means; empty where there is none.
 std::string PlusNote(bool plus) { return plus ? "; +: and other types" : ""; }
 
-// What "decode/s" is where memory is no bound. Said where one of the steps is of that kind, as it is faster by far.
+// Explains rates of decode that memory does not bound, if the table has any: they are far higher than the others.
 std::string CachedNote(const std::vector<const FitRow*>& rows, const FitMachine& machine) {
   const auto cached = [](const FitRow* row) {
     return row->fit && row->fit->decode.cached && row->fit->decode.tokens_per_second > 0;
@@ -301,12 +304,9 @@ Json BoundJson(const StepBound& b) {
   }
   Json j = {{"tokens", b.tokens}, {"bytes", Number(b.bytes)}, {"flops", std::move(flops)}};
   j["tokens_per_second"] = b.tokens_per_second > 0 ? Json(b.tokens_per_second) : Json(nullptr);
-  if (b.missing.empty()) {
-    j["bound_by"] = b.reads_longer() ? "bandwidth" : "arithmetic";
-    if (b.computing > 0) j["part_of_peaks"] = b.at_peaks / b.computing;
-  } else {
-    j["missing"] = b.missing;
-  }
+  if (b.tokens_per_second > 0) j["bound_by"] = b.reads_longer() ? "bandwidth" : "arithmetic";
+  if (b.missing.empty() && b.computing > 0) j["part_of_peaks"] = b.at_peaks / b.computing;
+  if (!b.missing.empty()) j["missing"] = b.missing;
   return j;
 }
 
@@ -376,8 +376,9 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   const Fit& f = *row.fit;
   std::string out = Sentence(Verdict(page, m, row), width) + "\n";
   out += Labelled("memory",
-                  Needed(f.memory.total()) + " = " + Needed(f.memory.packed_weights) + " of weights + " + Needed(f.memory.kv) +
-                      " of KV cache + " + Needed(f.memory.scratch) + " of scratch" +
+                  Needed(f.memory.total()) + " (" + Scaled(static_cast<double>(f.memory.total()), "B") +
+                      ") = " + Needed(f.memory.packed_weights) + " weights + " + Needed(f.memory.kv) + " KV cache (" +
+                      Scaled(static_cast<double>(f.memory.kv), "B") + ") + " + Needed(f.memory.scratch) + " scratch" +
                       (f.fits ? ", of " + GibText(f.memory.available, Rounding::kDown) + " available" : ""),
                   width);
   if (f.fits) {
@@ -392,7 +393,7 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   out += Labelled("decode", BoundText(f.decode, page.machine, page.options.batch == 1 ? "token" : "step"), width);
   out += Labelled("prefill", BoundText(f.prefill, page.machine, "prefill"), width);
   if (m.bench && row.given) out += Labelled("measured", MeasuredText(m), width);
-  out += Labelled("with", Assumed(page.options, f) + (m.experts ? ", experts chosen evenly" : ""), width) +
+  out += Labelled("with", Assumed(page.options, f) + (m.experts ? ", even routing expected" : ""), width) +
          Labelled("machine", MachineText(page.machine), width);
   if (m.rows.size() > 1) {
     out += "\n" + Render(TypesTable(m), TableFormat::kText);
@@ -439,7 +440,7 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
   }
   if (const std::string what = Missing(models); !what.empty())
     out += Labelled("-", "the machine's " + what + " not given", width);
-  out += Labelled("with", Assumed(page.options, steps) + (experts ? ", experts chosen evenly" : ""), width);
+  out += Labelled("with", Assumed(page.options, steps) + (experts ? ", even routing expected" : ""), width);
   return out + Labelled("machine", MachineText(page.machine), width);
 }
 

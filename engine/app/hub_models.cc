@@ -139,10 +139,10 @@ Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes) {
   std::error_code ignored;
   const bool like_path = std::filesystem::is_directory(name.org, ignored);  // a mistyped one is no business of the hub
   if (!yes && (settings.offline || like_path || !CanAsk())) {
-    return BadInput(why + "; nor is there such a file; `tally pull " + name.text() + "` fetches it, and so does --yes" +
+    return BadInput(why + "; there is no such file either; `tally pull " + name.text() + "` fetches it, and so does --yes" +
                     (settings.offline ? " (not while HF_HUB_OFFLINE is set)" : ""));
   }
-  if (!yes && !Ask(why + "; nor is there such a file; look for it at " + HostOf(settings) + "?")) return NotFetched(name);
+  if (!yes && !Ask(why + "; there is no such file either; look for it at " + HostOf(settings) + "?")) return NotFetched(name);
   const auto agreed = [&] { return want == hub::Want::kWeights ? RefuseCounted(settings, name) : Status(); };
   TALLY_ASSIGN_OR_RETURN(Pulled pulled, PullFromHub(settings, name, want, !yes, agreed));
   return HubModel{std::move(pulled.fetched.path), std::move(pulled.fetched.keep)};

@@ -257,6 +257,12 @@ std::unique_ptr<LineEditor> NewLineEditor() {
       Note(loaded.message() + "; lines are read without editing\n");
     }
   }
+#else
+  if (CanMoveCursor(Stream::kError)) {
+    Note(
+        "tally was built without libedit: lines are read without editing and history (libedit-dev, CMake option "
+        "TALLY_LINE_EDITING)\n");
+  }
 #endif
   return std::make_unique<PlainEditor>();
 }

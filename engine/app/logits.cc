@@ -49,11 +49,11 @@ std::vector<int32_t> Top(std::span<const float> logits) {
 
 // Where no option gives tokens or a text, standard input is the text.
 Result<std::vector<int32_t>> ReadTokens(const LogitsFlags& flags, const std::string& path) {
-  const char* const choices = "-p TEXT, --tokens 1,2,3 or --tokens-file FILE";
+  const char* const choices = "-p TEXT, --prompt-tokens 1,2,3 or --tokens-file FILE";
   if (int(flags.prompt.has_value()) + int(flags.tokens.has_value()) + int(flags.tokens_file.has_value()) > 1) {
     return BadInput(std::string("give the tokens once: ") + choices);
   }
-  if (flags.tokens) return ParseTokens(*flags.tokens, "--tokens");
+  if (flags.tokens) return ParseTokens(*flags.tokens, "--prompt-tokens");
   if (flags.tokens_file) {
     TALLY_ASSIGN_OR_RETURN(const std::string text, ReadText(*flags.tokens_file));
     return ParseTokens(text, *flags.tokens_file);
@@ -159,8 +159,8 @@ Action AddLogits(CLI::App& app) {
   CLI::App* c = app.add_subcommand("logits", "The logits of every position of a text");
   AddModelFlags(*c, flags->model);
   TextOption(c->add_option("-p,--prompt", flags->prompt,
-                           "text (-: standard input, which is also read where it is no terminal and nothing is given)"));
-  c->add_option("--tokens", flags->tokens, "token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
+                           "text (-: standard input, also read if it is no terminal and nothing is given)"));
+  c->add_option("--prompt-tokens,--tokens", flags->tokens, "token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
   c->add_option("--tokens-file", flags->tokens_file, "file with token ids, written the same way (-: standard input)")
       ->type_name(kFileType);
   c->add_option("-o,--out", flags->out,
@@ -171,7 +171,7 @@ Action AddLogits(CLI::App& app) {
   AddRecordFlags(*c, flags->records);
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
-  AddExamples(*c, {"tally logits -p \"ROMEO:\"", "tally logits demo --tokens 1,2,3 -o /tmp/logits.npy --dump /tmp/ops"});
+  AddExamples(*c, {"tally logits -p \"ROMEO:\"", "tally logits demo --prompt-tokens 1,2,3 -o /tmp/logits.npy --dump /tmp/ops"});
   return [flags] {
     const Result<int> code = RunLogits(*flags);
     return code.ok() ? *code : Report(code.status());

@@ -3,6 +3,7 @@
 // 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree, 130 interrupted (143: by SIGTERM).
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <new>
@@ -15,6 +16,7 @@
 #include "engine/app/ranks.h"
 #include "engine/app/syntax.h"
 #include "engine/app/usage.h"
+#include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
 namespace tally::app {
@@ -69,6 +71,11 @@ int Main(int argc, char** argv) {
   // Not earlier: CLI11 hands it on to the commands that are added after.
   app.footer("Exit codes: 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree.");
   std::vector<std::string> arguments = Arguments(argc, argv);
+  CommandLine() = "tally";
+  for (const std::string& argument : arguments) {
+    const bool plain = !argument.empty() && argument.find_first_of(" \t\n\"'$`\\*?&|;<>()#") == argument.npos;
+    CommandLine() += " " + (plain ? argument : Quote(argument));
+  }
   if (arguments.empty()) return Report(BadInput("a command is needed: " + names + " (see tally --help)"));
   const std::string first = arguments.front();
   const CLI::App* command = nullptr;
@@ -113,8 +120,9 @@ int main(int argc, char** argv) {
   setenv("OPENBLAS_NUM_THREADS", "1", 1);  // NOLINT(concurrency-mt-unsafe): there is one thread yet
   try {
     return tally::app::Main(argc, argv);
-  } catch (const std::bad_alloc&) {  // the engine reports its own; this is for strings and lists
-    return tally::app::Report(tally::BadInput("not enough memory"));
+  } catch (const std::bad_alloc&) {  // the engine reports its own; this is for strings and lists, and makes none itself
+    std::fputs("tally: not enough memory\n", stderr);
+    return 2;
   } catch (const std::exception& e) {
     return tally::app::Report(tally::InternalError(std::string("unexpected: ") + e.what()));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options that take numbers: the whole of the argument must be one, and it must fit; +0.5 is one. (CLI11's own conversion
-// saturates integers and takes -1 for an unsigned number.)
+// Options that take numbers: the whole of the argument must be one, and it must fit; +0.5 is one, and 8k is the whole number 8,192.
+// (CLI11's own conversion saturates integers and takes -1 for an unsigned number.)
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -25,6 +25,21 @@ bool ParseNumber(std::string_view text, T& value) {
   return true;
 }
 
+// The same of a whole number that may end in k or M, which multiply it by 1,024 or its square.
+template <class T>
+bool ParseWhole(std::string_view text, T& value) {
+  int scale = 1;
+  T parsed{};
+  if (text.size() > 1) {
+    if (text.back() == 'k' || text.back() == 'K') scale = 1024;
+    if (text.back() == 'm' || text.back() == 'M') scale = 1024 * 1024;
+  }
+  if (scale > 1) text.remove_suffix(1);
+  if (!ParseNumber(text, parsed) || __builtin_mul_overflow(parsed, scale, &parsed)) return false;
+  value = parsed;
+  return true;
+}
+
 // `value` keeps its present value, shown in the help, where the option is not given.
 template <class T>
 CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& value, const std::string& description) {
@@ -36,7 +51,11 @@ CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& value, con
       .add_option_function<std::string>(
           name,
           [&value, shown](const std::string& text) {
-            if (ParseNumber(text, value)) return;
+            if constexpr (std::is_integral_v<T>) {
+              if (ParseWhole(text, value)) return;
+            } else {
+              if (ParseNumber(text, value)) return;
+            }
             const bool digits =
                 text.find_first_not_of("+-0123456789") == text.npos && text.find_first_of("0123456789") != text.npos;
             std::string wanted = std::is_integral_v<T> ? "a whole number" : "a number";

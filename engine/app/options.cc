@@ -52,7 +52,7 @@ template <class T>
 Status Choose(const std::string& option, const std::string& given, const Named<T>& choices, T& out) {
   std::string known;
   for (const auto& [name, value] : choices) {
-    if (given == name) {
+    if (SameName(given, name)) {
       out = value;
       return {};
     }
@@ -173,14 +173,31 @@ void AddWidth(CLI::App& command, uint64_t& width) {
   AddNumber(command, "--width", width, "columns of a line (0: the terminal's, or COLUMNS; else lines are whole)");
 }
 
+bool SameName(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+  });
+}
+
 std::string_view KnownModel(std::string_view given) {
-  const auto same = [](char a, char b) {
-    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
-  };
   for (const std::string_view name : KnownModels()) {
-    if (std::ranges::equal(name, given, same)) return name;
+    if (SameName(name, given)) return name;
   }
   return {};
+}
+
+std::vector<std::string_view> CountedTypeChoices() {
+  std::vector<std::string_view> names = QuantizePresets();
+  for (const std::string_view name : WeightTypeChoices()) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+Status ParseKvType(const std::string& given, KvType& type) {
+  Named<KvType> choices;
+  for (size_t i = 0; i < kKvTypeNames.size(); ++i) choices.emplace_back(kKvTypeNames[i], static_cast<KvType>(i));
+  return Choose("--kv", given, choices, type);
 }
 
 Result<std::string> ModelPath(const std::string& given, bool yes) {

@@ -43,6 +43,9 @@ void AddWidth(CLI::App& command, uint64_t& width);
 CLI::Option* TextOption(CLI::Option* option);
 std::vector<std::string_view> WeightTypeChoices();  // "F32", "F16", ...
 std::vector<std::string_view> KvTypeChoices();      // "auto", "f32", ...
+// What CountedAs takes: presets of quantize, then weight types that are none.
+std::vector<std::string_view> CountedTypeChoices();
+Status ParseKvType(const std::string& given, KvType& type);  // of --kv, in any case; kBadInput names the choices
 // kBadInput names the option and its range.
 Result<EngineOptions> ToEngineOptions(const ModelFlags& flags);
 
@@ -52,7 +55,8 @@ struct Loaded {
   std::unique_ptr<Engine> engine;
   double seconds = 0;  // that both took
 };
-// The built-in configuration of that name, whatever the case of its letters; empty: there is none.
+bool SameName(std::string_view a, std::string_view b);  // whatever the case of their letters
+// The built-in configuration of that name, in any case; empty: there is none.
 std::string_view KnownModel(std::string_view given);
 // MODEL as given -> the file or directory: "demo" is the bundled model (./demo is a file of that name), ORG/NAME one of the Hugging Face
 // hub, fetched if it is not here and the user agrees or has said --yes (hub_models.h). kBadInput where it is the name of a built-in

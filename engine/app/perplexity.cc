@@ -158,7 +158,7 @@ Action AddPerplexity(CLI::App& app) {
   CLI::App* c = app.add_subcommand("perplexity", "How well a model predicts a text, and how far it is from another");
   AddModelFlags(*c, flags->model);
   c->add_option("-f,--file", flags->file,
-                "text (-: standard input, which is also read where it is no terminal and nothing is given); where the tokenizer "
+                "text (-: standard input, also read if it is no terminal and nothing is given); if the tokenizer "
                 "begins texts with a token, every window has it")
       ->type_name(kFileType);
   c->add_option("--tokens-file", flags->tokens_file, "file with token ids instead: 1,2,3 (-: standard input)")

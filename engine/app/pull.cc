@@ -70,7 +70,7 @@ Action AddPull(CLI::App& app) {
   c->add_flag("--dry-run", flags->dry_run, "say which files, and how many bytes; fetch nothing but an index");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   c->footer(
-      "What was cut off goes on where it ended. The same names are MODEL in other commands.\n"
+      "A download that was cut off continues. Other commands take the same names as MODEL.\n"
       "Variables: HF_HOME, HF_HUB_CACHE (where), HF_TOKEN (for gated models), HF_ENDPOINT, HF_HUB_OFFLINE; https_proxy.");
   AddExamples(*c, {"tally pull Qwen/Qwen3-0.6B", "tally pull bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M"});
   return [flags] { return Report(RunPull(*flags)); };

@@ -17,10 +17,7 @@ std::string ShortSeconds(double seconds) {
   return seconds < 0.9995 ? ShortRate(seconds * 1e3) + " ms" : ShortRate(seconds) + " s";
 }
 
-std::string OfRoof(double part) {
-  const std::string text = Fixed(part, 2);
-  return text.starts_with("0.") ? text.substr(1) : text;
-}
+std::string OfRoof(double part) { return Fixed(100 * part, part < 0.0995 ? 1 : 0) + " %"; }
 
 std::string ShortGigabytes(double bytes_per_second) { return ShortRate(bytes_per_second / 1e9) + " GB/s"; }
 

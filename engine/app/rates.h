@@ -12,7 +12,7 @@ std::string ShortRate(double per_second);
 // "1.23 s", "12.3 ms"
 std::string ShortSeconds(double seconds);
 
-// A part of a roof: ".94", "1.02".
+// A part of a roof, in percent: "94 %", "102 %", "4.2 %".
 std::string OfRoof(double part);
 
 // "13.6 GB/s"

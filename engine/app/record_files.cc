@@ -218,7 +218,7 @@ Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags, const std::
     run_.roofs = MachineRoofs(engine.threads());
     report_.emplace(run_);
     report_path_ = *flags.report;
-    source_ = "tally " + command;
+    source_ = CommandLine();
   }
   engine_ = &engine;
   engine.SetRecorder([this](const OpRecord& record) { Write(record); });
@@ -338,6 +338,7 @@ Status RecordFiles::Close() {
     ReportData data = report_->Finish(source_);
     report_.reset();
     data.audit = std::move(audit_);
+    data.facts.insert(data.facts.begin(), facts_.begin(), facts_.end());
     Status status = WriteReport(report_path_, {&data, 1});
     if (first.ok()) first = std::move(status);
   }

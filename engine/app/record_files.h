@@ -63,6 +63,7 @@ class RecordFiles {
   Status Attach(Engine& engine, const RecordFlags& flags, const std::string& command, const std::string& model);
   // For the report; before Close.
   void SetAudit(const AuditReport& audit) { audit_ = AuditOf(audit); }
+  void SetPrompt(const std::string& prompt) { facts_.push_back({"prompt", prompt}); }
   // Ends the recording and the files, and writes the report. kBadInput: something could not be written. Nothing to do the second time.
   Status Close();
 
@@ -78,6 +79,7 @@ class RecordFiles {
   std::optional<RunReport> report_;
   std::string report_path_, source_;
   std::optional<ReportAudit> audit_;
+  std::vector<ReportFact> facts_;
   Engine* engine_ = nullptr;
   // The trace's open slices.
   struct Slice {

@@ -72,7 +72,8 @@ Result<ReportData> OfModel(const ReportFlags& flags) {
   loaded.engine->SetRecorder([&](const OpRecord& record) { run.Add(record); });
   TALLY_ASSIGN_OR_RETURN(const AuditReport audit, Audit(*loaded.engine, options));
   loaded.engine->SetRecorder(nullptr);
-  ReportData data = run.Finish("tally report");
+  ReportData data = run.Finish(CommandLine());
+  data.facts.insert(data.facts.begin(), {"prompt", flags.prompt.Shown()});
   data.audit = AuditOf(audit);
   return data;
 }
@@ -120,7 +121,7 @@ Status CheckFlags(const ReportFlags& flags, bool ledger) {
   TALLY_RETURN_IF_ERROR(flags.prompt.Check());
   if (flags.decode < 0) return BadInput("-n must be 0 or more, not " + std::to_string(flags.decode));
   if (ledger && (flags.prompt.text || flags.prompt.tokens || flags.decode_given)) {
-    return BadInput(flags.model.model + " is the ledger of a run: -p, --tokens and -n have no meaning");
+    return BadInput(flags.model.model + " is the ledger of a run: -p, --prompt-tokens and -n have no meaning");
   }
   if (flags.other && (!ledger || !IsLedger(*flags.other))) {
     return BadInput("two runs are compared by their ledgers (tally run --ledger FILE), and " +
@@ -164,10 +165,10 @@ Action AddReport(CLI::App& app) {
   auto flags = std::make_shared<ReportFlags>();
   CLI::App* c = app.add_subcommand("report", "Write a page with the figures and pictures of a run");
   AddModelFlags(*c, flags->model);
-  c->add_option("OTHER", flags->other, "where MODEL is a ledger file: another one, to be compared with")->type_name(kFileType);
+  c->add_option("OTHER", flags->other, "another ledger file, if MODEL is one: the two are compared")->type_name(kFileType);
   AddStudyPrompt(*c, flags->prompt);
   const CLI::Option* const decode =
-      AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer where the context ends");
+      AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer if the context ends");
   c->add_option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)")
       ->type_name(kFileType)
       ->capture_default_str();

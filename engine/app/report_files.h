@@ -9,7 +9,7 @@
 
 namespace tally::app {
 
-// kBadInput where something is there that is neither empty nor a page of ours: a report takes the place of a report only.
+// kBadInput if the file exists and is neither empty nor a report: a report replaces only reports.
 Status CheckReportFile(const std::string& path);
 
 // Those of this machine with so many threads: kept, or measured now, in about two seconds. Unknown, and `how` says why, where they

@@ -20,6 +20,7 @@
 #include "engine/app/record_files.h"
 #include "engine/app/run_books.h"
 #include "engine/app/syntax.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -182,6 +183,7 @@ Result<int> RunModel(const RunFlags& flags) {
   };
   RecordFiles records;
   TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records, "run", flags.model.model));
+  records.SetPrompt(prompt.is_text ? Quote(prompt.text) : Counted(static_cast<int64_t>(prompt.tokens.size()), "token id"));
   TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*loaded.engine, prompt.tokens, options));
   bar.Wipe();  // where the prompt was interrupted
   const Status recorded = records.Close();
@@ -215,7 +217,7 @@ Action AddRun(CLI::App& app) {
   CLI::App* c = app.add_subcommand("run", "Generate text, and say what that cost");
   AddModelFlags(*c, flags->model);
   TextOption(c->add_option("-p,--prompt", flags->prompt,
-                           "prompt text (-: standard input, which is also read where it is no terminal and no prompt is given)"));
+                           "prompt text (-: standard input, also read if it is no terminal and no prompt is given)"));
   c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input); one newline at its end is dropped")
       ->type_name(kFileType);
   c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);

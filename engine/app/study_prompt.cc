@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "engine/app/options.h"
+#include "engine/base/format.h"
 
 namespace tally::app {
 namespace {
@@ -13,20 +14,22 @@ constexpr const char* kDefaultPrompt = "O Romeo, Romeo! wherefore art thou Romeo
 }  // namespace
 
 Status StudyPrompt::Check() const {
-  return text && tokens ? BadInput("give the prompt once: -p TEXT or --tokens 1,2,3") : Status();
+  return text && tokens ? BadInput("give the prompt once: -p TEXT or --prompt-tokens 1,2,3") : Status();
 }
+
+std::string StudyPrompt::Shown() const { return tokens ? "ids " + Printable(*tokens, 64) : Quote(text.value_or(kDefaultPrompt)); }
 
 void AddStudyPrompt(CLI::App& command, StudyPrompt& prompt) {
   TextOption(command.add_option("-p,--prompt", prompt.text, "prompt text (-: standard input; default: a line of verse)"));
-  command.add_option("--tokens", prompt.tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
+  command.add_option("--prompt-tokens,--tokens", prompt.tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
 }
 
 Result<std::vector<int32_t>> PromptTokens(const StudyPrompt& prompt, const std::string& name, const Model& model) {
-  if (prompt.tokens) return ParseTokens(*prompt.tokens, "--tokens");
+  if (prompt.tokens) return ParseTokens(*prompt.tokens, "--prompt-tokens");
   const Tokenizer* tokenizer = model.tokenizer();
   if (tokenizer == nullptr) {
     if (prompt.text) TALLY_RETURN_IF_ERROR(model.tokenizer_status());
-    if (prompt.text) return BadInput(name + ": the model has no tokenizer: give --tokens 1,2,3");
+    if (prompt.text) return BadInput(name + ": the model has no tokenizer: give --prompt-tokens 1,2,3");
     std::vector<int32_t> tokens;
     for (int32_t i = 0; i < 12; ++i) tokens.push_back((7 * i + 1) % model.recipe().vocab);
     return tokens;

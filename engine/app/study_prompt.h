@@ -18,9 +18,10 @@ namespace tally::app {
 
 struct StudyPrompt {
   std::optional<std::string> text, tokens;
-  Status Check() const;  // kBadInput: both are given
+  Status Check() const;       // kBadInput: both are given
+  std::string Shown() const;  // for a report: "'Once upon'", "ids 1,2,3"
 };
-void AddStudyPrompt(CLI::App& command, StudyPrompt& prompt);  // -p, --tokens
+void AddStudyPrompt(CLI::App& command, StudyPrompt& prompt);  // -p, --prompt-tokens
 
 // The tokens given; else a line of verse, or of a model without a tokenizer some tokens. `name` stands in messages.
 Result<std::vector<int32_t>> PromptTokens(const StudyPrompt& prompt, const std::string& name, const Model& model);

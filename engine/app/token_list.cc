@@ -6,6 +6,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "engine/app/numbers.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -34,6 +35,32 @@ Result<std::vector<int32_t>> ParseTokens(const std::string& given, const std::st
   }
   if (tokens.empty()) return BadInput(what + ": no token ids");
   return tokens;
+}
+
+std::vector<std::string> ListItems(const std::string& list) {
+  std::vector<std::string> items(1);
+  for (const char c : list) {
+    if (c == ',') {
+      items.emplace_back();
+    } else {
+      items.back() += c;
+    }
+  }
+  return items;
+}
+
+Result<std::vector<int64_t>> ParseNumbers(const std::string& option, const std::string& list, int64_t least, int64_t most) {
+  std::vector<int64_t> numbers;
+  for (const std::string& item : ListItems(list)) {
+    int64_t n = 0;
+    if (!ParseWhole(item, n) || n < least || n > most) {
+      return BadInput(option + ": '" + item + "' is not a whole number from " + std::to_string(least) + " to " +
+                      std::to_string(most) + " (several: 1,2)");
+    }
+    if (std::find(numbers.begin(), numbers.end(), n) != numbers.end()) return BadInput(option + ": " + item + " is there twice");
+    numbers.push_back(n);
+  }
+  return numbers;
 }
 
 }  // namespace tally::app

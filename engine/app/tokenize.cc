@@ -138,9 +138,9 @@ Action AddTokenize(CLI::App& app) {
   CLI::App* c = app.add_subcommand("tokenize", "Text to token ids, and back");
   c->add_option(
        "MODEL", flags->first,
-       "GGUF file, Hugging Face directory, tokenizer.json, or demo: the bundled model, which is taken where a text stands alone")
+       "GGUF file, Hugging Face directory, tokenizer.json, or demo: the bundled model, which is used if a text stands alone")
       ->type_name(kModelType);
-  c->add_option("TEXT", flags->second, "the text; standard input where that is no terminal and no text is given");
+  c->add_option("TEXT", flags->second, "the text; without it standard input, if that is no terminal");
   c->add_option("-m,--model", flags->model, "MODEL; what is left is the text")->type_name(kModelType);
   c->add_option("-f,--file", flags->file, "file with the text (-: standard input)")->type_name(kFileType);
   c->add_option("--ranks", flags->ranks, "instead of MODEL: a file of ranks as tiktoken publishes them (cl100k_base.tiktoken)")

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/training_report.h"
 
+#include <cstdio>
 #include <string>
+#include <utility>
 
 #include "engine/app/words.h"
 
@@ -51,18 +53,45 @@ Table TrainingFlopsTable(const TrainingCount& t) {
   return table;
 }
 
+// What FLOPs of a token are multiplied out with: each way of counting them.
+std::vector<std::pair<const char*, double>> TokenFlops(const TrainingCount& t) {
+  const double tokens = static_cast<double>(t.sequences) * static_cast<double>(t.positions);
+  return {{"matmul, full square", static_cast<double>(t.forward[0] + t.backward[0]) / tokens},
+          {"matmul, causal", static_cast<double>(t.forward[1] + t.backward[1]) / tokens},
+          {"6 n", static_cast<double>(t.kaplan)},
+          {"6 n + 12 L H D P", static_cast<double>(t.palm)}};
+}
+
+double Days(double flops, const TrainingBudget& b) { return b.tokens * flops / (b.peak * b.utilisation) / 86400; }
+
+Table BudgetTable(const TrainingCount& t, const TrainingBudget& b) {
+  Table table{
+      "training on " + Scaled(b.tokens, "") + " tokens at " + Fixed(100 * b.utilisation, 0) + " % of " + Scaled(b.peak, "FLOP/s"),
+      {"FLOPs of a token by", "FLOPs", "days"},
+      {},
+      {true}};
+  for (const auto& [name, flops] : TokenFlops(t)) {
+    char total[32];
+    std::snprintf(total, sizeof total, "%.3e", b.tokens * flops);
+    table.rows.push_back({name, total, Fixed(Days(flops, b), Days(flops, b) < 100 ? 2 : 0)});
+  }
+  return table;
+}
+
 Json TrainingMemoryJson(const TrainingMemory& x) {
   return {{"weights", x.weights}, {"gradients", x.gradients}, {"f32_copy", x.copy}, {"moments", x.moments}, {"total", x.total()}};
 }
 
 }  // namespace
 
-Result<std::vector<Table>> TrainingTables(const CountedModel& m) {
+Result<std::vector<Table>> TrainingTables(const CountedModel& m, const std::optional<TrainingBudget>& budget) {
   TALLY_ASSIGN_OR_RETURN(const TrainingCount t, books::CountTraining(m.count));
-  return std::vector<Table>{TrainingMemoryTable(m, t), TrainingFlopsTable(t)};
+  std::vector<Table> tables = {TrainingMemoryTable(m, t), TrainingFlopsTable(t)};
+  if (budget) tables.push_back(BudgetTable(t, *budget));
+  return tables;
 }
 
-Result<Json> TrainingJson(const CountedModel& m) {
+Result<Json> TrainingJson(const CountedModel& m, const std::optional<TrainingBudget>& budget) {
   TALLY_ASSIGN_OR_RETURN(const TrainingCount t, books::CountTraining(m.count));
   const auto views = [](const std::array<uint64_t, 2>& flops) {
     return Json{{"matmul_full_square", flops[0]}, {"matmul_causal", flops[1]}};
@@ -71,6 +100,10 @@ Result<Json> TrainingJson(const CountedModel& m) {
   json["bytes"] = {{"f32", TrainingMemoryJson(t.f32)}, {"mixed", TrainingMemoryJson(t.mixed)}};
   json["flops"] = {{"forward", views(t.forward)},        {"backward", views(t.backward)}, {"update", t.update},
                    {"update_special", t.update_special}, {"kaplan_per_token", t.kaplan},  {"palm_per_token", t.palm}};
+  if (budget) {
+    json["budget"] = {{"tokens", budget->tokens}, {"peak", budget->peak}, {"utilisation", budget->utilisation}};
+    for (const auto& [name, flops] : TokenFlops(t)) json["budget"]["days"][name] = Days(flops, *budget);
+  }
   return json;
 }
 

@@ -2,6 +2,7 @@
 // What training a model takes (counters/books/training.h), as tables and JSON.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "engine/api/tally.h"
@@ -10,8 +11,13 @@
 
 namespace tally::app {
 
-// Memory, then FLOPs. kBadInput: a figure does not fit 64 bits.
-Result<std::vector<Table>> TrainingTables(const CountedModel& model);
-Result<Json> TrainingJson(const CountedModel& model);
+// A training run on hardware of `peak` FLOPs a second, of which it reaches `utilisation`, a part from 0 to 1.
+struct TrainingBudget {
+  double tokens = 0, peak = 0, utilisation = 0;
+};
+
+// Memory, then FLOPs, then the time of the budget if there is one. kBadInput: a figure does not fit 64 bits.
+Result<std::vector<Table>> TrainingTables(const CountedModel& model, const std::optional<TrainingBudget>& budget);
+Result<Json> TrainingJson(const CountedModel& model, const std::optional<TrainingBudget>& budget);
 
 }  // namespace tally::app

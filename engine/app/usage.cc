@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "engine/api/tally.h"
+#include "engine/base/edit_distance.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -19,18 +20,11 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// Letters changed, left out, added, or swapped with their neighbour (the restricted Damerau-Levenshtein distance).
-size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
-  for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    for (size_t j = 1; j <= b.size(); ++j) {
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  }
-  return d[a.size()][b.size()];
+// "rnu" and "run": two neighbours have changed places.
+bool IsSwap(std::string_view a, std::string_view b) {
+  const size_t at = static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+  return a.size() == b.size() && at + 1 < a.size() && a[at] == b[at + 1] && a[at + 1] == b[at] &&
+         a.substr(at + 2) == b.substr(at + 2);
 }
 
 struct Advice {
@@ -128,7 +122,7 @@ std::optional<std::string> Nearest(std::string_view given, const std::vector<std
   size_t least = std::min<size_t>(2, (letters + 1) / 3) + 1;  // beyond is another word
   for (const std::string& candidate : candidates) {
     const std::string lower = Lower(candidate);
-    size_t distance = Distance(wanted, lower);
+    size_t distance = IsSwap(wanted, lower) ? 1 : EditDistance(wanted, lower);
     if (letters >= 3 && (lower.starts_with(wanted) || wanted.starts_with(lower))) distance = std::min<size_t>(distance, 1);
     if (distance < least) {
       least = distance;

@@ -24,7 +24,9 @@ std::string_view Response::Header(std::string_view name) const {
 #ifndef TALLY_CURL
 
 Result<std::unique_ptr<Transport>> OpenCurl(const Settings&) {
-  return BadInput("this tally was built without libcurl, and fetches nothing (CMake option TALLY_PULL)");
+  return BadInput(
+      "this tally was built without libcurl and cannot fetch models: install libcurl4-openssl-dev and build again (CMake option "
+      "TALLY_PULL)");
 }
 
 #else

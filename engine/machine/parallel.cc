@@ -113,7 +113,7 @@ class Pool {
 
   // Starts helpers until there are `threads` with the caller.
   Status Grow(int threads);
-  int threads() const { return started_; }  // with the turn
+  int threads() const { return started_; }  // call it while holding the turn
 
   void Run(int threads, int64_t tasks, int64_t chunk, TaskFn fn) {
     // Shares of one call each differ by a task at most; chunks are as asked for, but can be counted in kBits.
@@ -221,7 +221,7 @@ class Pool {
   std::mutex turn_mutex_;
   std::condition_variable turn_;
   uint64_t next_ticket_ = 0, serving_ = 0;
-  int started_ = 1;  // threads, a caller included; with the turn
+  int started_ = 1;  // threads, a caller included; guarded by the turn
 #if defined(TALLY_TEAM_OPENMP)
   int missing_ = 0;            // threads of the region that is to begin
   std::atomic<int> begun_{0};  // threads of the region that has begun

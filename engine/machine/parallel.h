@@ -46,8 +46,8 @@ class Team {
   // fn(t, t, t + 1) on each thread t, for measuring the machine.
   void RunEach(TaskFn fn);
 
-  // The helpers serve one caller at a time: a run waits for its turn. While a Turn lives, the turn is its caller's; runs take none.
-  // One of a team of one thread is nothing. Turns are given in the order in which they were asked for.
+  // The helpers serve one caller at a time, in the order of asking: a run waits for its turn. A Turn holds the turn for its whole life, so
+  // that the caller's runs need not wait. A team of one thread has no helpers, and its Turn does nothing.
   class Turn {
    public:
     explicit Turn(const Team& team);

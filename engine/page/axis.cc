@@ -98,8 +98,8 @@ std::string Si(double value, std::string_view unit) {
 }
 
 std::string TickText(double value) {
-  const Prefixed p = Prefix(value);
-  std::string text = Fixed(p.value, 2);
+  const Prefixed p = value >= 1e-3 && value < 1 ? Prefixed{value, ""} : Prefix(value);
+  std::string text = Fixed(p.value, p.value < 1 ? 4 : 2);
   while (text.back() == '0') text.pop_back();
   if (text.back() == '.') text.pop_back();
   return p.prefix.empty() ? text : text + " " + std::string(p.prefix);

@@ -35,7 +35,7 @@ inline double Share(double part, double whole) { return whole > 0 ? part / whole
 std::string Thousands(uint64_t n);
 // Three digits and a decimal prefix before the unit: 4187440704, "FLOP" -> "4.19 GFLOP"; 0.00123, "s" -> "1.23 ms".
 std::string Si(double value, std::string_view unit);
-// The same without trailing zeros, for ticks: "2 G", "0.5 T".
+// The same without trailing zeros, for ticks: "2 G", "0.05".
 std::string TickText(double value);
 // 0.1725 -> "17.25 %"; what is above 0 and rounds to it is "< 0.01 %".
 std::string Percent(double share);

@@ -223,7 +223,7 @@ DataTable DifferencesTable(Runs runs, const std::vector<std::string>& names, siz
       "Differences of " + names[with] + " from " + names[0], {"figure", names[0], names[with], "difference", "ratio"}, {}};
   for (const Difference& d : Differences(runs[0], runs[with])) {
     const double change = d.second - d.first;
-    Cell difference = Shown(std::abs(change), d.unit);
+    Cell difference = d.unit == "%" ? Cell(Decimal(100 * std::abs(change)) + " points") : Shown(std::abs(change), d.unit);
     difference.text = (change < 0 ? "\xe2\x88\x92" : change > 0 ? "+" : "") + difference.text;
     difference.value = change;
     const double ratio = d.first != 0 ? d.second / d.first : 0;
@@ -324,7 +324,9 @@ Document DocumentOf(Runs runs) {
   if (runs.size() == 1) document.headlines = HeadlinesOf(runs[0]);
   if (document.compare) AddDifferences(runs, names, document);
   AddSections(runs, names, document);
-  document.footer = "Counted by the kernels that ran. docs/accounting.md says what each figure counts.";
+  const bool ran = std::any_of(runs.begin(), runs.end(), [](const ReportData& run) { return !run.rows.empty(); });
+  document.footer = std::string(ran ? "Counted by the kernels that ran." : "Counted from the configuration: nothing ran.") +
+                    " docs/accounting.md says what each figure counts.";
   return document;
 }
 

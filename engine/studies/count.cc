@@ -243,6 +243,7 @@ std::vector<CountedModel> KnownModelsLike(const Recipe& recipe) {
 }
 
 std::vector<std::string_view> KnownModels() { return CountedNames(); }
+std::string NearestKnownModels(std::string_view name) { return NearestCatalogNames(name, true); }
 bool KnownModelRuns(std::string_view name) { return RunsFromCatalog(name); }
 std::string SettingKeys() { return RecipeKeys(); }
 

@@ -64,6 +64,8 @@ TALLY_API std::vector<CountedModel> KnownModelsLike(const Recipe& recipe);
 
 // The names of the built-in models.
 TALLY_API std::vector<std::string_view> KnownModels();
+// Those whose names are nearly `name`, three at most; empty: none is.
+TALLY_API std::string NearestKnownModels(std::string_view name);
 // False of those that are counted and not run.
 TALLY_API bool KnownModelRuns(std::string_view name);
 // The settings, "KEY=VALUE", for help and messages.

@@ -93,7 +93,8 @@ Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv)
   return work;
 }
 
-StepBound BoundOf(uint64_t tokens, double bytes, const Work& work, const FitMachine& machine) {
+// `memory_alone`: the rate of memory bounds the step if the peaks of its products are unknown.
+StepBound BoundOf(uint64_t tokens, double bytes, const Work& work, const FitMachine& machine, bool memory_alone) {
   StepBound b{.tokens = tokens, .bytes = bytes, .flops = work.flops};
   const ByUnit& slots = machine.int8_dots ? work.slots : work.flops;
   std::vector<std::string_view> missing;
@@ -117,6 +118,7 @@ StepBound BoundOf(uint64_t tokens, double bytes, const Work& work, const FitMach
   }
   if (!missing.empty()) {
     if (missing.size() > 1 || missing[0] != "read") b.computing = b.at_peaks = 0;
+    if (memory_alone && b.reading > 0) b.tokens_per_second = static_cast<double>(tokens) / b.reading;
     return b;
   }
   b.cached = bytes <= static_cast<double>(machine.caches);
@@ -214,9 +216,9 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
   fit.context = options.context;
   fit.prompt = options.prompt;
   fit.prefill = BoundOf(options.batch * options.prompt, count.prefill_traffic.uniform + states + B * P * written,
-                        WorkOf(model, count.prefill_last, options.kv), machine);
+                        WorkOf(model, count.prefill_last, options.kv), machine, false);
   fit.decode = BoundOf(options.batch, count.decode_traffic.uniform + states + B * (seen + written),
-                       WorkOf(model, count.decode, options.kv), machine);
+                       WorkOf(model, count.decode, options.kv), machine, true);
   return fit;
 }
 

@@ -44,6 +44,7 @@ Result<CountedModel> CountedAs(const CountedModel& model, DType type) {
   options.type = type;
   options.stored_bytes.clear();
   TALLY_ASSIGN_OR_RETURN(as.count, books::CountRecipe(model.count.recipe, std::move(options)));
+  as.count.warnings = model.count.warnings;
   as.stored_types.clear();
   as.stored_as = std::string(DTypeName(type)) + (IsOfExperts(type) ? " + BF16" : "");
   return as;
@@ -63,6 +64,7 @@ Result<CountedModel> CountedAs(const CountedModel& model, std::string_view name)
     if (!p.prediction) options.stored_bytes[p.full_name()] = books::StoredBytesAs(p, as.stored_types.at(p.full_name()));
   }
   TALLY_ASSIGN_OR_RETURN(as.count, books::CountRecipe(model.count.recipe, std::move(options)));
+  as.count.warnings = model.count.warnings;
   return as;
 }
 

@@ -12,6 +12,7 @@
 #include "engine/base/status.h"
 #include "engine/page/report_data.h"
 #include "engine/studies/audit.h"
+#include "engine/studies/count.h"
 #include "engine/studies/run_info.h"
 #include "engine/studies/speed.h"
 
@@ -44,6 +45,10 @@ TALLY_API std::string LedgerLine(const OpRecord& record, std::span<const WeightI
 // unknown. kBadInput names file and line: it cannot be read, it is no ledger or one of a later version, it has no lines, numbers that
 // cannot be. A last line that was cut off (the run was killed) is left out.
 TALLY_API Result<RunReport> ReadLedger(const std::string& path);
+
+// What a model costs without a run: parameters by part and convention; FLOPs and bytes of a token at lengths up to the context.
+// kBadInput: counts that do not fit 64 bits.
+TALLY_API Result<ReportData> ReportOf(const CountedModel& model);
 
 TALLY_API ReportAudit AuditOf(const AuditReport& report);
 TALLY_API std::vector<ReportSpeed> SpeedOf(const SpeedReport& report);

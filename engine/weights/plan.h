@@ -92,8 +92,8 @@ struct WeightPlan {
   WeightView View(Role role, int32_t layer) const;
 };
 
-// The packed layout of a role, but for FP8 with kPanel16 for all matrices: kRowMajor for tables that are only gathered from (untied embeddings, positions), kVector for 1-D
-// roles and expert biases, else kPanel16.
+// The packed layout of a role: kRowMajor for tables that are only gathered from (untied embeddings, positions), kVector for 1-D roles and
+// expert biases, kPanel16 for the other matrices. FP8 has kPanel16 for all matrices.
 WeightLayout LayoutFor(Role role, const Recipe& recipe);
 
 // The plan points into `inventory`, which must outlive it. It has what the shard holds of each weight.

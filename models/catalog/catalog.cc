@@ -63,7 +63,9 @@ std::string LettersAndDigits(std::string_view name) {
   return letters;
 }
 
-std::string NearestNames(std::string_view given) {
+}  // namespace
+
+std::string NearestCatalogNames(std::string_view given, bool only_near) {
   constexpr size_t kShown = 3, kLongest = 64;  // of a longer text the beginning is enough to tell
   const std::string wanted = LettersAndDigits(given);
   std::vector<std::pair<size_t, std::string_view>> near;
@@ -74,11 +76,12 @@ std::string NearestNames(std::string_view given) {
   }
   std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string names;
-  for (size_t i = 0; i < kShown; ++i) names += (i == 0 ? "" : ", ") + std::string(near[i].second);
+  for (size_t i = 0; i < kShown; ++i) {
+    if (only_near && 3 * near[i].first > wanted.size()) break;
+    names += (i == 0 ? "" : ", ") + std::string(near[i].second);
+  }
   return names;
 }
-
-}  // namespace
 
 std::vector<std::string_view> CatalogNames() {
   std::vector<std::string_view> names;
@@ -112,7 +115,7 @@ std::string PublishedConfig(std::string_view name) {
 Result<CatalogModel> FindCatalogModel(std::string_view name) {
   const Row* const row = FindRow(name);
   if (row == nullptr) {
-    return BadInput("no built-in model is called " + Quote(name) + "; the nearest: " + NearestNames(WantedName(name)));
+    return BadInput("no built-in model is called " + Quote(name) + "; the nearest: " + NearestCatalogNames(WantedName(name)));
   }
   const std::string source = "the built-in configuration of " + std::string(row->name);
   TALLY_ASSIGN_OR_RETURN(const Inventory inventory, ReadConfigText(PublishedConfig(name), source));

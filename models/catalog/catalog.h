@@ -36,6 +36,9 @@ std::vector<std::string_view> CountedNames();
 // True of those that run.
 bool RunsFromCatalog(std::string_view name);
 
+// The names that are most like `name`, three at most; `only_near`: without those that differ in more than a third of their letters.
+std::string NearestCatalogNames(std::string_view name, bool only_near = false);
+
 // The text of the model's config.json, without the keys that say nothing of its shape; empty: unknown. `name` as in
 // FindCatalogModel.
 std::string PublishedConfig(std::string_view name);

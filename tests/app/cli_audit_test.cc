@@ -221,7 +221,7 @@ TEST(CliAudit, BadUseIsRefused) {
     EXPECT_NE(e.err.find(part), std::string::npos) << e.err;
   };
   refused({"-p", "a", "--tokens", "1"}, "give the prompt once");
-  refused({"--tokens", "1,x"}, "--tokens");
+  refused({"--tokens", "1,x"}, "--prompt-tokens");
   refused({"--tokens", "99999"}, "99999");
   refused({"-n", "-1"}, "-n must be 0 or more");
   refused({"--tokens", "1,2,3", "--ctx", "16", "-n", "100"}, "the context has 16 positions");

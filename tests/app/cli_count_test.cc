@@ -65,7 +65,7 @@ TEST(CliCount, GptOss20b) {
   EXPECT_EQ(d["parameters"]["active"]["none"], 3'029'173'824);
   EXPECT_EQ(d["parameters"]["touched"], 3'608'310'144);
   EXPECT_EQ(d["parameters"]["layers"][0], 823'186'976);  // course text 000
-  EXPECT_EQ(d["parameters"]["components"]["router"], 24 * 92'192);
+  EXPECT_EQ(d["parameters"]["parts"]["router"]["parameters"], 24 * 92'192);
   EXPECT_EQ(d["bytes"]["weights"], 13'761'264'768);
   EXPECT_EQ(d["bytes"]["stored_as"], "MXFP4 + BF16");
   EXPECT_EQ(d["bytes"]["weights_per_token"], 3'708'089'088);
@@ -183,7 +183,7 @@ TEST(CliCount, PublishedClaims) {
 TEST(CliCount, Formats) {
   const std::string md = CountText({"gpt2", "--format", "md"}), csv = CountText({"gpt2", "--format", "csv"});
   EXPECT_TRUE(HasLine(md, {"| total | 124,439,808 |"})) << md;
-  EXPECT_TRUE(HasLine(csv, {"gpt2,parameters,total,parameters,124439808"})) << csv;
+  EXPECT_TRUE(HasLine(csv, {"gpt2,1024,1024,1,parameters,total,parameters,124439808"})) << csv;
   EXPECT_EQ(Json::parse(CountText({"gpt2", "--format", "json"})).at("models").at(0), Count({"gpt2"}));
   EXPECT_EQ(Count({"gpt2", "gpt2-xl"})["models"].size(), 2u);
   EXPECT_TRUE(HasLine(CountText({"gpt2", "--layers"}), {"blk.11.attn_qkv", "1,769,472"}));
@@ -199,14 +199,15 @@ TEST(CliCount, CsvIsTidy) {
                                  other = LinesOf(CountText({"gpt-oss-20b:n_layers=2", "--format", "csv"}));
   const std::vector<std::string> both = LinesOf(CountText({"gpt2", "gpt-oss-20b:n_layers=2", "--format", "csv"}));
   ASSERT_GT(one.size(), 50u);
-  EXPECT_EQ(one[0], "model,table,row,figure,value");
+  EXPECT_EQ(one[0], "model,context,prompt,batch,table,row,figure,value");
   std::vector<std::string> joined = one;
   joined.insert(joined.end(), other.begin() + 1, other.end());
   EXPECT_EQ(both, joined);
   std::vector<std::string> claims = LinesOf(CountText({"gpt-oss-20b", "gpt2", "--claims", "--format", "csv"}));
   EXPECT_TRUE(HasLine(CountText({"gpt-oss-20b", "--claims", "--format", "csv"}), {"active 3.61B,active(head) holds,1"}));
   const std::string all = CountText({"gpt2", "--claims", "--training", "--full", "--format", "csv"});
-  EXPECT_TRUE(HasLine(all, {"gpt2,published figures,"}) && HasLine(all, {"gpt2,training,"}) && HasLine(all, {"gpt2,tensors,"}));
+  EXPECT_TRUE(HasLine(all, {"gpt2,1024,1024,1,published figures,"}) && HasLine(all, {",1,training,"}) &&
+              HasLine(all, {",1,tensors,"}));
   const std::string tables = CountText({"gpt2", "--claims", "--full"});
   EXPECT_TRUE(HasLine(tables, {"published figures"}) && HasLine(tables, {"closed form"})) << tables;
   for (const std::vector<std::string>& lines :
@@ -218,7 +219,7 @@ TEST(CliCount, CsvIsTidy) {
         quoted ^= c == '"';
         commas += c == ',' && !quoted;
       }
-      EXPECT_EQ(commas, 4) << lines[i];
+      EXPECT_EQ(commas, 7) << lines[i];
       const std::string value = lines[i].substr(lines[i].rfind(',') + 1);
       EXPECT_TRUE(!value.empty() && value.find_first_not_of("0123456789.e+-") == value.npos) << lines[i];
     }
@@ -363,7 +364,9 @@ TEST(CliCount, ModelsSideBySide) {
   const std::vector<std::string> sizes = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
   const std::string piped = CountText(sizes);
   EXPECT_TRUE(HasLine(piped, {"total", "124,439,808", "354,823,168", "774,030,080", "1,557,611,200"})) << piped;
-  EXPECT_TRUE(HasLine(piped, {"published total", "124M: total"})) << piped;
+  EXPECT_TRUE(HasLine(piped, {"gpt2: total 124M holds as total"})) << piped;
+  EXPECT_TRUE(HasLine(piped, {"full square", "292 GFLOP", "827 GFLOP", "1.77 TFLOP", "3.51 TFLOP"})) << piped;
+  EXPECT_TRUE(HasLine(piped, {"  head", "27.10 %", "12.75 %", "7.42 %", "4.70 %"})) << piped;
   EXPECT_TRUE(HasLine(piped, {"prefill of 1,024", "266,783,545"})) << piped;
   std::vector<std::string> four = sizes;
   four.insert(four.begin(), "count");
@@ -374,10 +377,86 @@ TEST(CliCount, ModelsSideBySide) {
     EXPECT_TRUE(HasLine(shown.out, {"1,557,611,200"}));
   }
   const std::string mixed = CountText({"gpt2", "gpt-oss-20b", "--width", "80"});
-  ExpectScreen(mixed, 80, 32);
-  EXPECT_TRUE(HasLine(mixed, {"published active", "3.61B: active(head)"})) << mixed;
+  ExpectScreen(mixed, 80, 40);
+  EXPECT_TRUE(HasLine(mixed, {"gpt-oss-20b: total 20.91B holds as total; active 3.61B holds as active(head)"})) << mixed;
   EXPECT_TRUE(HasLine(mixed, {"experts", "19,116,933,120"})) << mixed;
   EXPECT_TRUE(HasLine(CountText({"gpt2", "mini-gpt"}), {"P", "1,024", "64"}));  // not the same for all: a row
+}
+
+// More models than a line has room for are rows of one table.
+TEST(CliCount, TenModelsAreOneTable) {
+  std::vector<std::string> ten = {"gpt2",          "gpt2-xl", "gpt-oss-20b", "gpt-oss-120b", "Qwen3-8B",
+                                  "Qwen3-30B-A3B", "Phi-4",   "Gemma-3-27B", "DeepSeek-V3",  "Kimi-K2"};
+  ten.insert(ten.end(), {"--width", "80"});
+  const std::string text = CountText(ten);
+  ExpectScreen(text, 80, 60);
+  EXPECT_TRUE(HasLine(text, {"gpt-oss-20b", "20.91 G", "3.61 G", "13.76 GB", "49.15 kB"})) << text;
+  EXPECT_TRUE(HasLine(text, {"Kimi-K2", "1.03 T"})) << text;
+}
+
+// Lengths as lists, as columns of a table and of CSV.
+TEST(CliCount, SweepsOverLengths) {
+  const std::string csv = CountText({"gpt2", "--ctx", "1,1k", "-p", "512", "--format", "csv"});
+  EXPECT_TRUE(HasLine(csv, {"gpt2,1,512,1,memory,KV at the context,bytes,36864"})) << csv;
+  EXPECT_TRUE(HasLine(csv, {"gpt2,1024,512,1,memory,KV at the context,bytes,37748736"})) << csv;
+  const std::string text = CountText({"gpt-oss-20b", "--ctx", "1k,8k,32k"});
+  EXPECT_TRUE(HasLine(text, {"gpt-oss-20b", "S 1,024", "S 8,192", "S 32,768"})) << text;
+  EXPECT_EQ(Count({"gpt2", "--ctx", "1k,2"})["models"][1]["options"]["context"], 2);
+  EXPECT_EQ(Tally({"count", "gpt2", "--ctx", "1k,1024"}).code, 2);
+  EXPECT_EQ(Tally({"count", "gpt2", "--ctx", "8q"}).code, 2);
+}
+
+// Without network and cache, a name of the hub is the built-in model of that name; a note says so. Near names are hinted.
+TEST(CliCount, NamesOfTheHub) {
+  const TempFolder folder;
+  const RunOptions here{.environment = {"HF_HOME=" + folder.path()}};
+  const Ended built_in = Tally({"count", "openai/gpt-oss-20b"}, here);
+  EXPECT_EQ(built_in.code, 0);
+  EXPECT_NE(built_in.err.find("counting the built-in gpt-oss-20b"), std::string::npos) << built_in.err;
+  EXPECT_TRUE(HasLine(built_in.out, {"openai/gpt-oss-20b: 20,914,757,184 parameters"})) << built_in.out;
+  ExpectAdvice({"count", "Qwen/Qwen3-0.6B-Base"}, {"tally pull Qwen/Qwen3-0.6B-Base", "built in: Qwen3-0.6B"}, here);
+  const Ended far = Tally({"count", "acme/zzzzzzzzzzzzzz"}, here);
+  EXPECT_EQ(far.code, 2);
+  EXPECT_EQ(far.err.find("built in"), std::string::npos) << far.err;
+}
+
+TEST(CliCount, ClaimsOfTheUser) {
+  const std::string text = CountText({"Qwen3-30B-A3B", "--claims", "active=3.3b,total=31B"});
+  EXPECT_TRUE(HasLine(text, {"active", "3.3B", "active(all)", "3,353,032,704", "truncated"})) << text;
+  EXPECT_TRUE(HasLine(text, {"total", "31B", "total", "30,532,122,624", "rounded"})) << text;
+  EXPECT_TRUE(HasLine(CountText({"demo", "--claims", "active=1.9M"}), {"active(all)", "1,759,284", "no: 7.41 % less"}));
+  EXPECT_EQ(Tally({"count", "demo", "--claims", "active=many"}).code, 2);
+}
+
+// One A100 of 312 TFLOP/s of which 40 % are reached: 6 n tokens / rate, in days.
+TEST(CliCount, TrainingBudget) {
+  const Json b = Count({"gpt2-xl", "--train-tokens", "300B", "--peak", "312T", "--mfu", ".4"})["training"]["budget"];
+  EXPECT_NEAR(b["days"]["6 n"].get<double>(), 300e9 * 6 * 1'475'561'600.0 / (312e12 * .4) / 86400, 1e-6);
+  EXPECT_TRUE(HasLine(CountText({"gpt2-xl", "--train-tokens", "300B", "--peak", "312TFLOP/s", "--mfu", "40%"}),
+                      {"6 n", "2.656e+21", "246"}));
+  EXPECT_EQ(Tally({"count", "gpt2-xl", "--train-tokens", "300B"}).code, 2);
+  EXPECT_EQ(Tally({"count", "gpt2-xl", "--train-tokens", "300B", "--peak", "312T", "--mfu", "40"}).code, 2);
+}
+
+TEST(CliCount, PicturesWithoutWeights) {
+  const TempFolder folder;
+  const std::string page = folder / "page.html", pictures = folder / "pictures";
+  EXPECT_EQ(Tally({"count", "gpt-oss-20b", "--report", page, "--svg", pictures}).code, 0);
+  const std::string html = ReadAll(page);
+  EXPECT_NE(html.find("3,608,307,264"), std::string::npos);
+  EXPECT_NE(html.find("nothing ran"), std::string::npos);
+  for (const char* name : {"parameters", "flops", "depth"}) {
+    EXPECT_NE(ReadAll(pictures + "/" + name + ".svg").find("<svg"), std::string::npos) << name;
+  }
+  EXPECT_EQ(Tally({"count", "gpt2", "gpt2-xl", "--report", page}).code, 2);
+}
+
+TEST(CliCount, TypesArePresetsToo) {
+  EXPECT_EQ(Count({"Qwen3-8B", "--type", "q4_k_m"})["bytes"]["weights"], Count({"Qwen3-8B"})["bytes"]["presets"]["Q4_K_M"]);
+  EXPECT_EQ(Count({"gpt-oss-20b", "--type", "Q8_0"})["bytes"]["weights"], Count({"gpt-oss-20b"})["bytes"]["presets"]["Q8_0"]);
+  const Json c = Count({"gpt-oss-20b"});
+  EXPECT_EQ(c["configuration"]["n_experts"], 32);
+  EXPECT_EQ(c["parameters"]["parts"]["attention"]["parameters"], 637'203'456);
 }
 
 // All figures, in lines of the terminal; whole lines where a program reads them.
@@ -430,8 +509,8 @@ TEST(CliCount, Training) {
   const std::string text = CountText({"gpt2-xl", "--training"});
   EXPECT_TRUE(HasLine(text, {"both", "10,520,110,694,400"})) << text;
   EXPECT_TRUE(HasLine(text, {"together, 16 N", "24,921,779,200", "24.92 GB"})) << text;
-  EXPECT_TRUE(
-      HasLine(CountText({"gpt2-xl", "--training", "--format", "csv"}), {"gpt2-xl,training,together,\"bytes, F32\",24921779200"}));
+  EXPECT_TRUE(HasLine(CountText({"gpt2-xl", "--training", "--format", "csv"}),
+                      {"gpt2-xl,1024,1024,1,training,together,\"bytes, F32\",24921779200"}));
   EXPECT_TRUE(HasLine(CountText({"gpt2-xl", "--training", "--format", "md"}), {"| both | 10,520,110,694,400 |"}));
   EXPECT_EQ(Count({"gpt2-xl"}).count("training"), 0u);
   EXPECT_EQ(Tally({"count", "gpt2", "--training", "--prompt", "400000000", "--batch", "9"}).code, 2);
@@ -474,7 +553,7 @@ TEST(CliCount, BadUseIsRefused) {
   refused({"gpt-5"}, "'gpt-5'");
   refused({"./none.gguf"}, "./none.gguf: no such file");
   refused({"none.json"}, "none.json: no such file");
-  refused({"gpt2", "--type", "Q9"}, "'Q9' is not one of " + WeightTypeNames(", "));
+  refused({"gpt2", "--type", "Q9"}, "'Q9' is not one of F32, F16, BF16, Q8_0");
   refused({"gpt2", "--type", "MXFP4"}, "MXFP4 is a type of experts");
   refused({"gpt2", "--format", "xml"}, "xml");
   refused({"gpt2", "--set", "d_modell=4"}, "d_modell");
@@ -489,7 +568,7 @@ TEST(CliCount, BadUseIsRefused) {
   refused({"gpt2", "--format", "csv", "--json"}, "--json is not --format csv");
   refused({"gpt2", "--type", ""}, "--type");
   refused({"gpt2:k_bias=false"}, "one matrix");
-  refused({"gpt2", "--prompt", "1", "--ctx", "18446744073709551615"}, "64 bits");
+  refused({"gpt2", "--prompt", "1", "--ctx", "9223372036854775807"}, "64 bits");
   refused({folder.Write("config.json", "{\"architectures\": [\"FlyForCausalLM\"]}")}, "'FlyForCausalLM'");
   refused({folder.Write("config.json", "{")}, "config.json");
   refused({folder.Write("bad.gguf", "GGUF")}, "bad.gguf");

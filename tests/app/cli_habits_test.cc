@@ -104,14 +104,14 @@ TEST(CliHabits, SlipsAreGuessed) {
   ExpectAdvice({"run", "--top_k=5"}, {"did you mean --top-k?"});
   ExpectAdvice({"run", "--plot"}, {"it is one of tally count"});
   ExpectAdvice({"run", "--fly"}, {"there is no option '--fly'"});
-  ExpectAdvice({"run", "--svg", "x"}, {"it is one of tally report ("});
+  ExpectAdvice({"run", "--svg", "x"}, {"it is one of tally count, report ("});
   ExpectAdvice({"run", "demo", "Once upon a time"}, {"'Once upon a time'", "a prompt is -p TEXT"});
   ExpectAdvice({"run", "Once upon a time"}, {"'Once upon a time'", "a prompt is -p TEXT"});
   ExpectAdvice({"run", "llama3"}, {"llama3: there is no such file or directory", "ORG/NAME"});
   ExpectAdvice({"run", "-n"}, {"--tokens takes a value"});
   ExpectAdvice({"run", "-n", "many"}, {"'many' is not a whole number (see"});
   ExpectAdvice({"count", "llama3.1:8b"}, {"'llama3.1:8b'", "the nearest: Llama-3.1-8B"});
-  ExpectAdvice({"count", "gpt2", "--type", "Q4_K_M"}, {"tally fit"});
+  ExpectAdvice({"count", "gpt2", "--type", "Q4_M"}, {"Q4_K_M"});
 }
 
 TEST(CliHabits, HelpAndVersion) {
@@ -170,7 +170,7 @@ TEST(CliHabits, LogitsOfAText) {
   ids.pop_back();
   EXPECT_EQ(Text({"logits", "-p", "ROMEO:"}), Text({"logits", "--tokens", ids}));
   ExpectAdvice({"logits", "-p", "hi", "--tokens", "1"}, {"once", "-p TEXT"});
-  ExpectAdvice({"logits"}, {"-p TEXT, --tokens 1,2,3 or --tokens-file FILE"});
+  ExpectAdvice({"logits"}, {"-p TEXT, --prompt-tokens 1,2,3 or --tokens-file FILE"});
   ExpectAdvice({"logits", kNoTokenizer, "-p", "hi"}, {kNoTokenizer, "tokenizer"});
 }
 

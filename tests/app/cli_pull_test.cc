@@ -169,7 +169,7 @@ TEST_F(CliPull, AsksAtATerminal) {
   };
   const Ended at_once = answered("n\n");
   EXPECT_EQ(at_once.code, 2);
-  EXPECT_NE(at_once.err.find("nor is there such a file; look for it at 127.0.0.1:"), std::string::npos) << at_once.err;
+  EXPECT_NE(at_once.err.find("there is no such file either; look for it at 127.0.0.1:"), std::string::npos) << at_once.err;
   EXPECT_EQ(requests(), 0u);
   EXPECT_FALSE(fs::exists(home_));
   const Ended no = answered("y\nn\n");
@@ -196,7 +196,7 @@ TEST_F(CliPull, AFolderOfThatNameIsNotAskedFor) {
       Tally({"run", folder.string() + "/x", "--prompt-tokens", "1"}, {.stdin_file = keyboard.path(), .terminal = true});
   fs::remove(folder);
   EXPECT_EQ(e.code, 2);
-  EXPECT_NE(e.err.find("nor is there such a file; `tally pull"), std::string::npos) << e.err;
+  EXPECT_NE(e.err.find("there is no such file either; `tally pull"), std::string::npos) << e.err;
   EXPECT_EQ(requests(), 0u);
 }
 

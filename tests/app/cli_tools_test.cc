@@ -430,8 +430,9 @@ TEST(CliUsage, LittleAddressSpace) {
       SCOPED_TRACE(std::string(impl) + ", MiB: " + std::to_string(mib));
       const Ended e = Tally({"run", "demo", "-p", "ROMEO:", "-n", "2", "--activations", "f32", "--threads", "1", "--impl", impl},
                             {.wrapper = {"bash", "-c", "ulimit -v " + std::to_string(mib * 1024) + "; exec \"$@\"", "bash"}});
-      // The libraries' initialisers, which run before the program, found no room for an exception.
-      if (mib == 16 && e.err == "terminate called without an active exception\n") continue;
+      // Initialisers of libraries (CLI11's validators), which run before the program, found no room; sometimes not even for an exception.
+      // That is a window of 200 KiB just above what the libraries take, which moves with the size of the program.
+      if (mib < 32 && e.err.starts_with("terminate called ")) continue;
       EXPECT_FALSE(e.by_signal);
       done += e.code == 0 ? 1 : 0;
       if (e.code == 0 || e.code == 127) continue;  // 127: not even the libraries found room

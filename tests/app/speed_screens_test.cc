@@ -22,8 +22,8 @@ TEST(Rates, HaveThreeDigits) {
   EXPECT_EQ(ShortRate(0), "-");
   EXPECT_EQ(ShortSeconds(0.0123), "12.3 ms");
   EXPECT_EQ(ShortSeconds(0.9999), "1.00 s");
-  EXPECT_EQ(OfRoof(0.94), ".94");
-  EXPECT_EQ(OfRoof(1.02), "1.02");
+  EXPECT_EQ(OfRoof(0.94), "94 %");
+  EXPECT_EQ(OfRoof(1.02), "102 %");
 }
 
 RunBooks Llama() {
@@ -51,7 +51,7 @@ TEST(RunScreen, SaysWhatWasMeasured) {
   run.read_bandwidth = 50e9;
   EXPECT_EQ(RunScreen(run),
             "prompt         12 tokens      291 tokens/s    load 500 ms, first token 250 ms\n"
-            "decode         34 tokens     43.1 tokens/s    45.0 GB/s, .90 of read bandwidth\n"
+            "decode         34 tokens     43.1 tokens/s    45.0 GB/s, 90 % of read bandwidth\n"
             "a token  2.20 GFLOPs, 1.21 GB         active(all) 1,100,048,384 of 1,100,048,384\n"
             "memory   peak RSS 1.00 MiB                    ended: length\n");
   run.figures.used_blas = true;
@@ -132,8 +132,8 @@ TEST(BenchScreen, SaysTheVerdictFirst) {
   SpeedReport r = Report({0}, {1}, {2}, {KvType::kF16});
   const std::string screen = BenchScreen("llama, 22 layers, Q8_0, 1.09 GiB", 1.05, r);
   EXPECT_TRUE(
-      screen.starts_with("decode    100 tokens/s, .94 of read bandwidth\n"
-                         "prefill   200 tokens/s, .69 of int8 peak\n\n"))
+      screen.starts_with("decode    100 tokens/s, 94 % of read bandwidth\n"
+                         "prefill   200 tokens/s, 69 % of int8 peak\n\n"))
       << screen;
   EXPECT_NE(screen.find("run       depth 0, batch 1, 2 threads, KV f16, AVX3_ZEN4"), std::string::npos) << screen;
   EXPECT_NE(OnOneLine(screen).find("medians of 5 rounds\n"), std::string::npos) << screen;

@@ -83,7 +83,7 @@ TEST(Axis, Numbers) {
   EXPECT_EQ(Si(17, "B"), "17 B");
   EXPECT_EQ(TickText(2e9), "2 G");
   EXPECT_EQ(TickText(0), "0");
-  EXPECT_EQ(TickText(0.5), "500 m");
+  EXPECT_EQ(TickText(0.5), "0.5");
   EXPECT_EQ(Percent(0.1725), "17.25 %");
   EXPECT_EQ(Percent(1e-6), "< 0.01 %");
   EXPECT_EQ(Percent(0), "0.00 %");
