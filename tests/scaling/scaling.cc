@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "engine/base/amx.h"
 #include "engine/page/charts.h"
 #include "engine/page/figure.h"
 #include "engine/recipe/shard.h"
@@ -86,6 +87,7 @@ std::string FormsTable(const CountedModel& model, FitSplit split) {
 }  // namespace
 
 Page ScalingPage() {
+  UseAmx(false);  // the kernels' scratch is that of machines without tiles, wherever the page is printed
   Page page;
   std::string& text = page.text;
   text =
