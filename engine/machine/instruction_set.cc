@@ -18,12 +18,12 @@ std::atomic<bool> limited{false};
 
 Status LimitInstructionSet(std::string_view name) {
   std::vector<std::string> names;
-  const auto limit = [](int64_t targets, bool amx, ByteDot dot) {
+  const auto limit = [](int64_t best, bool amx, ByteDot dot) {
     limited = true;
     UseAmx(amx);
     SetByteDot(dot);
     // Better targets are lower bits. Highway 1.2 forgets DisableTargets where SupportedTargets is called again.
-    hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & -targets);
+    hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & -best);
     return Status();
   };
   for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {

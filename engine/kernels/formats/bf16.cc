@@ -145,19 +145,17 @@ HWY_NOINLINE void AmxStreamPair(const PanelPair& panels, const uint8_t* x, int64
 }
 
 void RunBF16Amx(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
-  ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
-    if (group.rows > kAmxRows) return AmxBf16Group<AmxPanels>(job, group, first, last, scratch);
-    const uint8_t* const x = job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes();
-    const Tiles tiles;
-    ShapeBf16(group.rows, 1);
-    const Epilogue epilogue(job, group.slice);
-    alignas(64) float acc[kAmxRows * 32];
-    for (int64_t pair = first; pair < last; ++pair) {
-      const PanelPair panels(job, group.slice, pair);
-      AmxStreamPair(panels, x, group.rows, job.w.cols, acc);
-      for (int64_t r = 0; r < group.rows; ++r) epilogue.Row(acc + 32 * r, group.row_begin + r, panels.col, panels.n);
-    }
-  });
+  RunAmxBf16<AmxPanels>(job, begin, end, scratch,
+                        [&](const RowGroup& group, const uint8_t* x, int64_t first, int64_t last) HWY_ATTR {
+                          const Epilogue epilogue(job, group.slice);
+                          alignas(64) float acc[kAmxRows * 32];
+                          for (int64_t pair = first; pair < last; ++pair) {
+                            const PanelPair panels(job, group.slice, pair);
+                            AmxStreamPair(panels, x, group.rows, job.w.cols, acc);
+                            for (int64_t r = 0; r < group.rows; ++r)
+                              epilogue.Row(acc + 32 * r, group.row_begin + r, panels.col, panels.n);
+                          }
+                        });
 }
 
 #endif  // TALLY_AMX

@@ -212,15 +212,12 @@ HWY_NOINLINE void AmxStreamFp8(const uint8_t* panel, const uint8_t* x, int64_t r
 }
 
 void RunFP8Amx(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
-  ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
-    if (group.rows > kAmxRows) return AmxBf16Group<AmxFp8>(job, group, first, last, scratch);
-    const uint8_t* const x = job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes();
-    const Tiles tiles;
-    ShapeBf16(group.rows, 1);
-    StreamPanels<kAmxRows>(job, group, first, last, [&](const uint8_t* panel, float* to) HWY_ATTR {
-      AmxStreamFp8(panel, x, group.rows, job.w.cols / kBlockCols, to);
-    });
-  });
+  RunAmxBf16<AmxFp8>(job, begin, end, scratch,
+                     [&](const RowGroup& group, const uint8_t* x, int64_t first, int64_t last) HWY_ATTR {
+                       StreamPanels<kAmxRows>(job, group, first, last, [&](const uint8_t* panel, float* to) HWY_ATTR {
+                         AmxStreamFp8(panel, x, group.rows, job.w.cols / kBlockCols, to);
+                       });
+                     });
 }
 
 #endif  // TALLY_AMX

@@ -157,6 +157,17 @@ void AmxBf16Group(const MatJob& job, const RowGroup& group, int64_t first, int64
   }
 }
 
+// The product of a job. few(group, x, first, last): pairs of panels [first, last) times a group of at most kAmxRows rows, packed at x.
+template <class S, class Few>
+void RunAmxBf16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch, const Few& few) {
+  ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
+    if (group.rows > kAmxRows) return AmxBf16Group<S>(job, group, first, last, scratch);
+    const Tiles tiles;
+    ShapeBf16(group.rows, 1);
+    few(group, job.x.data + static_cast<size_t>(group.row_begin) * job.x.row_bytes(), first, last);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace tally
 HWY_AFTER_NAMESPACE();

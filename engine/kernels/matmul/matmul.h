@@ -5,7 +5,7 @@
 // The order of accumulation is the same for any number of rows. k (f32), pairs of k (bf16) or blocks of 32 k (int8) are added in
 // order:
 //   f32   acc = fma(w[k], x[k], acc), w widened to f32
-//   bf16  the target's bf16 dot product if it has one (own order within a pair, subnormals flushed), else
+//   bf16  the target's bf16 dot product if it has one (own order within a pair, or by AMX of 32 k; subnormals flushed), else
 //         acc = fma(w1, x1, fma(w0, x0, acc)) per pair
 //   int8  acc = fma(float(sum_32 q_w q_x), w_scale * x_scale, acc)
 #pragma once
