@@ -223,7 +223,8 @@ Action AddBench(CLI::App& app) {
                "the first of each list again beside a busy loop (spin) or a second process that does the same (self)"),
           {"spin", "self"});
   c->add_option("--beside-command", flags->command, "the same beside a command of the shell that runs until it is killed");
-  c->add_option("--target", flags->target, "measure with at most this instruction set, as `bench` names it (AMX, AVX2, AVX2_VNNI)");
+  c->add_option("--target", flags->target,
+                "measure with at most this instruction set, as `bench` names it (AMX, AVX2, AVX2_VNNI)");
   AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
   AddNumber(*c, "-s,--seed", flags->speed.seed, "of the random tokens");
   Choices(c->add_option("--format", flags->format, "what is printed")->capture_default_str(),
