@@ -32,20 +32,21 @@ struct ParameterCounts {
 struct NotRun {
   uint64_t tensors = 0, parameters = 0, bytes = 0;
   std::string names = {};  // "vision_tower, lm_head.weight"
-  // The tied head that is stored beside the embedding, one of these; empty: none.
+  // The one of `names` that is a tied head, stored beside the embedding; empty: none.
   std::string head = {};
   uint64_t head_parameters = 0, head_bytes = 0;
 };
 
-// From a weight table (Ledger::weights()). `top_k` of the slices of a sliced weight are active.
+// Counts a weight table (Ledger::weights()). If a weight has slices, `top_k` of them are active.
 TALLY_API ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top_k);
 
 // The same from the recipe alone: sums of its closed forms (closed_form.h). Excludes layers for multi-token prediction.
 TALLY_API ParameterCounts ClosedFormCounts(const Recipe& recipe);
 
-// Where parameters are, coarsely: "embedding", "layer embeddings", "attention", "feed-forward", "experts", "router", "norms", "head"; static.
+// The groups that parameters are counted in: "embedding", "layer embeddings", "attention", "feed-forward", "experts", "router", "norms",
+// "head"; static.
 TALLY_API std::span<const std::string_view> ParameterParts();
-// The index of a tensor's part; `expert`: it is one of those that tokens choose among.
+// Index of a tensor's part. `expert`: the tensor belongs to a routed expert.
 TALLY_API size_t ParameterPartOf(Component component, bool expert);
 
 // Measurements by the caller.
@@ -85,7 +86,7 @@ struct RunFigures {
   double touched_per_decode_step = 0;  // parameters: the union over a step's tokens, mean over the steps
   uint64_t touched_in_run = 0;         // parameters touched by any step, prompt included
   bool tied = false;                   // embedding and head are one matrix
-  uint64_t head_copy = 0;              // parameters of a head that is stored beside them, in no other figure
+  uint64_t head_copy = 0;              // parameters of a tied head that is stored too; no other figure includes them
   uint64_t bad_touches = 0;            // TouchSet::bad(); not 0: a defect of the engine, the touched figures are wrong
 };
 

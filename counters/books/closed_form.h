@@ -75,7 +75,8 @@ struct Workload {
   uint64_t rows = 1;
   uint64_t context = 1;     // >= rows
   uint64_t logit_rows = 1;  // of each sequence
-  // Latent attention as published, keys and values of every head made from the compressed ones, rather than as it is run: absorbed.
+  // True: latent attention as published, which makes each head's keys and values from the compressed ones. False: absorbed, as Tally runs
+  // it.
   bool expanded = false;
 };
 
@@ -84,19 +85,19 @@ struct WorkForm {
   int32_t layer = -1;
   Component component = Component::kEmbedding;
   WorkClass work_class = WorkClass::kLinear;
-  // A matrix product: a weight times activations, QK^T, PV; of a recurrence what reads its state by a vector, and what a product of two
-  // vectors adds to it.
+  // Matrix products: a weight times activations, QK^T, PV. In a recurrence: products of the state with a vector, and the outer products
+  // that are added to it.
   bool matmul = false;
   Form flops = {};
   Form special = {};
-  Form full_square = {};  // FLOPs of a product without causal mask and window: each row against all `context` positions
+  Form full_square = {};  // FLOPs of a product without causal mask and window: each row sees all `context` positions
 };
 
 // In the order of a forward pass, without layers for multi-token prediction.
 TALLY_API std::vector<WorkForm> WorkForms(const Recipe& recipe, const Workload& work);
 
-// Elements that a layer's attention has in its cache, or reads in another layer's, for one position: 2 K D; latent attention:
-// R_kv + D_r, expanded H (D_n + D_r + D_v); 0 without attention.
+// Cached elements that a layer's attention reads for one position, from its own cache or another layer's: 2 K D; latent attention: R_kv +
+// D_r, expanded H (D_n + D_r + D_v); 0 without attention.
 TALLY_API Form CachedPerPosition(const Recipe& recipe, const LayerRecipe& layer, bool expanded = false);
 // How a cache stores an element of a head's key or value, and each block of them.
 struct KvStorage {
@@ -104,15 +105,16 @@ struct KvStorage {
   uint64_t block = 0;          // elements that share a scale; 0: there are none
   uint64_t scale_bytes = 0;
 };
-// Bytes of the same elements, as run: those of the elements, and a scale for each block of a head's key (value), begun blocks included.
+// Bytes of the same elements as Tally stores them: the elements, and one scale for each block of a head's key (value). A partial block has
+// a scale too.
 TALLY_API Form CachedBytesPerPosition(const Recipe& recipe, const LayerRecipe& layer, const KvStorage& storage);
 // Positions of a sequence of `context` positions that a layer's window still needs.
 TALLY_API uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context);
 
-// Elements, f32, that the layers' recurrent mixers have to know of a sequence for its next position: the state of the recurrence, and the
-// J - 1 last inputs of each channel of the convolution.
+// f32 elements that recurrent mixers keep for a sequence: the state of the recurrence, and the last J - 1 inputs of each channel of the
+// convolution.
 TALLY_API Form StateElements(const Recipe& recipe);
-// Bytes of a state that a step reads, and that it writes: of each sequence once, whatever its rows.
+// Bytes of state that a step reads and writes. Each sequence counts once, however many rows it has.
 struct StateForm {
   int32_t layer = -1;
   Component component{};
@@ -120,12 +122,12 @@ struct StateForm {
 };
 // In the order of a forward pass.
 TALLY_API std::vector<StateForm> StateForms(const Recipe& recipe, const Workload& work);
-// What a step reads of a cache and writes into it, in bytes, and the sites that are charged.
+// Bytes that a step reads from a cache and writes to it, and the sites that they are charged to.
 struct CacheForm {
   int32_t layer = -1;
   Component reads{}, writes{};
   Form read = {};
-  Form written = {};  // 0 where the cache is another layer's
+  Form written = {};  // 0 if the cache is another layer's
 };
 // In the order of a forward pass.
 TALLY_API std::vector<CacheForm> CacheForms(const Recipe& recipe, const Workload& work, const KvStorage& storage);
@@ -135,7 +137,7 @@ TALLY_API std::vector<CacheForm> CacheForms(const Recipe& recipe, const Workload
 struct SizeSymbol {
   std::string name = {};
   uint64_t value = 0;
-  std::string_view meaning = {};  // of RecurrentSymbols
+  std::string_view meaning = {};  // set by RecurrentSymbols only
 };
 TALLY_API std::vector<SizeSymbol> LayerSizeSymbols(const Recipe& recipe);
 // The symbols of recurrent layers, of experts in a space of their own and of layers' embeddings that the recipe has.

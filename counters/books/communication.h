@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Closed forms of what ranks that run one model together send each other. Written apart from the planner on purpose: the second account.
+// Closed forms of what the ranks that run one model send each other. They share no code with the planner, so that a mistake in one shows as
+// a difference.
 //
 //   Z        ranks
-//   own(n)   of n elements of a row, those that this rank computes
+//   own(n)   elements that this rank computes, of a row's n
 //   R_o      rows of the step whose embedding this rank has
-//   M        rows routed to this rank's experts, of an expert's owner
+//   M        rows routed to this rank's experts
 //
 // A gather gives every rank the whole: each sends its part to each other rank, and receives the parts of all others. Logits go to rank 0
 // alone.
@@ -24,14 +25,15 @@ enum class Role : uint8_t;
 
 namespace tally::books {
 
-// How the rows of a step fall to a rank; the model's data decides.
+// The rows of a step that a rank has. They depend on the tokens and on routing.
 struct RankRows {
   uint64_t embedded = 0;              // R_o
   std::vector<uint64_t> routed = {};  // M of each layer; may be empty without Shard::own_experts
 };
 
-// What a matrix reads is gathered as it is packed: so many bytes of a block of so many elements of a row, where every rank has whole
-// blocks; else, and by default, as f32. Quantised weights read blocks of int8: 32 codes, a scale, and 8 bytes for each of a block's sums.
+// The format in which a matrix's input is gathered. If every rank has whole blocks, it is the packed format: `bytes` for each `block`
+// elements of a row. Else, and by default, it is f32. Quantised weights read blocks of int8: 32 codes, a scale, and 8 bytes for each of a
+// block's sums.
 struct GatheredBytes {
   uint64_t block = 1, bytes = 4;
 };
@@ -42,7 +44,7 @@ struct CommunicationForm {
   int32_t layer = -1;
   Component component{};
   Form sent, received;             // bytes
-  uint64_t messages_sent = 0;      // none of a rank whose part is empty
+  uint64_t messages_sent = 0;      // 0 if this rank's part is empty
   uint64_t messages_received = 0;  // one from each other rank that has a part
   bool to_first = false;           // only rank 0 waits for it
 };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kPiece = 32;  // outputs that stay together
 
-// Of n units in pieces, dealt as evenly as that allows, the first ranks having more: what `rank` has.
+// Units that `rank` gets of n. Pieces are dealt as evenly as possible; the first ranks get more.
 uint64_t Dealt(uint64_t n, uint64_t piece, uint64_t rank, uint64_t ranks) {
   const uint64_t pieces = (n + piece - 1) / piece, each = pieces / ranks, more = pieces % ranks;
   const uint64_t before = rank * each + std::min(rank, more), own = each + (rank < more ? 1 : 0);
@@ -24,7 +24,7 @@ struct OwnHeads {
   uint64_t groups = 0;  // that no lower rank has
 };
 
-// Whole groups; where there are more ranks than groups, ranks are dealt to groups, and a group's heads to its ranks.
+// Ranks get whole groups. If ranks outnumber groups, ranks are dealt to groups, and each group's heads to its ranks.
 OwnHeads HeadsOn(uint64_t heads, uint64_t groups, uint64_t rank, uint64_t ranks) {
   if (groups == 0) return {};
   const uint64_t each = heads / groups;
@@ -91,7 +91,7 @@ class Gathers {
   void Pieces(Component component, const Form& rows, const Form& whole) {
     ByColumns(component, rows, whole, [&](uint64_t rank) { return Dealt(whole.value(), kPiece, rank, ranks_); });
   }
-  // What the role's matrix reads. `runs`: pieces of a rank's columns that do not follow on one another.
+  // Gathers the input of the role's matrix. `runs`: the contiguous pieces that a rank's columns consist of.
   void Packed(Role role, Component component, const Form& rows, const Form& whole, const OfRank& own, uint64_t runs = 1) {
     const GatheredBytes of = gathered_ ? gathered_(role, layer_) : GatheredBytes();
     bool in_blocks = whole.value() % of.block == 0;
@@ -138,12 +138,12 @@ class Gathers {
       for (const Mixer mixer : kMixers) {
         if (l.mixers.has(mixer)) last = Mix(mixer, l);
       }
-      // One gather for both blocks where they are added to the same residual.
+      // One gather serves both blocks if they are added to the same residual.
       if (r_.post_norms || r_.residual == Residual::kSequential || !feeds || owned) Pieces(last, N_, s_.E);
     }
     if (!feeds) return;
     if (l.dense()) PackedPieces(Role::kDown, Component::kFfnGateUp, N_, s_.Of(l).F);
-    if (l.dense() && l.sparse() && !owned) Pieces(Component::kFfnDown, N_, s_.E);  // each has a norm of what it gives
+    if (l.dense() && l.sparse() && !owned) Pieces(Component::kFfnDown, N_, s_.E);  // each block has a norm of its output
     if (owned) {
       std::vector<uint64_t> routed;
       for (const RankRows& of : rows_) routed.push_back(of.routed[static_cast<size_t>(layer_)]);
@@ -206,7 +206,7 @@ class Gathers {
     return {};
   }
 
-  // Mamba-2's norm is of vectors of which ranks have parts.
+  // Whether a vector that Mamba-2's norm works on is cut between ranks.
   bool VectorsAreCut(const OfRank& own, uint64_t inner) const {
     if (!r_.mamba.norm) return false;
     const uint64_t vector = inner / std::max<uint64_t>(1, Unsigned(r_.mamba.norm_groups));

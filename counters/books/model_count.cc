@@ -58,7 +58,7 @@ const Form& View(const WorkForm& f, FlopsView view) {
 
 // The sum of the layers' forms: equal ones become a product.
 Form SumKinds(const std::map<int32_t, Form>& layers, int32_t n_layers) {
-  std::vector<std::pair<Form, uint64_t>> kinds;  // of layer, and how many
+  std::vector<std::pair<Form, uint64_t>> kinds;  // a layer's form, and how many layers have it
   for (const auto& entry : layers) {
     const Form& form = entry.second;
     if (form.text() == "0") continue;
@@ -84,7 +84,7 @@ Form SumSites(const std::vector<WorkForm>& sites, Part part, int32_t n_layers, c
   return SumKinds(layers, n_layers) + outside;
 }
 
-// Of a model that is counted only: the products with its matrices.
+// The matrix products of a model that Tally counts but cannot run.
 std::vector<WorkForm> MatrixWork(const Recipe& recipe, const Workload& work) {
   using Kind = WeightInfo::Kind;
   std::vector<WorkForm> sites;

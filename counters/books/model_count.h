@@ -42,7 +42,7 @@ enum class Part : uint8_t {
   kProjections,
   kRecurrentProjections,
   kAttention,
-  kConvolution,  // of LFM2 with the matrices before and after it
+  kConvolution,  // LFM2: with the matrices before and after it
   kRecurrence,   // products with the state
   kFeedForward,
   kRouter,
@@ -53,7 +53,7 @@ enum class Part : uint8_t {
   kActivation,
   kChoice,
   kResidualBias,
-  kStateWork  // of a recurrence what is no product
+  kStateWork  // the other work of a recurrence
 };
 inline constexpr int kParts = 15;
 TALLY_API std::string_view PartName(Part part);  // "attention projections"; static
@@ -81,8 +81,7 @@ struct FlopsCount {
   std::vector<WorkForm> sites = {};  // layer by layer
 };
 
-// Elements that a sequence of `context` positions has in a cache of a model that is only counted; positions that are not yet enough for an
-// entry have none.
+// Elements that a sequence of `context` positions has in the cache of a counted-only model. Positions too few for an entry have none.
 TALLY_API uint64_t CachedElements(const CountedCache& cache, uint64_t context);
 
 // Experts of a layer that `rows` rows are expected to use with uniform routing: X (1 - (1 - k/X)^rows).
@@ -94,7 +93,7 @@ struct WeightTraffic {
   uint64_t most = 0, most_experts = 0;
 };
 
-// The steps that are counted, and the cache.
+// The counted steps, and the cache.
 struct StepCount {
   Form kv_elements_per_token = {};  // cached per token, all layers
   uint64_t kv_bytes_per_token = 0;
@@ -106,7 +105,7 @@ struct StepCount {
   FlopsCount decode = {};            // one token in each of B sequences, at position S - 1
 };
 
-// The steps are those of what runs.
+// The steps as Tally runs them.
 struct Count : StepCount {
   Recipe recipe = {};
   std::vector<ParameterForm> tensors = {};

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kByteRows[] = {static_cast<int>(ByteKind::kWeightsStored), static_cast<int>(ByteKind::kWeightsPacked),
                              static_cast<int>(ByteKind::kKvRead), static_cast<int>(ByteKind::kKvWritten)};
-// Of models with recurrent layers.
+// Shown for models with recurrent layers only.
 constexpr int kStateRows[] = {static_cast<int>(ByteKind::kStateRead), static_cast<int>(ByteKind::kStateWritten)};
 
 uint64_t NotNegative(int64_t n) { return n > 0 ? static_cast<uint64_t>(n) : 0; }

@@ -23,14 +23,14 @@ std::map<std::string, size_t> NamesOf(std::span<const WeightInfo> weights) {
   return names;
 }
 
-// Of touched elements of a weight those that no lower rank has touched too: of a weight with copies all or none are touched, or all of
-// them are copies.
+// Those of a weight's `touched` elements that no lower rank touched too. A weight with copies is touched whole or not at all, or consists
+// of copies.
 uint64_t WithoutCopies(const WeightInfo& w, uint64_t touched) {
   if (w.copied == w.parameters()) return 0;
   return touched == w.parameters() ? touched - w.copied : touched;
 }
 
-// Bytes of one row of a tensor of this type; of one that is stored transposed: its share. FP8: without scales, which rows share.
+// Bytes of one row of a tensor of this type; transposed tensors: the row's share. FP8: excludes scales, which rows share.
 uint64_t RowBytes(DType type, uint64_t cols) {
   if (type == DType::kFP8) return cols;
   return cols * GetDTypeInfo(type).block_bytes / GetDTypeInfo(type).block_size;

@@ -61,11 +61,11 @@ struct StepFacts {
   uint64_t distinct_tokens = 1;     // R: rows of the embedding that the step reads
   uint64_t distinct_positions = 1;  // R_p: rows of the learned positions that the step reads
   KvStorage kv = {};
-  GatheredBytesOf gathered = {};  // of several processes
+  GatheredBytesOf gathered = {};  // with several processes only
 };
 
-// What one step was charged: by one process, or by all that run the model together. Of several, the sums over them without copies:
-// what a lower rank does, holds or touches too.
+// The charges of one step, by one process or by all that run the model. With several processes these are sums without copies: what a lower
+// rank does, holds or touches too counts once.
 class StepCharges {
  public:
   // The ledger must hold exactly one step since Reset.
@@ -75,7 +75,7 @@ class StepCharges {
 
   struct Weight {
     uint64_t touched = 0;                    // elements
-    uint32_t slices = 0;                     // with touched elements; of experts
+    uint32_t slices = 0;                     // experts: slices with touched elements
     std::vector<uint64_t> expert_rows = {};  // rows routed to each
   };
   TALLY_API Cost At(int32_t layer, Component component) const;
@@ -102,7 +102,7 @@ class StepCharges {
 TALLY_API std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory,
                                             std::span<const DType> types);
 
-// The same, and what ranks hold together, without copies, as AuditRow::ledger.
+// The same. AuditRow::ledger is what the ranks hold together, without copies.
 TALLY_API std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory,
                                             std::span<const DType> types, std::span<const ProcessBooks> ranks);
 

@@ -7,7 +7,6 @@
 
 namespace tally::books {
 
-// Of a layer.
 struct LayerSymbols {
   Form H, K, D, F;
 };
@@ -22,7 +21,7 @@ struct Symbols {
 
   explicit Symbols(const Recipe& r);
   LayerSymbols Of(const LayerRecipe& layer) const;
-  // Channels of the convolution of a recurrent mixer, and elements of its recurrence's state; 0 of others.
+  // Channels of a recurrent mixer's convolution, and elements of its state; 0 for other mixers.
   Form Channels(Mixer mixer) const;
   Form StateOf(Mixer mixer) const;
 

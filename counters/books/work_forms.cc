@@ -144,7 +144,8 @@ class Work {
         if (r_.attention_gate) {
           const Form gates = r_.gate_each_head ? at_.H : at_.H * at_.D;
           Linear(Component::kAttnGate, N_, s_.E, gates, false);
-          // 1 / (1 + exp(-x)), or log(1 + exp(x)); then the product, of a sigmoid of each element in one with it.
+          // 1 / (1 + exp(-x)), or log(1 + exp(x)). A sigmoid of each element is charged with its product; otherwise the product is charged
+          // apart.
           const bool apart = r_.gate_each_head || r_.gate_softplus;
           Add(Component::kAttnGate, WorkClass::kActivation, (apart ? 1 : 2) * (N_ * gates), 2 * (N_ * gates));
           if (apart) Add(Component::kAttnGate, WorkClass::kResidualBias, N_ * at_.H * at_.D);
@@ -172,7 +173,7 @@ class Work {
         Linear(Component::kAttnOutput, N_, at_.H * s_.Dv, s_.E, r_.o_bias);
         return Component::kAttnOutput;
       }
-      // B x, J multiply-adds an element, those of positions before the first included, and C times that.
+      // Per element: B x; J multiply-adds, which include positions before the first; the product with C.
       case Mixer::kShortConv: {
         Linear(Component::kConvIn, N_, s_.E, 3 * s_.E, false);
         Add(Component::kShortConv, WorkClass::kActivation, 2 * (N_ * s_.E));
@@ -186,12 +187,12 @@ class Work {
     return {};
   }
 
-  // A multiply of each element that the last matrix of a part reads, or that its gate gives.
+  // A fixed factor multiplies each element.
   void Scaled(Component component, float factor, const Form& elements) {
     if (factor != 1) Add(component, WorkClass::kActivation, elements);
   }
 
-  // Of each element: an activation, and the product with what it gates.
+  // Per element: an activation, and the product with the value that it gates.
   void Activate(Component component, ActivationKind kind, const Form& elements) {
     const ActivationForm a = ActivationOf(kind, true);
     Add(component, WorkClass::kActivation, a.flops * elements, a.special * elements);
@@ -414,7 +415,7 @@ class Work {
         (1 + capped) * scores + N_ * at_.H * value + sunk);
   }
 
-  // `space`: the width of what it reads and gives. `limit`: of its SwiGLU; 0: none.
+  // `space`: the width of its input and output. `limit`: its SwiGLU's; 0: none.
   void Network(Component in, Component out, const Form& rows, const Form& space, const Form& width, bool bias, bool gated,
                float limit = 0) {
     const ActivationForm a = ActivationOf(limit > 0 ? ActivationKind::kSwigluLimited : r_.activation, gated);
@@ -461,7 +462,7 @@ class Work {
     if (r_.expert_latent > 0) Linear(Component::kLatentIn, N_, s_.E, s_.Ex, false);
     Network(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Ex, s_.Fx, r_.expert_bias, r_.gated_ffn && !r_.ungated_experts,
             l.expert_limit);
-    // The weighted sum of the experts' outputs, added to the residual; from a space of their own it is brought back first.
+    // The weighted sum of the experts' outputs, added to the residual. A matrix first brings it back from a space of the experts' own.
     const bool own = r_.post_norms || r_.residual_scale != 1;  // the block has an output of its own
     const bool latent = r_.expert_latent > 0;
     // Weights multiply the experts' outputs or inputs: 2 k either way.

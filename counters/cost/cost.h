@@ -166,9 +166,9 @@ enum class Amount : uint8_t {
   kLanes,    // attention: positions in groups of 16 with at least one visible position
   kJoins,    // attention: blocks of positions after the first one of a row
   kRanges,   // attention: ranges of blocks of which a row sees some positions
-  // Recurrent layers, in places that they have no other use for.
+  // Recurrent layers use places that they do not need otherwise.
   kRuns = kLanes,     // sequences in the step; the first row of a sequence counts 1
-  kReplayed = kJoins  // earlier positions that a run does again; with its first row
+  kReplayed = kJoins  // earlier positions that a run replays; counted with its first row
 };
 inline constexpr size_t kAmounts = 8;
 inline constexpr size_t kFirstRowAmount = static_cast<size_t>(Amount::kRows);

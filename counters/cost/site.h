@@ -53,7 +53,7 @@ enum class Component : uint8_t {
   kConvOut,
   // Recurrent mixers (gated delta rule, Mamba-2).
   kRecurrentIn,     // the matrices that make what the convolution and the recurrence read
-  kRecurrentGate,   // the matrix of the output's gate, where it is one of its own
+  kRecurrentGate,   // the matrix of the output's gate, if it is separate
   kRecurrentRates,  // decay and step size: their matrices, biases and functions
   kRecurrentConv,
   kRecurrence,  // the state's update and products
@@ -71,11 +71,11 @@ enum class Component : uint8_t {
   kLayerPostNorm,
   kLayerScale,  // the number that multiplies what a layer leaves in the residual stream
   kRouterNorm,
-  // Of a dense feed-forward and experts side by side.
+  // Norms of a dense feed-forward and experts that stand side by side.
   kDensePostNorm,
   kExpertNorm,
   kExpertPostNorm,
-  // Of models that are counted only.
+  // Models that Tally counts but cannot run.
   kNgramTable,  // embeddings of the last tokens together
   kIndexer,     // what chooses the positions that attention sees
   kCompressor,  // what makes one key and value of several positions
@@ -97,14 +97,14 @@ struct WeightInfo {
   int32_t layer = -1;
   Component component = Component::kEmbedding;
   uint32_t slices = 1;   // experts, or heads
-  bool experts = false;  // a slice is an expert: of these a token uses some
+  bool experts = false;  // a slice is an expert; a token uses only some of them
   uint64_t rows = 0;     // per slice; a vector is one row
   uint64_t cols = 0;
   uint64_t stored_bytes = 0;  // all slices, as in the file, scales included
-  // Of them: scales that rows share. And those that one row needs.
+  // Of these, the scales that rows share; and the shared scales that one row needs.
   uint64_t scale_bytes = 0, row_scale_bytes = 0;
-  uint64_t packed_bytes = 0;  // all slices, as in memory
-  // Of a process that has a part of the model: elements that a process of a lower rank has too.
+  uint64_t packed_bytes = 0;  // bytes of all slices, as in memory
+  // Elements that a process of a lower rank holds too.
   uint64_t copied = 0;
   // kTable: looked up beside the embedding, a row for each token.
   enum class Kind : uint8_t { kEmbedding, kPosition, kTable, kHead, kTiedEmbeddingHead, kBlock, kBuffer } kind = Kind::kBlock;

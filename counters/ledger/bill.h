@@ -79,8 +79,8 @@ struct BillWork {
 struct Bill {
   std::array<BillWork, 2> work = {};  // prefill, decode
   TouchUnion touched = {};
-  // Where several processes run the model: elements that others touched for it, and no process of a lower rank. `work` has the work of all
-  // processes, copies of it included.
+  // With several processes: elements that other processes touched for the request, each counted by the lowest rank that touched it. `work`
+  // covers all processes, copied work included.
   uint64_t touched_elsewhere = 0;
 
   const BillWork& at(Phase p) const { return work[p == Phase::kDecode ? 1 : 0]; }

@@ -27,7 +27,7 @@ void Ledger::SetWeights(std::vector<WeightInfo> weights) {
 
 void Ledger::Reset() {
   ++resets_;
-  alone_ != nullptr ? BillAlone() : SumPending();  // of a step in progress
+  alone_ != nullptr ? BillAlone() : SumPending();  // what a step in progress has charged
   for (Op& op : ops_) op.amounts = {};
   counts_ = {};
   touched_ = TouchSet(*slices_);
@@ -112,7 +112,7 @@ void Ledger::BeginStep(std::span<const BookedRow> rows) {
   }
 }
 
-// Of a step of both phases: row amounts go to the row's phase, what is left to kMixed.
+// For steps of both phases: row amounts go to their row's phase, the rest to kMixed.
 void Ledger::ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) const {
   const std::array<uint32_t, 2>& rows = phase_rows_[op.of_logits ? 1 : 0];
   const uint64_t all = uint64_t{rows[0]} + rows[1];
@@ -234,7 +234,7 @@ void Ledger::TouchUnits(BillSlot& slot, bool all, bool logits) const {
   }
 }
 
-// Bills what is pending of steps of one group.
+// Bills the pending amounts of steps that have one group.
 void Ledger::BillAlone() {
   if (alone_ == nullptr) return;
   SumPending();

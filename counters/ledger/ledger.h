@@ -47,7 +47,7 @@ struct BookedRow {
   Phase phase = Phase::kPrefill;  // kPrefill or kDecode
   bool logits = false;
   bool again = false;      // a row at this position has run for the request before: after a preemption, say
-  int32_t bill = kNoBill;  // from Ledger::OpenBill; one that is not open is none
+  int32_t bill = kNoBill;  // from Ledger::OpenBill; a closed one counts as kNoBill
 };
 
 // The phase that the once-per-step work of a step with these rows is booked under. No rows: kPrefill.
@@ -85,8 +85,8 @@ class Ledger {
   const std::vector<WeightInfo>& weights() const { return weights_; }
 
   // Adds an op for the ledger's lifetime and returns the index to charge it by. A fused op has a SiteCost for each of its parts.
-  // `of_logits`: its rows are the step's rows with logits, not all rows. `touches`: what bills are told that it touched: in every run for
-  // all of its rows, or, with `chosen`, for the rows that ChooseSlices names, in the slices that it names.
+  // `of_logits`: its rows are the step's rows with logits, not all rows. `touches`: what bills count as touched. By default each run
+  // touches it for all rows of the op; with `chosen`, a run touches the slices that ChooseSlices names, for the rows that it names.
   TALLY_API uint32_t AddOp(std::vector<SiteCost> sites, bool of_logits = false, WeightTouches touches = {}, bool chosen = false);
   // Charges belong to the step begun last.
   TALLY_API void BeginStep(std::span<const BookedRow> rows);
@@ -103,7 +103,7 @@ class Ledger {
   // With bills, after Charge: the rows of the step that chose each slice of the op (WeightTouch::rows). The cost of a slice
   // (Amount::kSlices) is divided by them. `touches` come weight by weight; all weights of the op have the slices of the first.
   TALLY_API void ChooseSlices(uint32_t op, std::span<const WeightTouch> touches);
-  // With bills: touched for one row of the step, besides the touches that AddOp was given.
+  // With bills: adds a touch for one row of the step to the touches that AddOp was given.
   TALLY_API void TouchForRow(size_t row, const WeightTouch& touch);
   TALLY_API void EndStep();
 
@@ -114,12 +114,12 @@ class Ledger {
   bool IsOpen(int32_t id) const {
     return id >= 0 && static_cast<size_t>(id) < bills_.size() && bills_[static_cast<size_t>(id)].open;
   }
-  // Charged with the steps that have ended, and perhaps with ops of the one in progress; an empty bill if `id` is not open. Valid until
-  // the next call of CloseBill or SetWeights.
+  // Includes the steps that have ended, and possibly ops of the one in progress; an empty bill if `id` is not open. Valid until the next
+  // call of CloseBill or SetWeights.
   TALLY_API const Bill& bill(int32_t id);
   // Not during a step that has rows of the bill. An empty bill if `id` is not open.
   TALLY_API Bill CloseBill(int32_t id);
-  // The results of so many of the bill's rows were dropped: of tokens that were drafted and not accepted, or of a sequence that failed.
+  // Counts `rows` of the bill's rows as run in vain: tokens that were drafted and not accepted, or rows of a sequence that failed.
   TALLY_API void MarkInVain(int32_t id, Phase phase, uint64_t rows);
   // The useful work of rows without a bill since Reset, as if they had one together.
   TALLY_API Cost unbilled() const;
@@ -143,7 +143,7 @@ class Ledger {
   uint64_t resets() const { return resets_; }  // calls of Reset
 
  private:
-  // Of Op::amounts: by phase, of steps without a bill; kBilled + phase: of the others; kPending: what is not on bills yet.
+  // Indices of Op::amounts. A phase: steps without bills. kBilled + phase: steps with bills. kPending: amounts that are not on bills yet.
   static constexpr size_t kBilled = kPhases, kPending = 2 * kPhases;
   struct alignas(64) Op {
     std::array<CostAmounts, kPending + 1> amounts;
@@ -209,14 +209,15 @@ class Ledger {
   // The step.
   Phase phase_ = Phase::kPrefill;
   bool open_ = false, billed_ = false;
-  bool counted_ = false;  // in counts_: not if Reset came in between
+  bool counted_ = false;  // the step is in counts_; false if Reset came during the step
   std::vector<Group> groups_;
   // Index 0: all rows; 1: rows with logits.
   std::array<std::vector<uint32_t>, 2> row_groups_;
   std::array<std::array<uint32_t, 2>, 2> phase_rows_{};  // [..][phase]
-  // The bill of all rows, if it is one, of one phase. Its amounts stay pending until the bill is read or other rows come.
+  // The bill of all rows, if they have the same one and the same phase; else null. Its amounts stay pending until the bill is read or a
+  // step has other rows.
   BillSlot* alone_ = nullptr;
-  // Sums of what was pending, of ops of all rows, and of rows with logits.
+  // Sums of amounts that were pending. Index 0: ops of all rows; 1: ops of rows with logits.
   std::array<Entries, 2> each_row_{}, for_rows_{};  // of every row; of all together, to be divided among them
   std::array<std::vector<uint64_t>, 2> ran_;        // a bit for each of units_ that was touched for all of them
 };

@@ -16,25 +16,25 @@ struct SiteAccount {
   Account account = {};
 };
 
-// Sums since Reset. What is `copied` a process of a lower rank has, or does, too: useful less copied, summed over the processes, is what
-// one process alone would have; but for activations, of which each process reads what it needs.
+// Sums since Reset. `copied`: what a process of a lower rank has or does too. Useful less copied, summed over the processes, is what a
+// single process would have. Activations are the exception: each process reads those that it needs.
 struct ProcessBooks {
   std::string process = {};  // "rank 2 on alpha"
   std::vector<SiteAccount> accounts = {};
   uint64_t parameters = 0, copied_parameters = 0;  // held
-  uint64_t stored_bytes = 0, packed_bytes = 0;     // of them
+  uint64_t stored_bytes = 0, packed_bytes = 0;     // of these parameters
   std::vector<WeightInfo> weights = {};
-  std::vector<uint64_t> touched = {};  // elements of each of them in the last step
+  std::vector<uint64_t> touched = {};  // touched elements of each weight in the last step
   std::vector<uint64_t> expert_rows =
       {};                    // of each weight of experts, one weight after another: rows routed to each of its slices then
   uint64_t bad_touches = 0;  // TouchSet::bad()
-  // Bytes to and from other processes since the group began: until the engine was there, and until now. What is in neither that nor the
-  // accounts tells the others what to do.
+  // Bytes to and from other processes since the group began. `start`: until the engine was made; `all`: until now. Bytes that are neither
+  // in `start` nor in the accounts are commands.
   struct Traffic {
     uint64_t sent = 0, received = 0;
   };
   Traffic start = {}, all = {};
-  uint64_t message_bytes = 0;  // of these books, as they come from another process
+  uint64_t message_bytes = 0;  // bytes that these books took to arrive from another process
 
   Cost Useful() const {
     Cost sum;

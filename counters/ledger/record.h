@@ -45,7 +45,7 @@ struct OpRecord {
   uint64_t nanoseconds = 0;        // of the kernel; excludes charging and recording
 };
 
-// What is kept of an op's record by processes that run a model together, for their first one. Times by its clock, since its recorder was
+// The part of an op's record that a process keeps for rank 0 when several run one model. Times are rank 0's clock, since its recorder was
 // set.
 struct RankOp {
   uint64_t step = 0, index = 0;  // as in OpRecord
@@ -61,7 +61,7 @@ struct RankOp {
 struct RankOps {
   std::string process = {};  // "rank 1 on alpha"
   std::vector<RankOp> ops = {};
-  uint64_t left_out = 0;  // ops after those
+  uint64_t left_out = 0;  // ops after `ops` that were not kept
 };
 
 // Called between ops on the thread that called Step. Must not step the engine or change its sequences.
