@@ -2,24 +2,24 @@
 // The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h), generate (generate.h), talk to a model
 // (conversation.h, chat_format.h), read the ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting
 // (count.h), what fits a machine (fit.h), auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising
-// (quantize.h), measuring speed (speed.h), reports of runs (report.h, page.h), random checkpoints (synth.h) and models by their names
-// on the Hugging Face hub (hub.h).
+// (quantize.h), measuring speed (speed.h), reports of runs (report.h, page.h), random checkpoints (synth.h) and models by their names on
+// the Hugging Face hub (hub.h).
 //
-// Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations
-// passes through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are
-// kBadInput with one line that says what was expected; kNoRoom what more memory, a longer context or others' end would allow. kInternal is a
+// Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations passes
+// through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are kBadInput with one
+// line that says what was expected; kNoRoom what more memory, a longer context or the end of other requests would allow. kInternal is a
 // defect of the library. kInterrupted means that a callback asked to stop.
 //
-// Ownership: values and smart pointers belong to the caller. References, spans and views belong to the object that returned them;
-// each function says how long they are valid. Null callbacks are not called. Callbacks run on the calling thread, between ops,
-// and must not call the engine that called them. After an exception in a callback, the engine may only be destroyed.
+// Ownership: values and smart pointers belong to the caller. References, spans and views belong to the object that returned them; each
+// function says how long they are valid. Null callbacks are not called. Callbacks run on the calling thread, between ops, and must not call
+// the engine that called them. After an exception in a callback, the engine may only be destroyed.
 //
 // Threads: a Model and its Tokenizer do not change after loading, so any number of threads may use them at once. An Engine and its
-// Conversations belong to one caller at a time. Different engines may run at the same time, on one model or several; results are the
-// same bits as alone. An engine runs its ops on EngineOptions::threads threads: the caller of the function, and helpers that all engines of
-// the process share. Helpers are started when an engine or a model first asks for that many, and last as long as the process. They serve
-// one step at a time: engines of several threads that are stepped at the same time take turns by step, in the order in which they came;
-// engines of one thread use no helpers and wait for nobody. After fork() the child must not use objects of its parent.
+// Conversations belong to one caller at a time. Different engines may run at the same time, on one model or several; results are the same
+// bits as alone. An engine runs its ops on EngineOptions::threads threads: the caller of the function, and helpers that all engines of the
+// process share. Helpers are started when an engine or a model first asks for that many, and last as long as the process. They serve one
+// step at a time: engines of several threads that are stepped at the same time take turns by step, in the order in which they came; engines
+// of one thread use no helpers and wait for nobody. After fork() the child must not use objects of its parent.
 #pragma once
 
 #include "engine/chat/chat_format.h"

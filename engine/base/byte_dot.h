@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dot products of u8 and i8 in 256-bit vectors, which Highway has no target for: what its AVX2 target multiplies bytes by.
+// How the AVX2 target multiplies u8 by i8. Highway has no target for AVX-VNNI.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ enum class ByteDot : uint8_t {
 
 // What processor and operating system have: the first of kAvxVnni, kAvx512, kNone.
 ByteDot AvailableByteDot();
-// What the AVX2 target uses: AVX-VNNI where there is such, or what was set last.
+// What the AVX2 target uses: the last SetByteDot, else kAvxVnni if available, else kNone.
 ByteDot CurrentByteDot();
 // `dot`: kNone or AvailableByteDot(). Not while kernels run.
 void SetByteDot(ByteDot dot);

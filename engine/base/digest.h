@@ -13,11 +13,11 @@ namespace tally {
 // SHA-1 and SHA-256 of FIPS 180-4: both take blocks of 64 bytes and pad alike.
 class Digest {
  public:
-  static Digest Sha256();          // by the instructions of the processor where it has some
-  static Digest PortableSha256();  // the same without
+  static Digest Sha256();          // with the processor's instructions, if it has them
+  static Digest PortableSha256();  // without such instructions
   static Digest Sha1();
   static Digest GitBlob(uint64_t size);  // SHA-1 of "blob SIZE", a zero byte and the file
-  // Of a file whose digest has 64 (SHA-256) or 40 digits (git's).
+  // A digest of the kind of `digest`: SHA-256 for 64 digits, GitBlob(size) for 40.
   static Digest Like(std::string_view digest, uint64_t size);
 
   void Add(std::span<const uint8_t> bytes);

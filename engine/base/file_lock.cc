@@ -31,7 +31,7 @@ int FileLock::Take(const std::string& path, unsigned mode, After after) {
       ::close(fd);
       return error;
     }
-    // Whoever had it may have removed the file: then it is a lock on nothing.
+    // The former holder may have removed the file. A lock on a removed file excludes nobody.
     struct stat locked, named;
     if (::fstat(fd, &locked) == 0 && ::stat(path.c_str(), &named) == 0 && locked.st_ino == named.st_ino &&
         locked.st_dev == named.st_dev) {
@@ -45,7 +45,7 @@ int FileLock::Take(const std::string& path, unsigned mode, After after) {
 
 void FileLock::Release() {
   if (fd_ < 0) return;
-  if (!remove_.empty()) ::unlink(remove_.c_str());  // while it is held, so that nobody else's goes
+  if (!remove_.empty()) ::unlink(remove_.c_str());  // before the lock is released, so that no other process's file is removed
   remove_.clear();
   ::close(std::exchange(fd_, -1));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock between processes: flock on a file that is there for nothing else. The kernel releases it where its process ends. Not in machine,
-// which the hub may not include.
+// A lock between processes: flock on a file of its own. The kernel releases it when the process ends. It is not in machine because the hub
+// may not include that.
 #pragma once
 
 #include <string>
@@ -17,9 +17,8 @@ class FileLock {
   FileLock& operator=(FileLock&&) = delete;
   ~FileLock() { Release(); }
 
-  // Makes the file where it is missing, with `mode` less the umask, and takes the lock without waiting. Returns 0; EWOULDBLOCK:
-  // another process, or another lock of this one, has it; else errno: the file cannot be opened, or its file system has no
-  // locks (NoFileLocks).
+  // Creates the file if it is missing, with `mode` less the umask, and takes the lock without waiting. Returns 0; EWOULDBLOCK: another
+  // process, or another lock of this one, has it; else errno: the file cannot be opened, or its file system has no locks (NoFileLocks).
   int Take(const std::string& path, unsigned mode, After after);
   void Release();
 

@@ -11,8 +11,8 @@
 
 namespace tally {
 
-// Bytes of the valid UTF-8 sequence that starts `text`, 0 where there is none (RFC 3629: no surrogates, no overlong forms).
-// `text` is not empty.
+// Bytes of the valid UTF-8 sequence that starts `text`, 0 if there is none (RFC 3629: no surrogates, no overlong forms). `text` is not
+// empty.
 size_t Utf8Length(std::string_view text);
 
 // Text from a file, a path or a token made fit for one line of a terminal. Control characters (C0, DEL, C1, and U+2028 and
@@ -30,8 +30,8 @@ enum class Rounding : uint8_t { kNearest, kUp, kDown };
 
 // 1234567890 -> "1.15 GiB", 17 -> "17 bytes": in the largest binary unit that leaves at least 1.
 std::string BytesText(uint64_t bytes, Rounding rounding = Rounding::kNearest);
-// The reverse: a number with a unit, K, M, G or T of 1,000 or Ki, Mi, Gi or Ti of 1,024, whatever the case, and one or several of `suffixes`
-// in their order from the end: {"/s", "B"} for "50GB/s". 0: it is none, or not positive.
+// The reverse: a number, a unit (K, M, G, T: powers of 1,000; Ki, Mi, Gi, Ti: of 1,024; in either case), then optional suffixes. `suffixes`
+// lists them from the end: {"/s", "B"} for "50GB/s". 0: not an amount, or not positive.
 double ParseAmount(std::string_view text, std::initializer_list<std::string_view> suffixes);
 
 // Always in GiB, for figures that are to be added up by eye.

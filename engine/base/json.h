@@ -41,7 +41,7 @@ Status ParseJson(const std::string& place, std::string_view text, const JsonLimi
 // Without a handler.
 Status CheckJson(const std::string& place, std::string_view text, const JsonLimits& limits);
 
-// The document, as a nlohmann::basic_json. Nothing of it is made before the whole text has been found good. kBadInput: as ParseJson.
+// The document, as a nlohmann::basic_json. It is built after the whole text has been checked. kBadInput: as ParseJson.
 template <class Json>
 Result<Json> ReadJson(const std::string& place, std::string_view text, const JsonLimits& limits) {
   TALLY_RETURN_IF_ERROR(CheckJson(place, text, limits));

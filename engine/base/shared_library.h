@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries that are loaded when they are first needed, so that nothing else waits for them or needs them.
+// Libraries that are loaded on first use: a program runs without them until it needs them.
 #pragma once
 
 #include <initializer_list>
@@ -11,11 +11,11 @@ namespace tally {
 
 class SharedLibrary {
  public:
-  // The first of `files` that can be loaded, for the life of the process; an empty name is passed over. `name` and the Debian package
-  // are for people.
+  // Loads the first of `files` that it can, for the life of the process. Empty names are skipped. Messages show `name` and the Debian
+  // package.
   SharedLibrary(std::string name, const char* package, std::initializer_list<const char*> files);
 
-  // A function's address, which becomes a pointer of the type that it is assigned to; null where there is none.
+  // A function's address. It converts to the pointer type that it is assigned to; null if the library lacks it.
   struct Address {
     void* address;
     template <class Function>

@@ -12,7 +12,7 @@ enum class StatusCode {
   kOk = 0,
   kInternal,      // a defect of ours: exit code 1
   kBadInput,      // a file, text, option or request that cannot be honoured: exit code 2
-  kNoRoom,        // a request that could be honoured with more memory or context, or when others have ended: exit code 2
+  kNoRoom,        // a request that more memory, a longer context or the end of others would allow: exit code 2
   kDisagreement,  // accounts that must agree do not: exit code 3
   kInterrupted,   // stopped on request: exit code 130
 };

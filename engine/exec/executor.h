@@ -56,7 +56,7 @@ size_t ScratchBytes(const Op& op, ImplChoice choice, int threads) {
   return kernel != nullptr ? kernel->plan(op, threads).scratch_bytes : 0;
 }
 
-// What of an op's useful work a process of a lower rank does too (Account::copied): nothing, all, or what `part` gives.
+// The share of an op's useful work that a process of a lower rank does too (Account::copied): nothing, all, or what `part` returns.
 struct CopiedWork {
   bool all = false;
   std::function<Cost(const CostAmounts& amounts)> part = {};  // of the first site
@@ -66,8 +66,8 @@ class Executor {
  public:
   Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger), charged_(ledger) {}
 
-  // Declares an op and returns the index to run it by. `sites`: one, or one for each part that is charged. `of_logits`: its rows
-  // are the step's rows with logits, not all rows. `counted_rows`: it has as many rows of each row of the step as SetRowCounts says.
+  // Declares an op and returns the index to run it by. `sites`: one, or one for each part that is charged. `of_logits`: its rows are the
+  // step's rows with logits, not all rows. `counted_rows`: SetRowCounts says how many of its rows belong to each row of the step.
   size_t Add(std::vector<Site> sites, bool of_logits = false, CopiedWork copied = {}, bool counted_rows = false);
   // [rows of the step]; valid until the step's next call.
   void SetRowCounts(std::span<const int32_t> counts) { row_counts_ = counts; }
@@ -208,7 +208,7 @@ class Executor {
     WeightTouches touches;
     op.Touches(touches);
     slot.chosen = !touches.empty() && touches[0].rows != nullptr;
-    if (slot.chosen) {  // its other slices are alike
+    if (slot.chosen) {  // its other slices have the same shape
       const uint32_t slice = touches[0].slice;
       std::erase_if(touches, [slice](const WeightTouch& t) { return t.slice != slice; });
     }
