@@ -22,7 +22,7 @@ Result<std::unique_ptr<BlockPool>> BlockPool::Create(std::span<const uint64_t> s
   return pool;
 }
 
-// Of a free block.
+// Returns the pages of one of the group's free blocks to the system.
 void BlockPool::ReturnPages(Group& group) {
   const int32_t id = group.free.back();
   group.free.pop_back();

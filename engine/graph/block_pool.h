@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of blocks: groups of blocks of one size each, within one budget of bytes, counted by references.
 //
-// Each group has addresses for the whole budget. A block is whole pages, which it takes from the system when it is first written. A
-// block without references keeps its pages for the next block of its group; they go back to the system before another group takes
-// their bytes. So the memory that is resident stays within the budget.
+// Each group has addresses for the whole budget. A block is whole pages, which it takes from the system when it is first written. A block
+// without references keeps its pages for the next block of its group; they go back to the system before another group takes their bytes. So
+// the memory that is resident stays within the budget.
 //
-// A block that has a holder keeps its contents when it has no references, and is then cached until the holder lets go of it, which it
-// must when others need the bytes.
+// A block with a holder keeps its contents after its last reference is dropped; it is then cached. The holder must release it when others
+// need the bytes.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class BlockPool {
     size_t group;
     int32_t id;
   };
-  // Whether a cached block must be released before Take, and the one whose last reference was dropped first.
+  // True if a cached block must be released before Take. Oldest() is the one whose last reference was dropped first.
   bool MustRelease(size_t group) const {
     return groups_[group].free.empty() && in_use_ + cached_bytes_ + groups_[group].stride > budget_;
   }
@@ -55,20 +55,20 @@ class BlockPool {
   // A block with one reference. stride(group) bytes must be available, and MustRelease false.
   struct Taken {
     int32_t id;
-    bool zero;  // its memory is; else it is what it was
+    bool zero;  // its bytes are zero; false: they are unspecified
   };
   Taken Take(size_t group);
   void Share(size_t group, int32_t id);
-  // True: that was the last reference.
+  // True if that was the last reference.
   bool Drop(size_t group, int32_t id);
-  // Of a block that has references and no holder; of one that has.
+  // Hold: the block has references and no holder. Release: it has a holder.
   void Hold(size_t group, int32_t id, int32_t holder) { At(group, id).holder = holder; }
   void Release(size_t group, int32_t id);
 
  private:
   struct Block {
     int32_t references = 0, holder = -1;
-    std::list<Name>::iterator cached = {};  // its place, where it is cached
+    std::list<Name>::iterator cached = {};  // its place in cached_, if it is cached
   };
   struct Group {
     uint64_t stride = 0;

@@ -69,7 +69,7 @@ void Decoder::GroupByExpert(const RouteOp& op) {
   if (plan_.own_experts) TakeOwnExperts(op);
 }
 
-// Of the groups of all experts, those of this process; what all have given is put together by slot.
+// Keeps the groups of this process's experts. The outputs of all processes are put together by slot.
 void Decoder::TakeOwnExperts(const RouteOp& op) {
   const int64_t pairs = op.experts.rows * op.top_k;
   std::copy_n(plan_.group_slots, pairs, plan_.routed_slots);

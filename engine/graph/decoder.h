@@ -32,8 +32,8 @@ class Decoder {
   // The rows of the last Forward that failed, each at most once, in no order. They spoil no other sequence.
   struct BadRow {
     int32_t row = 0;
-    bool of_logits = false;  // its logits are not finite; else its output of the last layer, where `why` is empty
-    std::string why = {};    // a key or value that the cache's type has no room for
+    bool of_logits = false;  // its logits are not finite; else, if `why` is empty, its output of the last layer is not
+    std::string why = {};    // the key or value that the cache's type cannot hold
   };
   std::span<const BadRow> bad_rows() const { return bad_rows_; }
   // Called in place of each run of an op; `run` runs it, and may be called several times (by a benchmark). `output`: the op's
@@ -64,7 +64,7 @@ class Decoder {
   int64_t rows_ = 0, logit_rows_ = 0;  // rows that the ops are shaped for
   int64_t groups_ = 0;                 // experts chosen by the last router
   std::vector<int32_t> next_of_expert_;
-  std::vector<int32_t> rows_of_row_;  // of each row of the step: those that this process's experts have
+  std::vector<int32_t> rows_of_row_;  // [rows of the step]: how many rows this process's experts have for each
   std::vector<int32_t> run_of_;       // by sequence: its run in this step
   std::vector<BadRow> bad_rows_;
   Around around_;

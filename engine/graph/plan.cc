@@ -11,7 +11,7 @@
 namespace tally {
 namespace {
 
-constexpr int64_t kMostRows = int64_t{1} << 40;  // of a batch that is worth measuring
+constexpr int64_t kMostRows = int64_t{1} << 40;  // more rows than any batch worth measuring
 
 // Sets an op's rows; one overload for each op.
 class Rows {
@@ -202,7 +202,7 @@ uint64_t PlanBytes(const PlanSource& source, const PlanOptions& options, int thr
   Arena arena;
   Plan plan;
   Planner(source, options, arena, plan).Make();
-  // The widest shapes: a whole batch of one sequence; of experts, all of it at each of top_k.
+  // The widest shapes: one sequence fills the batch, and all rows choose the same experts.
   const int64_t n = options.max_batch;
   const std::vector<KvRow> rows(static_cast<size_t>(std::min<int64_t>(n, 1024)));  // more than a tile of attention has
   std::vector<RowGroup> groups;

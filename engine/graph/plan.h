@@ -29,9 +29,9 @@ std::vector<std::string> CannotRun(const Recipe& recipe);
 // `bf16_dots`: the machine has a bf16 dot product, without which kAuto multiplies BF16 in f32.
 ActKind ActKindFor(DType weight, ActivationMode mode, bool bf16_dots);
 
-// What the store holds for the recipe: a layer of it for each mixer that keeps something of earlier positions, in the order of layers and
-// mixers. A layer that reads another's has none, and one may have several. Of a shard: what it keeps, in blocks of the size that the
-// largest shard needs, so that the stores of all shards have room for the same.
+// The layers of the store: one for each mixer that keeps something of earlier positions, in the order of layers and mixers. A layer that
+// reads another's cache has none; a layer with two mixers may have two. With a shard: only what it keeps, but in blocks as large as the
+// largest shard's, so that all stores have room for the same positions.
 std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type, const Shard& shard = {});
 
 struct PlanOptions {
@@ -50,10 +50,10 @@ struct PlanSource {
   // The view of a role's weight (layer -1: outside the layers); empty if the model has none. Views may lack data if the plan is
   // only measured.
   std::function<WeightView(Role, int32_t layer)> weight;
-  // Of Recipe::rope and Recipe::local_rope.
+  // The frequencies of Recipe::rope and Recipe::local_rope.
   const RopeFrequencies &rope, &local_rope;
-  // The part of the model that the weights are, and the processes that have the others; null where the part is the whole. A plan that
-  // is only measured needs none.
+  // `shard`: the part of the model that the weights are. `group`: the processes that have the other parts; null if there are none, or if
+  // the plan is only measured.
   Shard shard = {};
   Communicator* group = nullptr;
 };
@@ -91,7 +91,7 @@ struct Plan {
   // The step's arrays, [max_batch]; group_tokens and group_slots [max_batch * top_k]. Ops have spans of them.
   int32_t *tokens = nullptr, *positions = nullptr;
   KvRow* kv_rows = nullptr;
-  // The rows by sequence, of a model with recurrent layers.
+  // Models with recurrent layers: the rows by sequence.
   bool recurrent = false;
   StateRun* state_runs = nullptr;
   int64_t runs = 0;
@@ -108,12 +108,13 @@ struct Plan {
   Mat<float> logits;                // [max_logit_rows, vocab]
   RowGroup whole;                   // the group of ops that are not routed
   std::vector<float> slopes;        // ALiBi's, [n_heads], or empty
-  // Of a shard. Rows whose embedding this process has: ids in its part of the table, and rows of the step. And the row of the step of
-  // each row that the processes have, one process after another.
+  // With a shard: the rows whose embedding this process has, as ids in its part of the table and as rows of the step. embedded_rows: the
+  // same rows of the step for every process, one process after another.
   int32_t *owned_ids = nullptr, *owned_rows = nullptr, *embedded_rows = nullptr;
   int64_t owned = 0;
-  std::vector<GatherRoom*> embedded;  // of each table of which processes have rows
-  // The same of experts, where a process has some of them: groups and their rows are this process's. Slots of all rows, grouped by expert.
+  std::vector<GatherRoom*> embedded;  // one for each table whose rows are divided among processes
+  // With own_experts: the experts of this process, whose groups and rows the plan has. routed_slots: the slots of all rows, grouped by
+  // expert.
   Span experts;
   bool own_experts = false;
   int32_t* routed_slots = nullptr;

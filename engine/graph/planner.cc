@@ -178,8 +178,8 @@ void Planner::Norm(Role role, Mat<const float> in, Mat<float> out) {
                    .out = out});
 }
 
-// `norm`: the block's norm after it, if there are such. `last`: the matrix whose site is charged otherwise. `part`: the columns of the
-// output that this process has.
+// `norm`: the norm after the block, if the recipe has such norms. `last`: the block's last matrix; without a norm, its site is charged.
+// `part`: the columns of the output that this process has.
 void Planner::AddOutput(Role norm, Role last, const Span& part) {
   if (!OwnOutput()) return;
   if (!r_.post_norms) {
@@ -248,14 +248,14 @@ void Planner::ProjectOut(Role role, Mat<const float> in, const Span& part) {
   Project(role, in, to.out, {.add_to_out = to.add});
 }
 
-// The same of an input of which each process has columns; `from`: what made them.
+// The same, if each process has some columns of the input. `from`: the component that made them.
 void Planner::ProjectOut(Role role, Component from, Mat<float> own, int64_t cols, const Columns& columns, const Span& part) {
   const ActPack pack = PackWhole(role, from, own, cols, columns);
   const Destination to = Out(part);
   Multiply(role, pack, to.out, {.add_to_out = to.add});
 }
 
-// What the role's matrix reads.
+// Scales the input of the role's matrix.
 void Planner::Scale(Role role, Mat<float> x, float factor) {
   if (factor != 1) Add(role, ElementwiseOp{.x = x, .scale = factor});
 }
@@ -295,7 +295,7 @@ void Planner::EmbedTokens(Role table, float scale, Mat<float> out) {
   Add(table, EmbedOp{.ids = {plan_.tokens, static_cast<size_t>(n_)}, .table = Get(table), .out = out, .scale = scale});
 }
 
-// What each layer gets of the token: a row of the table, and the embedding x through a matrix W of [layers P, E] and a norm:
+// Makes each layer's embedding of the token from a row of the table, and the embedding x through a matrix W of [layers P, E] and a norm:
 // (sqrt(P) row + norm(W x / sqrt(E))) / sqrt(2). The norm takes W x with an eps that is E times as large: the same.
 void Planner::EmbedLayers() {
   const float root = std::sqrt(static_cast<float>(r_.layer_embedding));
@@ -312,7 +312,7 @@ void Planner::EmbedLayers() {
   Scale(Role::kLayerEmbeddingNorm, layer_inputs_, std::numbers::sqrt2_v<float> / 2);
 }
 
-// The last that a layer adds: norm(out (act(gate x) * the layer's input)).
+// Adds norm(out (act(gate x) * the layer's input)) at the end of a layer.
 void Planner::LayerEmbedding() {
   const int64_t P = r_.layer_embedding;
   Project(Role::kLayerGate, plan_.x, layer_gate_);
@@ -361,7 +361,7 @@ void Planner::FeedForwards(Mat<float> in) {
   block_has_output_ = false;
   if (l.dense()) DenseFeedForward(in);
   if (l.both()) {
-    // Experts beside it: each with a norm of what it gives, and the sum is the block's output.
+    // Dense feed-forward and experts side by side: each output has a norm, and the block's output is their sum.
     GatherInPlace(FactsOf(Role::kDown).component, block_out_, fed);
     Norm(Role::kDensePostNorm, block_out_, block_out_);
     Norm(Role::kExpertNorm, plan_.x, in);
@@ -408,15 +408,15 @@ void Planner::DenseFeedForward(Mat<const float> in) {
       [](const Shard&, const LayerPart& p) { return std::vector{p.hidden}; }, part_.fed);
 }
 
-// This process's columns of what the role's matrix reads.
+// Scales this process's columns of the input of the role's matrix.
 void Planner::ScaleHidden(Role role, Mat<float> own, int64_t cols) {
   if (own.cols == 0) return;
   const As as(*this, own.cols < cols ? Work::kOwn : Work::kWhole);
   Scale(role, own, r_.scales.down);
 }
 
-// What the last matrix of a feed-forward reads. One op for two matrices of one type; else one for each, and one for act(gate) * up. Without
-// gates act(up). `index`, `of`: of experts' rows, as of PackRouted.
+// Makes the input of a feed-forward's last matrix: act(gate) * up, or act(up) without gates. Two matrices of one type share one op.
+// Otherwise each has its own, and a third op does the product. `index`, `of`: for experts, as in PackRouted.
 void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index, RowsOf of) {
   if (hidden.cols == 0 || Get(up).rows == 0) return;
   const Work packing = work_;
@@ -465,7 +465,7 @@ void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> 
                           .swiglu_limit = swiglu_limit});
 }
 
-// Of what the role's matrix gives.
+// Applies xIELU to the output of the role's matrix.
 void Planner::ApplyXielu(Role role, Mat<float> hidden) {
   const bool stored = r_.stored_xielu;
   const WeightView n = stored ? Get(Role::kXieluN) : WeightView(), p = stored ? Get(Role::kXieluP) : WeightView();
@@ -474,8 +474,8 @@ void Planner::ApplyXielu(Role role, Mat<float> hidden) {
   if (stored) CopiedWeights({n, p});
 }
 
-// Packs rows for the experts' matrix of a role: row i of the pack is row index[i] of `in`, or its own row where there is no index. `of`:
-// the rows that `in` has.
+// Packs rows for the experts' matrix of a role: row i of the pack is row index[i] of `in`, or row i without an index. `of`: the rows that
+// `in` has.
 ActPack Planner::PackRouted(Role role, Mat<const float> in, const int32_t* index, RowsOf of) {
   const int64_t routed = n_ * r_.top_k;
   const ActPack pack{.format = FormatFor(role), .rows = routed, .cols = in.cols, .data = pack_, .groups = {plan_.groups, 0}};
@@ -545,7 +545,7 @@ void Planner::SparseFeedForward(Mat<float> in) {
   if (r_.shared_activation && part_.fed.size() > 0) SharedActivation(in.Cols(part_.fed.begin, part_.fed.size()));
 }
 
-// In the place of shared experts: act(in) is added, and `in` is not needed any more.
+// Takes the place of shared experts: adds act(in), and overwrites `in`.
 void Planner::SharedActivation(Mat<float> in) {
   const As as(*this, in.cols < r_.d_model ? Work::kOwn : Work::kWhole);
   Add(Role::kSharedExpertUp, ElementwiseOp{.x = in, .activation = r_.activation});
@@ -556,7 +556,7 @@ void Planner::SharedActivation(Mat<float> in) {
                        .copied = {.all = IsCopy(), .part = {}}});
 }
 
-// Added to `out`, through their gate where they have one.
+// Adds the shared experts' output to `out`, through their gate if they have one.
 void Planner::SharedExperts(Mat<const float> in, Mat<float> out) {
   const Mat<float> hidden = First(hidden_, part_.shared.size());
   FirstMatrices(Role::kSharedExpertGate, Role::kSharedExpertUp, in, hidden);

@@ -35,9 +35,9 @@ class Arena {
 
 // The layout of the cache of a layer's attention, for the KV heads of a part.
 KvLayout AttentionLayout(const Recipe& recipe, const LayerRecipe& layer, const LayerPart& part, KvType type);
-// Of latent attention: one head, whose value is a part of its key. Every process with query heads has it.
+// Latent attention has one head, whose value is a part of its key. Every process with query heads has it.
 KvLayout LatentLayout(const Recipe& recipe, const LayerPart& part, KvType type);
-// Of a recurrent mixer's part; f32, whatever the type of keys and values.
+// The state of a recurrent mixer's part. It is f32, whatever the type of keys and values.
 StateLayout RecurrentLayout(const Recipe& recipe, const LayerPart& part, Mixer mixer);
 
 // What a mixer of a layer keeps of earlier positions.
@@ -48,7 +48,7 @@ struct LayerCache {
   KvLayout layout;     // of attention
   StateLayout state;   // of a recurrent mixer
   bool recurrent = false;
-  // The shard keeps nothing of it.
+  // True if the shard keeps nothing of it.
   bool empty() const { return recurrent ? state.channels == 0 : layout.kv_heads == 0; }
 };
 // In the order of KvLayers.
@@ -73,7 +73,7 @@ class Planner {
   using SharedPack = std::optional<ActPack>;
   struct Projection {
     bool add_to_out = false;
-    bool bias = true;  // where the role has one
+    bool bias = true;  // if the role has one
     ActivationKind activation = ActivationKind::kNone;
     SharedPack* shared = nullptr;
   };
@@ -163,7 +163,7 @@ class Planner {
   int32_t CacheOf(Mixer mixer) const;
   const Rope& LayersRope() const { return layer().rope == LayerRope::kLocal ? r_.local_rope : r_.rope; }
   bool Rotates() const { return layer().rope != LayerRope::kNone && LayersRope().style != RopeStyle::kNone; }
-  // A block has an output of its own, which AddOutput brings into the residual stream.
+  // True if a block has an output of its own, which AddOutput brings into the residual stream.
   bool OwnOutput() const { return r_.post_norms || r_.residual_scale != 1; }
   // Where a block's last op leaves what the block gives: added to the residual stream, or in the block's output, to which the second
   // and later parts of a block are added.
@@ -173,10 +173,10 @@ class Planner {
   };
   Destination Out(const Span& part);
 
-  // Where several processes run one model.
+  // Several processes that run one model.
   //
-  // A part of the planned work: kWhole: every process does it; kOwn: each does its part; kOfKvHeads, kOfGroups: as kOwn, but processes
-  // that share a KV head, or a group of Mamba-2, do it for the same one.
+  // A part of the planned work: kWhole: every process does it; kOwn: each does its part; kOfKvHeads, kOfGroups: as kOwn, but processes that
+  // share a KV head, or a group of Mamba-2, do it for the same one.
   enum class Work : uint8_t { kWhole, kOwn, kOfKvHeads, kOfGroups };
   // Sets the work of what is planned while it lives.
   class As {
@@ -214,7 +214,7 @@ class Planner {
     plan_.ops.push_back(
         {.sites = {Site{layer_, component}}, .rows = rows_, .op = std::move(op), .copied = {.all = IsCopy(), .part = {}}});
   }
-  // Charged where the role's weight is.
+  // Charges the op at the site of the role's weight.
   template <class Op>
   void Add(Role role, Op op) {
     Add(FactsOf(role).component, std::move(op));
@@ -228,7 +228,7 @@ class Planner {
   const Shard shard_;
   LayerPart part_;  // of the layer at hand
   Work work_ = Work::kWhole;
-  bool mixing_ = false;  // a mixer is planned
+  bool mixing_ = false;  // true while a mixer is planned
   const int64_t n_;      // max_batch
   const std::vector<LayerCache> caches_;
   int32_t layer_ = -1;
@@ -237,7 +237,7 @@ class Planner {
 
   // The first columns of a buffer, packed: layers differ in width, and their rows follow one another.
   Mat<float> First(Mat<float> buffer, int64_t cols) const { return {buffer.data, n_, cols}; }
-  // A pack has room for such an input of a matrix.
+  // Packs have room for the widest input of a matrix that Widest() was told of.
   uint64_t PackBytes() const;
   void Widest(int64_t cols) { widest_ = std::max(widest_, cols); }
   std::span<const KvRow> Rows() const { return {plan_.kv_rows, static_cast<size_t>(n_)}; }

@@ -7,7 +7,7 @@
 namespace tally {
 namespace {
 
-constexpr int64_t kFewQueries = 32;  // rows times heads that are split over positions at least
+constexpr int64_t kFewQueries = 32;  // rows times heads that may be split over positions, at least
 
 int64_t QueriesToSplit(int64_t heads) { return std::max(heads, kFewQueries); }
 
@@ -59,7 +59,7 @@ void Planner::Attention(Mat<const float> in) {
   ProjectOut(Role::kO, Component::kAttention, own, int64_t{s.n_heads} * s.head_dim, heads, part_.mixed);
 }
 
-// What this process's heads give.
+// Returns the output of this process's heads.
 Mat<float> Planner::AttentionOfHeads(Mat<const float> in) {
   const HeadPart& part = part_.attention;
   const int64_t D = sizes().head_dim, H = part.heads.size(), K = part.groups.size(), q_cols = H * D, kv_cols = K * D;
@@ -170,7 +170,7 @@ void Planner::Attend(Mixer mixer, Mat<const float> q, Mat<float> out, const Span
   };
 }
 
-// Room for a row of all heads, or of few heads several rows, of a layer with such heads.
+// Reserves partials for layers with `heads` heads: for one row of all heads, or for several rows if heads are few.
 void Planner::Partials(int64_t heads, int64_t v_dim) {
   const int64_t ranges = options_.context / (kRangeBlocks * kKvBlock) + 1;
   if (options_.context == 0 || ranges < 2) return;
@@ -180,7 +180,7 @@ void Planner::Partials(int64_t heads, int64_t v_dim) {
   partial_floats_ = std::max(partial_floats_, floats);
 }
 
-// Of queries, and of keys where the layer has its own, each head by itself.
+// Normalises each head of the queries, and of the keys if the layer has its own.
 void Planner::QkNorms(Mat<float> q, Mat<float> k) {
   if (r_.qk_norm == QkNormKind::kNone) return;
   QkNorm(Role::kQNorm, q, part_.attention.heads.size());

@@ -44,7 +44,7 @@ void Planner::DeltaNet(Mat<const float> in) {
   ProjectOut(Role::kSsmOut, Component::kRecurrentNorm, own, int64_t{d.value_heads} * d.value_dim, values, part_.mixed);
 }
 
-// Of this process's value heads.
+// Plans this process's value heads.
 void Planner::DeltaHeads(Mat<const float> in, int64_t heads, Mat<float> out) {
   const DeltaRule& d = r_.delta;
   const int64_t key_heads = part_.key_heads.size(), keys = key_heads * d.key_dim, values = heads * d.value_dim;

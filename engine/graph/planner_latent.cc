@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The block of latent attention, absorbed (DeepSeek-V2, section 2.1.2): a head's query is brought to the compressed keys by its part of
-// W^UK, so that all heads attend over one compressed key, and what a head attended to is brought to its value by its part of W^UV.
+// W^UK, so that all heads attend over one compressed key, and its part of W^UV makes the head's value from what it attended to.
 #include <algorithm>
 
 #include "engine/graph/planner.h"
@@ -44,7 +44,7 @@ void Planner::LatentAttention(Mat<const float> in) {
   ProjectOut(Role::kO, Component::kAttnKv, latent_.values, int64_t{r_.n_heads} * r_.latent.v_dim, heads, part_.mixed);
 }
 
-// This process's heads, of the latent key and value that all of them see.
+// Plans this process's heads. All of them attend over the same latent key and value.
 void Planner::LatentHeads(Mat<const float> in) {
   const int64_t H = part_.attention.heads.size(), D = r_.head_dim, rank = r_.latent.kv_rank, Dr = r_.latent.rope_dim,
                 Dn = r_.latent.nope_dim;

@@ -71,7 +71,7 @@ void Planner::Mamba(Mat<const float> in) {
   ProjectOut(Role::kSsmOut, Component::kRecurrentNorm, m.norm ? out : z, inner, columns, part_.mixed);
 }
 
-// What the recurrence of this process's heads gives. Returns the gate.
+// Plans the recurrence of this process's heads, which writes to `out`. Returns the gate.
 Mat<float> Planner::MambaHeads(Mat<const float> in, Mat<float> out) {
   const Mamba2& m = r_.mamba;
   const int64_t heads = part_.mamba.heads.size(), groups = part_.mamba.groups.size();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan has where several processes run one model (engine/recipe/shard.h): gathers, and which work is done more than once.
+// Plans for several processes that run one model (engine/recipe/shard.h): gathers, and work that more than one process does.
 #include <algorithm>
 #include <utility>
 
@@ -62,7 +62,7 @@ GatherRoom& Planner::NewGather(const Columns& columns) {
   return room;
 }
 
-// The whole of a matrix of which this process has the columns `own`. `to`: a place for it; null: a buffer that the next gather uses too.
+// Gathers a matrix of which this process has the columns `own`. `to`: a place for it; null: a buffer that the next gather uses too.
 Mat<float> Planner::Whole(Component component, Mat<float> own, int64_t cols, const Columns& columns, float* to) {
   if (!IsDivided(columns, cols)) return own;
   const As as(*this, Work::kOwn);
@@ -128,7 +128,7 @@ void Planner::GatherInPlace(Component component, Mat<float> m, const Columns& co
                           .part_bytes = room.bytes});
 }
 
-// What the experts of all processes give, a row for each slot, of which this process has the rows of its own.
+// Gathers the outputs of all experts, a row for each slot. `own`: the rows of this process's experts.
 Mat<float> Planner::GatherSlots(Mat<float> own) {
   const Mat<float> all(gathered_, own.rows, own.cols);
   if (plan_.routed == nullptr) {
@@ -146,14 +146,15 @@ Mat<float> Planner::GatherSlots(Mat<float> own) {
   return all;
 }
 
-// The plan's buffers have room to gather so many columns.
+// Makes room in the plan's buffers to gather `cols` columns.
 void Planner::Room(int64_t cols, int64_t rows_each) {
   if (shard_.alone()) return;
   const uint64_t rows = SaturatingMul(static_cast<uint64_t>(n_), static_cast<uint64_t>(rows_each));
   gathered_floats_ = std::max(gathered_floats_, SaturatingMul(rows, static_cast<uint64_t>(cols)));
 }
 
-// Of the op planned last, which is divided: every process reads all of these weights, so that the bytes are copies on all but the first.
+// Marks weight bytes of the last planned op as copies on all ranks but the first. The op is divided, but every process reads all of these
+// weights.
 void Planner::CopiedWeights(std::initializer_list<WeightView> weights) {
   CopiedWork& copied = plan_.ops.back().copied;
   uint64_t stored = 0, packed = 0;

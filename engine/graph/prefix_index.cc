@@ -6,7 +6,7 @@
 namespace tally {
 namespace {
 
-constexpr size_t kMostTried = 32;  // of many children that agree alike
+constexpr size_t kMostTried = 32;  // children tried on either side, if many agree for equally long
 
 }  // namespace
 
@@ -30,7 +30,7 @@ int32_t PrefixIndex::New(int32_t parent, std::span<const int32_t> tokens) {
   return node;
 }
 
-// Of a node without children.
+// Deletes a node without children.
 void PrefixIndex::Delete(int32_t node) {
   const Node& gone = At(node);
   if (gone.parent == kNone) {
@@ -58,7 +58,8 @@ int64_t PrefixIndex::Common(int32_t node, std::span<const int32_t> tokens) const
 
 bool PrefixIndex::Complete(int32_t node) const { return std::ranges::find(At(node).blocks, kNone) == At(node).blocks.end(); }
 
-// Calls visit(child) for children beside the tokens' place, those that agree for longest first, to either side until it says false.
+// Calls visit(child) for the children on either side of the tokens' place, nearest first: these agree for longest. A visit that returns
+// false ends its side.
 template <class Visit>
 void PrefixIndex::Beside(const Node& parent, std::span<const int32_t> tokens, const Visit& visit) const {
   const size_t place = Place(parent, tokens), last = std::min(parent.children.size(), place + kMostTried);
@@ -66,7 +67,7 @@ void PrefixIndex::Beside(const Node& parent, std::span<const int32_t> tokens, co
   for (size_t i = place; i + kMostTried > place && i > 0 && visit(parent.children[i - 1]);) --i;
 }
 
-// The child that agrees with the tokens for longest, and for how long; of several one that names all its blocks.
+// The child that agrees with the tokens for longest, and for how long. Among equals, one that names all its blocks.
 PrefixIndex::Entry PrefixIndex::Best(const Node& parent, std::span<const int32_t> tokens) const {
   Entry best;
   Beside(parent, tokens, [&](int32_t child) {

@@ -31,8 +31,8 @@ class PrefixIndex {
     int64_t at = 0;  // positions
     int32_t id = kNone;
   };
-  // What is known of the beginning of `tokens`: `length` of them, the tokens of `nodes` in order, of the last maybe its first ones only.
-  // `states`: all that are known after some of `tokens`, ascending; a few may be left out where many nodes begin alike.
+  // The known beginning of `tokens`: `length` tokens, those of `nodes` in order; the last node may match only with its first ones.
+  // `states`: all known states after some of `tokens`, ascending. A few may be missing if many nodes begin alike.
   struct Path {
     std::vector<int32_t> nodes;
     int64_t length = 0;
@@ -40,12 +40,12 @@ class PrefixIndex {
   };
   Path Find(std::string_view key, std::span<const int32_t> tokens) const;
 
-  int32_t Root(std::string_view key);  // a node of no tokens, made where there is none
-  // The child of `parent` that stands for `tokens`, 1 to kTokens of them. It is one that does already, or one whose tokens these begin
-  // with, which now stands for all, or a new one. kNone: a child stands for these and more.
+  int32_t Root(std::string_view key);  // a node without tokens; made if missing
+  // The child of `parent` that stands for `tokens`, 1 to kTokens of them: one that stands for them already, one that stands for fewer of
+  // them and is extended, or a new one. kNone: a child stands for these tokens and more.
   struct Entry {
     int32_t node = kNone;
-    int64_t known = 0;  // how many of the tokens it stood for before: its blocks are good for so many
+    int64_t known = 0;  // tokens that it stood for before; its blocks hold no more
   };
   Entry Enter(int32_t parent, std::span<const int32_t> tokens);
 
@@ -54,7 +54,7 @@ class PrefixIndex {
   int64_t begin(int32_t node) const { return At(node).begin; }  // the position of its first token
   int64_t end(int32_t node) const { return At(node).begin + static_cast<int64_t>(At(node).tokens.size()); }
   int32_t parent(int32_t node) const { return At(node).parent; }
-  // A node's number is used again after it is gone, but not with the same generation.
+  // A number is used again after its node is gone, but with another generation.
   uint64_t generation(int32_t node) const { return At(node).generation; }
   bool Exists(int32_t node, uint64_t generation) const {
     return node >= 0 && static_cast<size_t>(node) < nodes_.size() && At(node).generation == generation;

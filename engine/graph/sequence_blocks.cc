@@ -29,7 +29,7 @@ void SequenceStore::InPieces(size_t blocks, size_t bytes, const F& f) {
   run(0, 0, pieces);
 }
 
-// The layer's part of the blocks that are new to it.
+// Clears the layer's part of the blocks that are new to it.
 void SequenceStore::ClearNew(Layer& layer) {
   if (layer.dirty.empty()) return;
   InPieces(layer.dirty.size(), layer.bytes, [&](size_t i, size_t offset, size_t bytes) {

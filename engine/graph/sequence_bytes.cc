@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sequence of the store as bytes: Export and Import.
 //
-//   u64 length, u64 number of groups, u64 bytes of a state, u64 positions that it is after (0: there is none)
+//   u64 length, u64 number of groups, u64 bytes of a state, u64 positions before the state (0: there is none)
 //   for each group: u64 window, u64 bytes of a block in all its layers, u64 number of the first block held
 //   for each group: the blocks from the first held to the last
 //   the state
 //
-// Rows of recurrent layers are written from the state on. Of windows, those that are held.
+// Rows of recurrent layers are written from the state on. A group with a window writes the blocks that it still holds.
 //
 // Numbers and blocks are as in memory, which is little-endian wherever Tally runs.
 #include <algorithm>
@@ -86,7 +86,7 @@ Result<int32_t> SequenceStore::Import(const Source& read) {
     TALLY_RETURN_IF_ERROR(read(WritableBytesOf(described)));
     const auto [window, bytes, held] = described;
     if (window != static_cast<uint64_t>(group.window) || bytes != group.bytes) return BadInput("a KV cache of other layers");
-    // What a sequence of this length may lack: CheckHeld.
+    // CheckHeld says what a sequence of this length may lack.
     const int64_t needed =
         group.rows
             ? (state_at < length ? static_cast<int64_t>(state_at) / kStateRows : group.BlocksFor(static_cast<int64_t>(length)))

@@ -31,8 +31,8 @@ void SequenceStore::Remember(int32_t sequence, std::string_view key, std::span<c
   index_.Prune(last);
 }
 
-// The node names the sequence's blocks where it has none, or ones that hold less than its tokens. Where it names a block of the same
-// tokens already, the sequence takes that one, so that a sequence that holds the block of a node holds those of the nodes above.
+// If the node names no block, or one that holds less than its tokens, it now names the sequence's. If it already names a block of the same
+// tokens, the sequence takes that one. So a sequence that holds a node's block also holds the blocks of the nodes above.
 void SequenceStore::Attach(int32_t sequence, int32_t node, int64_t known) {
   const Sequence& s = sequences_[static_cast<size_t>(sequence)];
   const int64_t begin = index_.begin(node), tokens = index_.end(node) - begin;
@@ -128,7 +128,7 @@ int64_t SequenceStore::Reusable(const PrefixIndex::Path& path) const {
   }
   int64_t length = Usable(path, path.length);
   if (BytesToReuse(path, length) <= pool_->available()) return length;
-  // Without copies there is room: what is shared has its bytes already.
+  // Without copies there is room: shared blocks take no new bytes.
   do {
     length = Usable(path, length / PrefixIndex::kTokens * PrefixIndex::kTokens);
   } while (length % PrefixIndex::kTokens != 0);
@@ -170,7 +170,7 @@ Result<int32_t> SequenceStore::NewSequenceFor(std::string_view key, std::span<co
   return sequence;
 }
 
-// The index names the block no longer, nor what follows it in the chain if its group has no window.
+// Removes the block from the index. Without a window, also removes what follows it in the chain.
 void SequenceStore::Forget(size_t group, int32_t id) {
   const int32_t node = pool_->holder(group, id);
   if (group == state_group()) {

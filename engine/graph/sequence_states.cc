@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The states and rows that a store keeps of a sequence for recurrent layers.
 //
-// A step goes on from the last state. It moves it on in place if the sequence can still come back: from an earlier state, by the rows
-// since. States at multiples of kStateRows stay, and rows from the first of them on. A long step stores one state between its ends, and
-// rows from there on. With all that a sequence has at most three states.
+// A step starts at the last state. It overwrites that state if an earlier state, with the rows since, still leads back. States at multiples
+// of kStateRows stay, with the rows from the first of them on. A long step also stores one state between its ends, and the rows from there
+// on. So a sequence has at most three states.
 #include <algorithm>
 
 #include "engine/graph/sequence_store.h"
@@ -11,14 +11,14 @@
 namespace tally {
 namespace {
 
-// A long step keeps a state at least so far before its end: what ends a prompt in one turn of a conversation may differ in the next.
+// A long step keeps a state at least so far before its end: the last tokens of a prompt may differ in the next turn of a conversation.
 constexpr int64_t kBeforeEnd = 8;
 
 }  // namespace
 
 std::span<const StateTable> SequenceStore::States(int32_t layer) const { return layers_[static_cast<size_t>(layer)].states; }
 
-// How many of the states are left when the sequence is cut to `length`; 0: none can be gone on from.
+// States that remain when the sequence is cut to `length`; 0: no step could start from them.
 size_t SequenceStore::StatesAt(const Sequence& s, int64_t length) {
   const auto beyond = std::ranges::find_if(s.states, [&](const State& state) { return state.at > length; });
   const size_t left = static_cast<size_t>(beyond - s.states.begin());
@@ -48,7 +48,7 @@ SequenceStore::StatePlan SequenceStore::PlanStates(const Sequence& s, int64_t n)
   const int64_t mid = (end - kBeforeEnd) / kStateRows * kStateRows;
   plan.mid_at = mid > s.length ? mid : 0;
   for (const State& state : before_last) {
-    if (plan.mid_at > 0 && last.at == s.length) break;  // the last one alone is enough to come back to
+    if (plan.mid_at > 0 && last.at == s.length) break;  // the last state alone is enough to go back to
     if (useful(state) && (whole ? state.at % kStateRows == 0 : plan.kept.empty())) plan.kept.push_back(state);
   }
   const bool alone = last.id >= 0 && pool_->references(state_group(), last.id) == 1 && pool_->holder(state_group(), last.id) < 0;
@@ -118,7 +118,7 @@ void SequenceStore::ExtendStates(int32_t sequence, int64_t n, const StatePlan& p
   }
 }
 
-// The index finds the last `states` of the sequence's states from now on, of those within `tokens`.
+// From now on the index finds the last `states` of the sequence's states that lie within `tokens`.
 void SequenceStore::RememberStates(const Sequence& s, std::string_view key, std::span<const int32_t> tokens, int32_t states) {
   int32_t kept = 0;
   for (size_t i = s.states.size(); i > 0 && kept < states; --i) {

@@ -185,7 +185,7 @@ int64_t SequenceStore::Length(int32_t sequence) const {
   return IsLive(sequence) ? sequences_[static_cast<size_t>(sequence)].length : 0;
 }
 
-// The next block of a sequence's group; the reference is the caller's. Tables follow, of this block only.
+// Appends a block to a sequence's group, and takes over the caller's reference. Updates the tables for this block only.
 void SequenceStore::Append(size_t group, int32_t sequence, int32_t id) {
   const size_t q = static_cast<size_t>(sequence);
   sequences_[q].held[group].ids.push_back(id);
@@ -239,7 +239,7 @@ bool SequenceStore::WritesShared(const Sequence& s, size_t group) const {
   return id >= 0 && pool_->references(group, id) > 1;
 }
 
-// Bytes that Extend takes, and those that it frees before.
+// Bytes that Extend takes, and bytes that it frees first.
 uint64_t SequenceStore::BytesToExtend(const Sequence& s, int64_t n, const StatePlan& plan) const {
   uint64_t bytes = recurrent() ? ((plan.in_place ? 0u : 1u) + (plan.mid_at > 0 ? 1u : 0u)) * state_stride_ : 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -304,7 +304,7 @@ void SequenceStore::CopyLast(size_t group, int32_t sequence) {
   Put(group, sequence, ids.size() - 1, TakeCopy(group, ids.back()));
 }
 
-// Another block in place of one that is held, or of none; the reference is the caller's.
+// Replaces block `at`, or fills its place if none is held. Takes over the caller's reference.
 void SequenceStore::Put(size_t group, int32_t sequence, size_t at, int32_t id) {
   const size_t q = static_cast<size_t>(sequence);
   int32_t& held = sequences_[q].held[group].ids[at];

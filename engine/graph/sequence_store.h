@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of sequences: blocks of positions, and for each sequence and layer a table of its blocks.
 //
-// Layers with the same window and block length form a group. A block id of a group stands for one block in each of its layers, which
-// lie side by side in whole pages. All groups share one budget of bytes (block_pool.h). Several sequences may share a block (Fork);
-// blocks are counted by references, and only a block with one reference is written. Groups with a window drop the blocks below the
-// window of the next position, except one, so that a sequence can be rolled back a little.
+// Layers with the same window and block length form a group. A block id of a group stands for one block in each of its layers, which lie
+// side by side in whole pages. All groups share one budget of bytes (block_pool.h). Several sequences may share a block (Fork); blocks are
+// counted by references, and only a block with one reference is written. Groups with a window drop the blocks below the window of the next
+// position, except one, so that a sequence can be rolled back a little.
 //
-// The store remembers which blocks hold which tokens, in use or not, partial last ones too (prefix_index.h). A block that nobody uses
-// stays until its bytes are needed: the least recently used goes first. Of a group without a window, a block is evicted only with
-// what follows it. A block is a function of the tokens up to its end, so sharing changes no bits.
+// The store remembers which blocks hold which tokens, in use or not, partial last ones too (prefix_index.h). A block that nobody uses stays
+// until its bytes are needed: the least recently used goes first. In a group without a window, a block is evicted only together with those
+// that follow it. A block is a function of the tokens up to its end, so sharing changes no bits.
 //
-// A recurrent layer keeps states of a sequence (kernels/state/state.h): the running one, which a step moves on in place, and earlier
-// ones to go back to, with the rows from which the positions in between are done again. All recurrent layers stand at the same
-// positions, so that a block id stands for a state, or for rows, in all of them. The index holds states only: at positions that the
-// caller asks for.
+// A recurrent layer keeps states of a sequence (kernels/state/state.h): the running one, which a step overwrites, and earlier ones to go
+// back to, with rows to replay the positions in between. All recurrent layers stand at the same positions, so that a block id stands for a
+// state, or for rows, in all of them. The index holds states only: at positions that the caller asks for.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +34,9 @@ namespace tally {
 // What a layer keeps of a sequence.
 struct StoreLayer {
   int32_t window = 0;            // positions that a query sees, its own included; 0: all
-  int32_t positions = kKvBlock;  // of a block: a divisor of kKvBlock, or kKvBlock itself where there is no window
+  int32_t positions = kKvBlock;  // positions of a block: a divisor of kKvBlock, or kKvBlock itself without a window
   size_t bytes = 0;              // of a block; 0: the layer keeps nothing
-  size_t state_bytes = 0;  // of a recurrent layer's state, whose blocks of rows have kStateRows positions; 0: it is not recurrent
+  size_t state_bytes = 0;  // bytes of a recurrent layer's state; its blocks of rows have kStateRows positions. 0: not recurrent
   std::function<void(uint8_t* block, int64_t from)> clear;  // zeroes the positions of a block from `from` on
 };
 // Keys and values.
@@ -60,8 +59,8 @@ class SequenceStore {
   // kBadInput: as Check, or no memory. `team` clears and copies blocks, and must outlive the store; null: the caller does.
   static Result<std::unique_ptr<SequenceStore>> Create(std::span<const StoreLayer> layers, const StoreSize& size, Team* team);
 
-  // Errors: kNoRoom where there are no bytes, no sequence or no positions left now; kBadInput for what can never be done. Nothing
-  // changes on an error.
+  // Errors: kNoRoom if bytes, sequences or positions are missing now; kBadInput if the request can never succeed. Nothing changes on an
+  // error.
 
   Result<int32_t> NewSequence();  // empty. kNoRoom: `sequences` are live
   // A new sequence with the first `length` positions of another. Whole blocks are shared, a partial last one is copied.
@@ -77,18 +76,18 @@ class SequenceStore {
   // few bytes.
   Status Extend(int32_t sequence, int64_t n);
   // Keeps the first `length` positions. kBadInput: no such sequence, more than there are, or positions that a window layer or a recurrent
-  // one needs and has dropped. Truncating to the length before the last Extend always succeeds. Recurrent layers: so does any length
-  // from the last whole kStateRows positions on, and from those before where steps were short.
+  // one needs and has dropped. Truncating to the length before the last Extend always succeeds. With recurrent layers, so does any length
+  // from the last multiple of kStateRows on, and from the one before it if steps were short.
   Status Truncate(int32_t sequence, int64_t length);
   void Free(int32_t sequence);  // an unknown one is ignored
 
   // The index. Only sequences with equal keys share what they have run.
   //
   // From now on the blocks of a sequence's first positions are found by `tokens`, which these positions have run; more of them than the
-  // sequence has are ignored. To be called after each step, since the next one drops blocks that a window has left; it costs what the tokens
-  // since the last call do. A sequence has one key. Blocks of equal contents are kept once: the sequence's tables may change.
-  // `states`: how many of the recurrent layers' states are found from now on: the last one, and the one before. Without recurrent layers
-  // every length is found again; with them, those of states.
+  // sequence has are ignored. To be called after each step, since the next one drops blocks that a window has left; its cost grows with the
+  // tokens since the last call. A sequence has one key. Blocks of equal contents are kept once: the sequence's tables may change. `states`:
+  // how many of the recurrent layers' states are found from now on: the last one, and the one before. Without recurrent layers every length
+  // is found again; with them, those of states.
   void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states);
   // A new sequence with the most of the first `tokens` that are remembered, maybe none: Length tells. Whole blocks are shared; a
   // partial last one is copied, or gone on with if nobody else uses it. The caller leaves out the token whose logits it wants.
@@ -114,14 +113,14 @@ class SequenceStore {
   std::span<const StateTable> States(int32_t layer) const;
 
   uint64_t Budget() const { return pool_->budget(); }
-  // Of the blocks and states that a sequence holds, shared ones too.
+  // Bytes of the blocks and states that a sequence holds, shared ones included.
   uint64_t BytesHeld(int32_t sequence) const;
   uint64_t BytesInUse() const { return pool_->in_use(); }  // of blocks that sequences hold; a shared one counts once
-  // Of remembered blocks that no sequence holds; they give way to others.
+  // Bytes of remembered blocks that no sequence holds. They are evicted when others need the bytes.
   uint64_t BytesCached() const { return pool_->cached(); }
   // The most bytes that a sequence of `positions` holds which grows by at most max_batch at a time.
   uint64_t BytesFor(int64_t positions) const;
-  // kInternal: what does not add up in the counts. For tests.
+  // kInternal: the counts contradict each other. For tests.
   Status Verify() const;
 
  private:
@@ -166,12 +165,12 @@ class SequenceStore {
     bool live = false;
     int64_t length = 0;
     std::vector<Held> held;  // [group]
-    // Recurrent layers. Ascending; the last is the running one, or earlier than `length` after Truncate. One can be gone on from if it
-    // is at `length`, or at rows_from or beyond: the rows of [rows_from, length) are kept.
+    // Recurrent layers. Ascending; the last is the running one, or earlier than `length` after Truncate. A step can start from one at
+    // `length`, or at rows_from or beyond: the rows of [rows_from, length) are kept.
     std::vector<State> states;
     int64_t rows_from = 0;
     int64_t before = 0, rows_from_before = 0;  // the rows of [rows_from_before, before) are kept as well, until the next Extend
-    int64_t RowsFrom(int64_t at) const { return at <= before ? rows_from_before : rows_from; }  // cut to `at`
+    int64_t RowsFrom(int64_t at) const { return at <= before ? rows_from_before : rows_from; }  // rows_from after a cut to `at`
     // The last whole node of the index that stands for its tokens.
     int32_t root = PrefixIndex::kNone, node = PrefixIndex::kNone;
     uint64_t generation = 0;
@@ -180,7 +179,7 @@ class SequenceStore {
   // What an Extend does with states and rows.
   struct StatePlan {
     std::vector<State> kept;     // of the sequence's
-    int64_t rows_from = 0;       // rows that are kept of those that there are
+    int64_t rows_from = 0;       // of the existing rows, those from here on are kept
     bool in_place = false;       // the running state moves on where it is
     int64_t mid_at = 0;          // where a state is kept on the way; 0: none
     int64_t rows_from_then = 0;  // rows_from after the step

@@ -34,13 +34,13 @@ struct Job {
   int64_t block = 0;   // units of an item
   int64_t blocks = 0;  // items of a slice
   int64_t first_item = 0;
-  // Bytes read for a unit; of a widened one: and its f32; of transposed rows with striped outputs: and the outputs of one weight; of
-  // FP8: and its blocks.
+  // Bytes of a unit in the staging buffer: those read; widened: also its f32; transposed with striped outputs: also the outputs of one
+  // weight; FP8: also its blocks.
   uint64_t bytes_per_unit = 0;
   bool widened = false;  // quantised rows that are transposed: an item is staged as a whole
 };
 
-// Bytes of a stored row of a transposed weight; of FP8: of its blocks, codes and scales together.
+// Bytes of a stored row of a transposed weight; FP8: of its blocks, codes and scales together.
 uint64_t StoredRowBytes(const PlannedWeight& w) { return *StoredBytes(w.stored_dtype(), w.stored_outputs()); }
 
 // Stored rows that are read for each row of the weight.
@@ -104,7 +104,7 @@ class ItemLoader {
   }
 
   static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) { return *w.sources[w.source_per_slice ? slice : 0]; }
-  // The slice of the tensor that a slice of the view is.
+  // The slice of the tensor that is slice `slice` of the view.
   static uint64_t StoredSlice(const PlannedWeight& w, int64_t slice) {
     return static_cast<uint64_t>((w.taps() ? 0 : w.held.slices.begin) + slice);
   }
@@ -168,7 +168,7 @@ class ItemLoader {
     return {};
   }
 
-  // The same of rows [begin, begin + n) of a slice; a striped weight's with those between.
+  // The same for rows [begin, begin + n) of a slice; a striped weight also reads the rows between.
   Status ReadScaledRows(const PlannedWeight& w, int64_t slice, uint64_t begin, uint64_t n, uint64_t k, uint64_t columns,
                         uint8_t* out) const {
     const size_t source = w.source_per_slice ? static_cast<size_t>(slice) : 0;

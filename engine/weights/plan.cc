@@ -167,7 +167,7 @@ class Planner {
     return {};
   }
 
-  // Scales of a slice's rows that are held; one that rows of several processes share is that of the first row.
+  // Scales of the held rows of a slice. A scale that rows of several processes share counts for the first row.
   static uint64_t HeldScales(const TensorBinding& binding, const PlannedWeight& w) {
     if (binding.storage == Storage::kTransposedHeads) return ScalesOfSlice(binding, w.grid);
     const auto blocks = [&](int64_t rows) { return (static_cast<uint64_t>(rows) + w.grid.rows - 1) / w.grid.rows; };
@@ -176,7 +176,7 @@ class Planner {
     return n * ScalesOfRow(binding, w.grid);
   }
 
-  // The view, its info and its sources become those of what is held.
+  // Reduces the view, its info and its sources to what is held.
   static void TakeHeld(PlannedWeight& w) {
     WeightView& view = w.view;
     const Span slices = w.taps() ? Span{0, view.slices} : w.held.slices;
@@ -203,7 +203,7 @@ class Planner {
     return At(t, "has shape " + ShapeText(t.shape) + ", expected at least " + ShapeText(binding.StoredShape(needed)));
   }
 
-  // Sources, their types and shapes.
+  // Finds the sources, their types and shapes.
   Status FindSources(const TensorBinding& binding, const std::string& name, PlannedWeight& w) const {
     const bool vector = binding.vector(), transposed = w.transposed();
     const bool row_major = w.view.layout == WeightLayout::kRowMajor, some_rows = !w.rows.all();
@@ -245,7 +245,7 @@ class Planner {
     return {};
   }
 
-  // The scales of F8_E4M3 codes.
+  // Finds the scales of F8_E4M3 codes.
   Status FindScales(const TensorBinding& binding, const StoredTensor& codes, PlannedWeight& w) const {
     if (binding.scales.size() != binding.names.size() || binding.vector() || w.storage == Storage::kTransposed) {
       return InternalError(WeightName(binding.role, binding.layer) + " cannot be stored as codes and scales");

@@ -38,7 +38,8 @@ struct PlannedWeight {
   int64_t all_slices = 1;    // that the stored tensor has
   Held held;                 // the slices and rows of the binding that the view has
 
-  // Calls fn(row of the binding, n) for each run of rows that rows [begin, begin + n) of the view are; of vectors, elements.
+  // Calls fn(row of the binding, n) for each run of the binding's rows that rows [begin, begin + n) of the view consist of. Vectors:
+  // elements.
   template <class Fn>
   Status ForRuns(uint64_t begin, uint64_t n, const Fn& fn) const {
     uint64_t at = 0;  // of the view
@@ -54,7 +55,7 @@ struct PlannedWeight {
   bool striped() const { return rows.block == 1 && rows.first < rows.step; }
   bool vector() const { return view.layout == WeightLayout::kVector; }
   bool transposed() const { return storage == Storage::kTransposed || storage == Storage::kTransposedHeads; }
-  // Slice k has every slices-th element from k.
+  // Slice k has the elements k, k + slices, k + 2 slices, ...
   bool taps() const { return storage == Storage::kTaps || storage == Storage::kConv1d; }
   bool striped_outputs() const { return striped() && storage == Storage::kTransposed; }  // every rows.step-th column
   uint64_t stored_outputs() const {  // of a transposed weight: elements of a stored row
@@ -70,7 +71,7 @@ struct PlannedHostVector {
 
 struct WeightPlan {
   std::vector<PlannedWeight> weights;  // weights[i].view.id == i
-  // Of weights of which the shard holds nothing: role, layer, type of the values.
+  // Weights of which the shard holds nothing: role, layer, type of the values.
   struct NotHeld {
     Role role{};
     int32_t layer = -1;
@@ -82,7 +83,7 @@ struct WeightPlan {
   uint64_t guard_bytes = 0;  // address space that is never written and takes no memory
   bool guarded = false;      // each slice ends at a page boundary, followed by a guard
   bool tied_head = false;    // the head is the token embedding
-  // Tied, and a head is stored too: the file's head, which LoadWeights compares with the embedding.
+  // The head that is stored although it is tied; LoadWeights compares it with the embedding. Null: none.
   const StoredTensor *stored_head = nullptr, *embedding = nullptr;
 
   uint64_t packed_bytes() const { return arena_bytes - guard_bytes; }
