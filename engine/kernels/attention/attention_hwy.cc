@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention for every Highway target. A tile is rows of one sequence x query heads of one KV head; it reads each block of K and V
-// once. A query's result does not depend on the other queries of its tile. Where tiles are few, a task is a slice of one: it leaves
-// the sums of its ranges of positions in op.partials, and later tasks merge them.
+// Attention for every Highway target. A tile is rows of one sequence x query heads of one KV head; it reads each block of K and V once. A
+// query's result does not depend on the other queries of its tile. If tiles are few, a task is a slice of one: it leaves the sums of its
+// ranges of positions in op.partials, and later tasks merge them.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -390,7 +390,7 @@ void AttendRows(const AttentionOp& op, int64_t begin, int64_t end, int64_t head_
   }
 }
 
-// Merges what slices left of one row and query head.
+// Merges the partial sums that slices left for one row and query head.
 void MergePartials(const AttentionOp& op, int64_t row, int64_t head, std::span<uint8_t> scratch) {
   const AttentionScratch w(op, scratch);
   const int64_t padded = KvPadded(op.layout.v_dim);

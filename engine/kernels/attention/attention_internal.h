@@ -39,7 +39,7 @@ inline int64_t PiecesTouched(PositionRange r, int64_t size) { return (r.end - 1)
 inline constexpr int64_t kTileQueries = 64, kMostTaskHeads = 8;
 
 inline int64_t HeadsPerKvHead(const AttentionOp& op) { return op.heads / op.layout.kv_heads; }
-// Tasks that the query heads of a KV head are divided into, as evenly as they can be.
+// Tasks that share the query heads of a KV head, as evenly as possible.
 inline int64_t TasksPerKvHead(const AttentionOp& op) { return (HeadsPerKvHead(op) + kMostTaskHeads - 1) / kMostTaskHeads; }
 inline int64_t HeadTasks(const AttentionOp& op) { return op.layout.kv_heads * TasksPerKvHead(op); }
 inline int64_t MostTaskHeads(const AttentionOp& op) { return (HeadsPerKvHead(op) + TasksPerKvHead(op) - 1) / TasksPerKvHead(op); }

@@ -77,8 +77,7 @@ HWY_NOINLINE float BlockSoftmax(float* p, PositionRange lanes, typename A::Facto
   return hn::ReduceSum(kF32, sum[0]);
 }
 
-// M of what nothing was merged into yet: every other maximum is higher, and its factor a is 0. Not -inf, whose difference to itself
-// is NaN.
+// M before anything is merged: every other maximum is higher, so that its factor a is 0. Not -inf: -inf - -inf is NaN.
 constexpr float kNoMaximum = std::numeric_limits<float>::lowest();
 
 // Merges `queries` pairs (max, sum), rounded up to 16, into (into_max, into_sum), and sets the factors a of O and b of o.

@@ -34,7 +34,7 @@ Cost CausalConvCost(const CausalConvOp& op, const CostAmounts& n, uint64_t d) {
   return cost;
 }
 
-// As if all rows were kept.
+// Adds the bytes of kept rows, as if all rows were kept.
 Cost WithRows(const CausalConvOp& op, const CostAmounts& n, Cost cost) {
   cost.AddBytes(ByteKind::kStateWritten, n[Amount::kRows] * 4 * static_cast<uint64_t>(op.x.cols));
   return cost;

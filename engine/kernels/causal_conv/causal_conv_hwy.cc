@@ -21,8 +21,8 @@ namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int kConvRows = 4;           // that are done together
-constexpr int64_t kConvRowsAhead = 4;  // that are prefetched
+constexpr int kConvRows = 4;           // rows computed together
+constexpr int64_t kConvRowsAhead = 4;  // rows prefetched
 constexpr int64_t kMostInputs = CausalConvOp::kMostTaps - 1 + kConvRows;
 
 // Neighbouring rows of some channels. `inputs`: of the first row's oldest position and those after it. bias, gates: null where there is
@@ -66,7 +66,7 @@ void RunPiece(const CausalConvOp& op, const ConvInputs& inputs, int64_t c, int64
   ConvPiece piece;
   for (int64_t k = 0; k < op.layout.taps; ++k) piece.weights[static_cast<size_t>(k)] = op.taps.Vector(k) + c;
   piece.bias = op.bias.empty() ? nullptr : op.bias.Vector() + c;
-  // What the next piece copies first.
+  // Prefetches what the next piece copies first.
   for (int64_t i = run.position - tail; i < run.position && c + channels < op.x.cols; ++i) {
     const float* const earlier = inputs.Earlier(i);
     if (earlier != nullptr)

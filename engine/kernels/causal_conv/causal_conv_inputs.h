@@ -38,7 +38,7 @@ class ConvInputs {
     }
   }
 
-  // Where the inputs of a position before the run are, of all channels; null: zeros.
+  // The inputs of all channels at a position before the run; null: zeros.
   const float* Earlier(int64_t position) const {
     if (position >= table_.at) return StateRow(op_.layout, table_, position);
     if (table_.from == nullptr) return nullptr;

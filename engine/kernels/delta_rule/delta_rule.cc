@@ -30,17 +30,17 @@ Cost DeltaRuleCost(const DeltaRuleOp& op, const CostAmounts& n, uint64_t v) {
   return cost;
 }
 
-// With the positions that are done again, and rows.
+// Adds the replayed positions, and the rows that are kept.
 Cost WithRows(const DeltaRuleOp& op, const CostAmounts& n, uint64_t v, Cost cost) {
   cost.AddFlops(WorkClass::kRecurrence, n[Amount::kReplayed] * static_cast<uint64_t>(op.value_heads * op.k_dim()) * 3 * v);
   AddReplayBytes(op.layout, n, cost);
   return cost;
 }
 
-// FLOPs a key element of what is made for each tile: q' and k . q'; w k and w q'.
+// FLOPs per key element of the vectors that are made once per tile: q' and k . q', or w k and w q'.
 uint64_t MadeForTiles(const DeltaRuleOp& op) { return op.channel_decay ? 5 : 3; }
 
-// In 16 lanes.
+// Vectors of K are reduced in 16 lanes.
 Cost ExecutedHwy(const DeltaRuleOp& op, const CostAmounts& n) {
   const uint64_t v = HwyPadded(op.v_dim()), k = static_cast<uint64_t>(op.k_dim()),
                  lanes = static_cast<uint64_t>(RoundUp16(op.k_dim()));

@@ -8,7 +8,7 @@
 
 namespace tally {
 
-// Of each value head, with S [K, V] its state, q' = q_scale q, w its decay:
+// For each value head, with S [K, V] its state, q' = q_scale q, w its decay:
 //   a = S^T k, b = S^T q'         sums over K start at 0, in ascending order, by fma
 //   u = beta (v - w a)
 //   out = w b + (k . q') u
@@ -21,9 +21,8 @@ namespace tally {
 // Value head h has key head h / (value_heads / key_heads), or h mod key_heads where heads are tiled. Rows of a sequence are done in the
 // order of their positions. A row's result depends neither on other sequences nor on how the prompt was cut.
 //
-// The floats of a state: value head by value head, tiles of 64 columns of S, [V / 64][K][64], a last narrower one [K][V mod 64]; then 0
-// up to a multiple of 16. A row that the recurrence is done again from: k [key_heads K], u [value_heads V], w [value_heads], or
-// [value_heads K].
+// The floats of a state: value head by value head, tiles of 64 columns of S, [V / 64][K][64], a last narrower one [K][V mod 64]; then 0 up
+// to a multiple of 16. A row for replay: k [key_heads K], u [value_heads V], w [value_heads], or [value_heads K].
 struct DeltaRuleOp {
   static constexpr std::string_view kName = "delta_rule";
   static constexpr int64_t kTile = 64;

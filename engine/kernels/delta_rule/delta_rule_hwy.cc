@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeltaRuleOp with columns of the state as lanes. One pass over a tile a row: the update of a row and the products of the next go together,
-// while the tile is in the first cache.
+// DeltaRuleOp with columns of the state as lanes. Each row takes one pass over a tile: it updates the state and makes the next row's
+// products while the tile is in the first-level cache.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -25,8 +25,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Columns that are in registers together.
 inline constexpr int kDeltaVectors = kManyRegisters ? 4 : 2;
 
-// What the products of a row need. q' = scale q; returns k . q' in 16 lanes, whatever the vectors' length: lane i sums the elements i, i +
-// 16, ... in ascending order. kChannels: `scaled` gets w q', and `decayed` w k; else q', and nothing.
+// Makes the factors of a row's products. q' = scale q; returns k . q' in 16 lanes, whatever the vectors' length: lane i sums the elements
+// i, i + 16, ... in ascending order. kChannels: `scaled` gets w q', and `decayed` w k; else q', and nothing.
 template <bool kChannels>
 HWY_INLINE float PrepareRow(const float* k, const float* q, const float* w, float scale, int64_t n, float* scaled,
                             float* decayed) {
@@ -85,7 +85,7 @@ HWY_INLINE void Pass(const Columns& columns, int64_t k_dim, int64_t stride, cons
   }
 }
 
-// What the update of a row and the products of the next one need.
+// What the update of a row and the products of the next row read.
 struct DeltaRow {
   const float *k = nullptr, *decay = nullptr;
   const float *by_k = nullptr, *by_q = nullptr;  // what the state before the row is multiplied by: k and q', or w k and w q'

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done to each element of a matrix: x = scale * x (logits of Cohere, Granite, MiniCPM); x = factor * x, a stored number (what a
-// layer of Gemma 4 leaves); then x = min(max(x, -limit), limit)
-// (q, k and v of OLMoE and MPT); then x = c tanh(x / c), as c tanh(x (1 / c)) (logits of Gemma 2); then x = act(x) * up, the product of a
-// gated feed-forward whose two matrices are of different types (GatedMatMulOp has those of one), or, without up, x = act(x) (xIELU).
+// The steps on each element of a matrix, in this order: x = scale * x (logits of Cohere, Granite, MiniCPM); x = factor * x, factor a stored
+// number (the output of Gemma 4's layers); x = min(max(x, -limit), limit) (q, k and v of OLMoE and MPT); x = c tanh(x / c), as c tanh(x (1
+// / c)) (logits of Gemma 2); x = act(x) * up, or x = act(x) without up (xIELU). The product is that of a gated feed-forward whose two
+// matrices differ in type; GatedMatMulOp does it if they have one type.
 #pragma once
 
 #include "engine/base/kinds.h"
@@ -20,7 +20,7 @@ struct ElementwiseOp {
   ActivationKind activation = ActivationKind::kNone;  // with up as of GatedMatMulOp
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;
   WeightView factor = {};  // [1] or empty
-  // kXielu's numbers. The alphas may be weights [1], both or none; the stored alpha_n is what is added to beta.
+  // kXielu's numbers. The alphas may be weights [1], both or none; the stored alpha_n excludes beta.
   Xielu xielu = {};
   WeightView alpha_n = {}, alpha_p = {};
   Xielu Numbers() const;

@@ -14,7 +14,7 @@ struct EmbedOp {
   Mat<float> out;                           // [n, d]
   float scale = 1;                          // multiplies the rows
   int32_t first_row = 0;                    // id i is row first_row + i of the table (OPT's positions begin at 2)
-  std::span<const int32_t> step_rows = {};  // the row of the step that each id is of; empty: row i
+  std::span<const int32_t> step_rows = {};  // the step's row of each id; empty: row i
   Status Validate() const;
   // Class residual/bias: n * d adds with add_to_out, n * d multiplies if scale is not 1. Weight bytes: stored, one row for each
   // distinct id; packed, one row (kPanel16: one panel) for each distinct one.

@@ -92,7 +92,7 @@ void RunBF16Dot(const MatJob& job, int64_t begin, int64_t end) {
 
 #if TALLY_AMX
 
-// Panels are tiles as they lie, but for the last of a K that is no multiple of 32.
+// Panels are tiles as packed. Only the last tile of a K that is no multiple of 32 is copied.
 struct AmxPanels {
   static constexpr int64_t kPiece = 256;
   static constexpr bool kScaled = false;
@@ -111,7 +111,7 @@ struct AmxPanels {
   }
 };
 
-// At most 16 rows, two panels, as products of one follow each other too slowly. acc: [rows][32].
+// At most 16 rows. Two panels at once, since each product of a single panel would wait for the one before. acc: [rows][32].
 HWY_NOINLINE void AmxStreamPair(const PanelPair& panels, const uint8_t* x, int64_t rows, int64_t cols, float* acc) {
   constexpr int64_t kRow = 32 * sizeof(float);
   const uint8_t *b0 = panels.p0, *b1 = panels.p1;

@@ -171,7 +171,7 @@ struct AmxFp8 {
   }
 };
 
-// At most 16 rows, one panel. Blocks are widened one ahead, as a tile that is loaded right after its bytes were stored waits for them.
+// At most 16 rows, one panel. Blocks are widened one ahead: a tile that is loaded right after its bytes were stored would wait for them.
 // acc: [rows][32]; 16 columns are written.
 HWY_NOINLINE void AmxStreamFp8(const uint8_t* panel, const uint8_t* x, int64_t rows, int64_t blocks, float* HWY_RESTRICT acc) {
   const DF df;
@@ -253,7 +253,7 @@ void RunFP8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> sc
   });
 }
 
-// bf16: per block a multiply-add, and the addition of the two sums but by AMX. f32: the scale times each weight.
+// bf16: per block a multiply-add, and without AMX the addition of the two sums. f32: the scale times each weight.
 ExecutedCost ExecutedFP8(ActKind kind, int64_t cols) {
 #if TALLY_AMX
   if (kind == ActKind::kBF16 && AmxInUse()) return {.scaling = 2 * static_cast<uint64_t>(cols / kBlockCols)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What processes that run one model together give each other: the parts of a matrix become the whole.
+// Gathers between processes that run one model: the parts of a matrix become the whole.
 #pragma once
 
 #include "engine/base/communicator.h"
@@ -19,7 +19,7 @@ struct GatherPart {
   int64_t width = 0;                   // columns of all runs
 };
 
-// Rows and columns of `all` from the parts of all processes, which lie there once in the order of the ranks.
+// Makes rows and columns of `all` from the parts of all processes, in the order of the ranks.
 struct GatherOp {
   static constexpr std::string_view kName = "gather";
   Communicator* group = nullptr;
@@ -40,7 +40,7 @@ struct GatherOp {
   void Describe(OpDescription& d) const;
 };
 
-// The same of a pack, from packs of columns, which are cut at whole blocks: fewer bytes than the activations have.
+// The same for packs of columns, which are cut at whole blocks: fewer bytes than the activations have.
 struct GatherPackOp {
   static constexpr std::string_view kName = "gather_pack";
   Communicator* group = nullptr;

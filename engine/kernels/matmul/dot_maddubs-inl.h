@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8 products by instructions like maddubs: multiply bytes, add pairs in 16 bits, then widen to 32 bits.
-//   narrow weights  u8 = q + offset. Sums in 16 bits start at the i16 corrections and are widened once per block, or per half
-//   with a
-//                   scale of its own. They may wrap on the way; the final sum(q_w q_x) fits (act_pack.h, PairOffset)
-//   wide weights    |w| times the activations with w's sign, widened at every step. Decoded weights, for many rows, have a mask m, -1
-//                   where w < 0: |w| (x ^ m) = w x + |w| m, so that the sum starts at minus the sum of |w| m. Flipping bits runs on more of
-//                   a processor's units than changing a sign does. 128 * 127 * 2 < 2^15, and |w| (x ^ m) >= -128 * 128
-// AVX2 with a dot product of bytes (ByteDot) has sums in 32 bits as dot_vnni-inl.h does, for blocks with one scale.
+// int8 products by instructions like maddubs, which multiply bytes and add pairs in 16 bits. The sums are then widened to 32 bits.
+//
+// Narrow weights are stored as u8 = q + offset. Sums in 16 bits start at the i16 corrections. They are widened once per block, or
+// once per half if halves have their own scales. They may wrap on the way; the final sum(q_w q_x) fits (PairOffset, act_pack.h).
+//
+// Wide weights multiply |w| by x with the sign of w, and widen at every step: 128 * 127 * 2 < 2^15. Many rows use decoded weights
+// with a mask m, which is -1 where w < 0: |w| (x ^ m) = w x + |w| m, so that the sum starts at minus the sum of |w| m. Flipping bits
+// runs on more units of a processor than changing a sign. |w| (x ^ m) >= -128 * 128.
+//
+// AVX2 with a dot product of bytes (ByteDot) sums in 32 bits, as dot_vnni-inl.h does, for blocks with one scale.
 // Included by int8-inl.h only, for targets without a dot product of their own.
 HWY_BEFORE_NAMESPACE();
 namespace tally {
@@ -36,8 +38,8 @@ HWY_INLINE void AddByteProducts(VU8 w, hn::Vec<DI8> x, VI& sum) {
 #endif
 }
 
-// Tokens per microkernel call, limited by the registers for their sums. SSE2, which emulates maddubs and is the best target of hardly any
-// processor, has one: more take long to compile.
+// Tokens per microkernel call, limited by the registers for their sums. SSE2 emulates maddubs and is the best target of hardly any
+// processor. It takes one token, since more take long to compile.
 template <class F, ByteDot kDot>
 inline constexpr int kInt8SubTile = HWY_TARGET == HWY_SSE2   ? 1
                                     : kDot != ByteDot::kNone ? 6
@@ -45,16 +47,13 @@ inline constexpr int kInt8SubTile = HWY_TARGET == HWY_SSE2   ? 1
                                     : F::kWide               ? 3
                                                              : 6;
 
-// FLOPs per output of a block of 32 k beyond the useful 2 * 32:
-//   wide              products 16  each of 8 steps takes 10 for the useful 8: 4 products + 2 adds, widening 2 products + 1 add, 1
-//                     add scaling   3  the product of the scales 1, the fused multiply-add 2
-//   narrow, 1 part    products  3  a step takes the useful 8; widening once: 2 products + 1 add
-//                     scaling   3  as above
-//   the same, 2 pieces products 7  widening each 3 + 3, their sum 1
-//   narrow, 2 parts   products  0
-//                     scaling  10  widening each half with its scale 3 + 3, the sum of the halves 1, then 3 as above
-//   minima            scaling  +2  for each
-//   a dot product of bytes: products 0, scaling 3 and the minima
+// FLOPs per output of a block of 32 k, beyond the useful 64 of the products. Scaling is 3 unless stated: the product of the
+// scales 1, the fused multiply-add 2. Each minimum adds 2 to it.
+//   byte dot product   products  0
+//   wide               products 16   each of 8 steps takes 10 for the useful 8: 4 products, 2 adds; widening 2 products, 2 adds
+//   narrow, 1 piece    products  3   widening once: 2 products, 1 add
+//   narrow, 2 pieces   products  7   widening twice: 3 each; the sum of the pieces 1
+//   narrow, 2 parts    products  0   scaling 10: widening each part with its scale 3 + 3, the sum of the parts 1, then 3
 template <class F>
 ExecutedCost Int8BlockCost() {
   constexpr uint64_t kMinimaFlops = 2 * kMinima<F>;

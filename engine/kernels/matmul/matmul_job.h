@@ -41,7 +41,7 @@ inline constexpr int64_t kF32KBlock = 512;
 inline constexpr int64_t kAmxGroupPairs = 8;
 inline constexpr size_t kAmxPieceBytes = 16384;
 
-// The same for int8: most pairs, whose decoded panels stay in the second-level cache, and pairs of a job.
+// The same for int8: the most pairs whose decoded panels stay in the second-level cache, and the pairs of a job.
 inline constexpr int64_t kAmxInt8GroupPairs = 4;
 int64_t AmxInt8Pairs(const MatJob& job);
 

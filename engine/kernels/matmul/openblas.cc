@@ -13,7 +13,7 @@ using Sgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n
                        const float* b, int ldb, float beta, float* c, int ldc);
 
 struct Library {
-  // At last the file that was found at build time, if any was.
+  // The last file is the one found at build time, if any.
   SharedLibrary file = {"OpenBLAS", "libopenblas0-pthread", {"libopenblas.so.0", "libopenblas.0.dylib", TALLY_OPENBLAS}};
   Sgemm sgemm = file.Find("cblas_sgemm");
   void (*set_threads)(int) = file.Find("openblas_set_num_threads");

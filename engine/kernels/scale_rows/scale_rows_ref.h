@@ -10,7 +10,7 @@
 
 namespace tally {
 
-// log(1 + exp(x)), and x from 20 on, as torch has it.
+// log(1 + exp(x)); x itself from 20 on, as in torch.
 template <class S>
 S Softplus(S x) {
   const S y = Log1p(Exp(x));

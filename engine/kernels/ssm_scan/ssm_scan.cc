@@ -33,7 +33,7 @@ Cost SsmScanCost(const SsmScanOp& op, const CostAmounts& n, uint64_t p) {
   return cost;
 }
 
-// With the positions that are done again, and rows.
+// Adds the replayed positions, and the rows that are kept.
 Cost WithRows(const SsmScanOp& op, const CostAmounts& n, uint64_t p) {
   Cost cost = SsmScanCost(op, n, p);
   cost.AddFlops(WorkClass::kRecurrence, n[Amount::kReplayed] * static_cast<uint64_t>(op.heads * op.state_dim()) * 3 * p);

@@ -7,14 +7,14 @@
 
 namespace tally {
 
-// Of each head, with S [N, P] its state, s its step, w its decay, D its skip:
+// For each head, with S [N, P] its state, s its step, w its decay, D its skip:
 //   S = w S + B (s x)^T
 //   out = S^T C + D x             sums over N start at 0, in ascending order, by fma; then D x is added
 // Head h has B and C of group h / (heads / groups). Rows of a sequence are done in the order of their positions. A row's result depends
 // neither on other sequences nor on how the prompt was cut.
 //
 // The floats of a state: head by head, tiles of 64 columns of S, [P / 64][N][64], a last narrower one [N][P mod 64]; then 0 up to a
-// multiple of 16. A row that the recurrence is done again from: B [groups N], s x [heads P], w [heads].
+// multiple of 16. A row for replay: B [groups N], s x [heads P], w [heads].
 struct SsmScanOp {
   static constexpr std::string_view kName = "ssm_scan";
   static constexpr int64_t kTile = 64;

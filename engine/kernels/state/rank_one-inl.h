@@ -89,8 +89,8 @@ HWY_INLINE void ReplayRowsOf(const Columns& columns, int64_t stride, int64_t c, 
   }
 }
 
-// Positions [at, p) done again: the tile of `to` becomes the state after p positions. Returns it, or `from` where there are none.
-// `k_head`: whose k the task's head uses. kRowDecays: as of ReplayRowsOf.
+// Replays positions [at, p): the tile of `to` becomes the state after p positions. Returns it, or `from` if there are none. `k_head`: whose
+// k the task's head uses. kRowDecays: as in ReplayRowsOf.
 template <bool kRowDecays = false>
 const float* ReplayTile(const StateTask& task, const ReplayRows& rows, int64_t k_head, const float* from) {
   constexpr int64_t kSteps = 64;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ops of a recurrent layer keep of a sequence, and how a step's rows find it.
 //
-// A state is what a layer knows after some positions: the recurrence's own floats, then the tail, which is the convolution's inputs of
-// the last taps - 1 positions, the oldest first. All bytes of it are written.
+// A state is what a layer knows after some positions: the recurrence's own floats, then the tail, which is the convolution's inputs of the
+// last taps - 1 positions, the oldest first. All bytes of it are written.
 //
-// A row belongs to one position: the convolution's inputs, then what a step of the recurrence can be done again from. Rows are kept of
-// the last positions only, in blocks of kStateRows.
+// A row belongs to one position: the convolution's inputs, then what replays a step of the recurrence. Rows are kept of the last positions
+// only, in blocks of kStateRows.
 //
-// To go back to an earlier position, a sequence takes an earlier state of it, and the next step does the positions in between again,
-// from their rows: the same bits.
+// To go back to an earlier position, a sequence takes an earlier state of it, and the next step replays the positions in between from their
+// rows. That gives the same bits.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ inline constexpr int64_t kStateRows = 32;  // positions of a block of rows
 
 struct StateLayout {
   int64_t recurrence = 0;  // floats of the recurrence's state; a multiple of 16
-  int64_t replay = 0;      // floats of a row that the recurrence is done again from; a multiple of 16
+  int64_t replay = 0;      // floats of a row that replay the recurrence; a multiple of 16
   int64_t taps = 1;        // of the convolution
   int64_t channels = 0;    // of the convolution
   bool operator==(const StateLayout&) const = default;
@@ -38,7 +38,7 @@ struct StateLayout {
 // What a layer has of one sequence in a step that begins at position p.
 struct StateTable {
   const uint8_t* from = nullptr;  // the state after `at` positions; null: zeros
-  int64_t at = 0;                 // at most p; positions [at, p) are done again from their rows
+  int64_t at = 0;                 // at most p; positions [at, p) are replayed from their rows
   uint8_t* to = nullptr;          // gets the state after the step's last position; may be `from`, if at = p
   uint8_t* mid = nullptr;         // gets the state after `mid_at` positions, p < mid_at < the step's end; null: there is none
   int64_t mid_at = 0;

@@ -27,11 +27,11 @@ CostAmounts StateAmounts(const StateRuns& runs, std::span<const StateTable> stat
 void AddStateRowAmounts(const StateRuns& runs, std::span<const StateTable> states, bool replay, std::span<const uint32_t> groups,
                         std::span<CostAmounts> amounts);
 
-// What a recurrence executes beside useful work: it reads the rows that positions are done again from, and writes those of the step, as if
-// all were kept. What `mid` takes is not in the amounts.
+// Adds what a recurrence does beyond useful work. It reads the rows of replayed positions, and writes the rows of the step, counted as if
+// all were kept. `mid` is not counted.
 void AddReplayBytes(const StateLayout& layout, const CostAmounts& n, Cost& cost);
 
-// [table, position, rows, positions that are done again] of each run, one after another; and the order of the rows.
+// [table, position, rows, replayed positions] of each run, one after another; and the order of the rows.
 void DescribeRuns(const StateRuns& runs, std::span<const StateTable> states, OpDescription& d);
 
 // The recurrence's floats of a state, and its tail [taps - 1, channels].
@@ -41,7 +41,7 @@ inline float* StateTail(const StateLayout& layout, uint8_t* state) { return Stat
 inline const float* StateTail(const StateLayout& layout, const uint8_t* state) {
   return StateRecurrence(state) + layout.recurrence;
 }
-// The part of a row from which the recurrence is done again; null where the row is not kept.
+// The part of a row that replays the recurrence; null if the row is not kept.
 inline float* ReplayRow(const StateLayout& layout, const StateTable& table, int64_t position) {
   float* const row = StateRow(layout, table, position);
   return row == nullptr ? nullptr : row + layout.channels;

@@ -56,16 +56,16 @@ struct StateTask {
 
   int64_t floats() const { return shape.rows * columns; }
   float* To() const { return StateRecurrence(table.to) + offset; }
-  // What the first update reads: the tile in `from`; zeros, which are then written to To(), where there is none.
+  // The tile that the first update reads: that of `from`. Without `from`, zeros, which this writes to To().
   const float* From() const {
     if (table.from != nullptr) return StateRecurrence(table.from) + offset;
     std::memset(To(), 0, static_cast<size_t>(floats()) * sizeof(float));
     return To();
   }
-  // Positions that are done again before the run's first.
+  // Positions that are replayed before the run's first.
   int64_t Replayed() const { return run.position - table.at; }
 
-  // After the run's row t: the tile of `mid` is written where the state after the row is to be kept.
+  // After the run's row t: writes the tile of `mid` if the state after that row is kept.
   void KeepMid(int64_t t) const {
     if (table.mid == nullptr || run.position + t + 1 != table.mid_at) return;
     std::memcpy(StateRecurrence(table.mid) + offset, To(), static_cast<size_t>(floats()) * sizeof(float));
@@ -82,7 +82,7 @@ struct StateTask {
   }
 };
 
-// A row from which S = w S + k u^T can be done again: k of each of k_heads, u and w of each of u_heads, zeros up to a multiple of 16.
+// A row that replays S = w S + k u^T: k of each of k_heads, u and w of each of u_heads, zeros up to a multiple of 16.
 struct ReplayRows {
   int64_t k_heads, k_dim, u_heads, u_dim;
   int64_t w_dim = 1;  // k_dim: each row of S has a w of its own
@@ -92,7 +92,7 @@ struct ReplayRows {
   int64_t UAt(int64_t head) const { return k_heads * k_dim + head * u_dim; }
   int64_t WAt(int64_t head) const { return k_heads * k_dim + u_heads * u_dim + head * w_dim; }
 
-  // What a task writes of a row besides u: w, and k, which is that of k_head, where no earlier head has it. `row`: null: not kept.
+  // Writes what a row holds besides u: the head's w, and the k of k_head unless an earlier head has written it. `row` null: not kept.
   void Keep(const StateTask& task, int64_t k_head, bool first_of_k_head, const float* k, const float* w, float* row) const {
     if (row == nullptr) return;
     if (task.first) std::memcpy(row + WAt(task.head), w, static_cast<size_t>(w_dim) * sizeof(float));
