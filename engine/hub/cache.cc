@@ -32,7 +32,7 @@ bool IsFileOf(uint64_t size, const struct stat& info) {
   return S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) == size;
 }
 
-// Names of files that no other process makes, on other machines with the same folder neither.
+// Names of files that no other process makes, not even on another machine that shares the folder.
 std::string Unique() {
   static std::atomic<uint32_t> made{0};
   std::random_device random;

@@ -21,18 +21,18 @@ class Cache {
   std::string Place(const std::string& commit, const std::string& path) const;  // of a file in the snapshot
 
   bool Has(const File& file) const;  // the blob, with that size
-  // The blob, or the file itself in the snapshot, where the file system has no symbolic links.
+  // The blob, or the file itself in the snapshot if the file system has no symbolic links.
   bool Has(const std::string& commit, const File& file) const;
   uint64_t BytesOfIncomplete(const File& file) const;  // at most its size; 0: none
   Status MakeFolders() const;
-  // The snapshot's name for the blob: a relative symbolic link. Where there are none, the blob itself goes there.
+  // The snapshot's name for the blob: a relative symbolic link. On file systems without links, the blob itself goes there.
   Status Link(const std::string& commit, const File& file) const;
   Result<std::string> ReadRef() const;  // the commit of main
   Status WriteRef(const std::string& commit) const;
   // The hub's answer with all files of the revision (ParseListing), beside what huggingface_hub has in the folder. It is written once.
   Status KeepListing(const std::string& commit, const std::string& json) const;
   Result<Listing> ReadListing(const std::string& commit) const;
-  // What stands in the snapshot and leads to a file; digests are empty.
+  // The names in the snapshot that lead to a file. Digests are empty.
   Result<Listing> ListSnapshot(const std::string& commit) const;
 
  private:

@@ -116,7 +116,7 @@ Result<Choice> FromGroup(const Group& group, const Name& name, bool gguf) {
   return choice;
 }
 
-// Of several with the type in their names the one without a further mark ("UD-Q4_K_M" beside "Q4_K_M").
+// If several names have the type, takes the one without a further mark ("UD-Q4_K_M" beside "Q4_K_M").
 Result<Choice> OfType(const std::vector<Group>& groups, const Name& name, std::string_view type) {
   std::vector<const Group*> fitting, plain;
   for (const Group& g : groups) {

@@ -55,7 +55,7 @@ class Taker : public Receiver {
   size_t ignored_ = 0;
 };
 
-// What an answer that is an error means for the one who asked. X-Error-Code is the hub's.
+// The meaning of an error answer, for the user. X-Error-Code is the hub's.
 std::string Meaning(const Response& r, const Name& name, const Settings& settings, const std::string& host) {
   const std::string_view code = r.Header("x-error-code");
   const std::string page = host + "/" + name.repository();
@@ -123,7 +123,7 @@ Reply Client::Get(const std::string& path, const std::string& range, const Body&
   Url url = endpoint_;
   url.path += path;
   for (int redirects = 0;; ++redirects) {
-    // What goes to this machine goes to no proxy: over http the token would be in the clear on the way there.
+    // Requests to this machine use no proxy: over http the token would go to it in the clear.
     Request request{url.text(), MaySendToken(endpoint_, url) ? settings_.token : "", range, IsLoopback(url.host)};
     const bool hub = url.origin() == endpoint_.origin();
     Taker taker(body, poll, hub, reply);

@@ -14,13 +14,13 @@ namespace tally::hub {
 
 using Poll = std::function<bool()>;  // false: stop
 
-// What the hub itself said of a file before it sent us on: its own headers, not those of the storage.
+// The hub's own headers about a file, before it redirects to the storage.
 struct Reply {
   Exchange exchange;        // of the last answer
   std::string commit;       // X-Repo-Commit
   std::string etag;         // X-Linked-Etag, or the ETag
   std::string linked_size;  // X-Linked-Size
-  Status refused;           // a redirect that is not followed
+  Status refused;           // why a redirect was not followed
 };
 
 class Client {

@@ -20,14 +20,14 @@ namespace {
 
 using internal::ErrnoText;
 
-constexpr uint64_t kProgressBytes = uint64_t{256} << 10;  // an attempt that brings so many is none that failed
+constexpr uint64_t kProgressBytes = uint64_t{256} << 10;  // an attempt that brings so many bytes does not count as failed
 
 std::string PathOf(const Name& name, const std::string& commit, const File& file) {
   return "/" + EscapePath(name.repository()) + "/resolve/" + commit + "/" + EscapePath(file.path);
 }
 
-// Whether an answer to a request for the bytes from `begin` is of this file; where it begins. The hub's own headers and the lengths have
-// to be those of the listing.
+// Checks that an answer to a request for the bytes from `begin` is of this file, and returns where it begins. The hub's own headers and the
+// lengths must match the listing.
 Result<uint64_t> CheckAnswer(const Reply& reply, const File& file, const std::string& commit, uint64_t begin) {
   const Response& r = reply.exchange.response;
   const std::string size = std::to_string(file.size);
@@ -67,7 +67,7 @@ class Blob {
     if (fd_ >= 0) ::close(fd_);
   }
 
-  // What a former call left is read, for its digest.
+  // Reads what a former call left, for its digest.
   Status Open() {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     struct stat info;
@@ -134,7 +134,7 @@ class Blob {
 Status Fill(Client& client, const Name& name, const std::string& commit, const File& file, Meter& meter, Blob& blob) {
   const std::string what = name.repository() + ": " + Printable(file.path);
   Attempts attempts(client, what);
-  uint64_t most = blob.have();  // a server without ranges begins again each time: only what goes beyond is progress
+  uint64_t most = blob.have();  // a server without ranges begins again each time: only bytes beyond these are progress
   const Poll poll = [&] { return meter.Show(file.path, blob.have()); };
   while (!blob.whole()) {
     Status trouble;
@@ -147,7 +147,7 @@ Status Fill(Client& client, const Name& name, const std::string& commit, const F
             checked = true;
             const Result<uint64_t> from = CheckAnswer(answer, file, commit, begin);
             trouble = from.status();
-            if (from.ok()) trouble = *from == begin ? Status() : blob.Restart();  // ranges are not known there: all comes again
+            if (from.ok()) trouble = *from == begin ? Status() : blob.Restart();  // the server has no ranges and sends all again
           }
           if (trouble.ok()) trouble = blob.Add(bytes);
           meter.Fetched(bytes.size());
@@ -205,7 +205,7 @@ Status FetchBeginning(Client& client, const Name& name, const std::string& commi
     Status trouble;
     bool checked = false;
     const uint64_t begin = beginning.size();
-    uint64_t skip = 0;  // where the server begins at the beginning all the same
+    uint64_t skip = 0;  // bytes to skip if the server begins at 0 all the same
     const Reply reply = client.Get(
         PathOf(name, commit, file), std::to_string(begin) + "-" + std::to_string(bytes - 1),
         [&](const Reply& answer, std::span<const uint8_t> piece) {

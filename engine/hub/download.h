@@ -29,7 +29,7 @@ class Meter {
 // The file as a blob of the cache and under its name in the snapshot.
 Status FetchFile(Client& client, const Cache& cache, const Name& name, const std::string& commit, const File& file, Meter& meter);
 
-// The first `bytes` (or all, where it is shorter) of a file are added to `beginning`, which has its first bytes already.
+// Extends `beginning`, which has a file's first bytes, to `bytes`, or to the whole file if that is shorter.
 Status FetchBeginning(Client& client, const Name& name, const std::string& commit, const File& file, uint64_t bytes,
                       std::vector<uint8_t>& beginning, Meter& meter);
 

@@ -28,15 +28,15 @@ struct Name {
 // kBadInput: not of that form, longer than the hub's names are, or with "..", "--", an absolute path or control characters.
 TALLY_API Result<Name> ParseName(std::string_view text);
 
-// What the environment says, by huggingface_hub's variables: HF_ENDPOINT; HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME,
-// XDG_CACHE_HOME, HOME; HF_TOKEN, HUGGING_FACE_HUB_TOKEN, HF_TOKEN_PATH, HF_HUB_DISABLE_IMPLICIT_TOKEN; HF_HUB_OFFLINE, and where it is
-// not set TRANSFORMERS_OFFLINE. And CURL_CA_BUNDLE, SSL_CERT_FILE: certificates instead of the system's.
+// What the environment says, by huggingface_hub's variables: HF_ENDPOINT; HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME,
+// HOME; HF_TOKEN, HUGGING_FACE_HUB_TOKEN, HF_TOKEN_PATH, HF_HUB_DISABLE_IMPLICIT_TOKEN; HF_HUB_OFFLINE, or else TRANSFORMERS_OFFLINE. Also
+// CURL_CA_BUNDLE, SSL_CERT_FILE: certificates instead of the system's.
 struct Settings {
   std::string endpoint = "https://huggingface.co";  // no slash at its end
   std::string cache;                                // the folder of models--ORG--NAME
   // Sent to the endpoint's scheme, host and port alone, and over http only to this machine. Empty: none.
   std::string token;
-  Status token_status;  // of reading it. What is in the cache needs none: OpenHub alone fails with it
+  Status token_status;  // error of reading the token. Only OpenHub fails with it: the cache needs no token
   std::string ca_file;
   bool offline = false;
   double retry_seconds = 1;   // before the second attempt; doubles with each further one
@@ -83,7 +83,7 @@ struct Progress {
 };
 using ProgressCallback = std::function<bool(const Progress&)>;  // false: stop, kInterrupted
 
-// Headers of GGUF files stand in a folder of their own, which goes with the last copy of this.
+// Headers of GGUF files lie in a temporary folder, which is removed with the last copy of this.
 struct Fetched {
   std::string path;  // to open: a file or a directory
   std::shared_ptr<void> keep;
@@ -95,18 +95,18 @@ class TALLY_API Hub {
   virtual ~Hub() = default;
   // Asks the hub what the repository has. The index of safetensors is fetched for it.
   virtual Result<Plan> MakePlan(const Name& name, Want want, const ProgressCallback& progress) = 0;
-  // Fetches what is missing. A file that was cut off goes on where it ended, in this call (after a wait) and in the next one; it gets its
-  // name when its digest is the hub's. Room on the disk is checked before. Processes that fetch one file wait for one another.
+  // Fetches what is missing. A download that was cut off resumes where it ended, in this call (after a wait) or in the next. A file gets
+  // its name once its digest is the hub's. Room on the disk is checked first. Processes that fetch one file wait for one another.
   // kInterrupted: what has come so far stays for the next call.
   virtual Result<Fetched> Fetch(const Plan& plan, const ProgressCallback& progress) = 0;
 };
 
-// kBadInput: built without libcurl (TALLY_PULL), libcurl cannot be loaded, settings.offline, or no token_status that is ok.
+// kBadInput: built without libcurl (TALLY_PULL), libcurl cannot be loaded, settings.offline, or token_status is an error.
 TALLY_API Result<std::unique_ptr<Hub>> OpenHub(const Settings& settings);
 
-// Looks into the cache only, at the revision that was fetched last. The name stands for the same files as in a plan, whatever else is
-// there: Fetch keeps the hub's list of all files. Where another program fetched them and there is no list, a name without FILE or TYPE
-// is safetensors only. kBadInput: the model is not there, or not all of it; the line says what is.
+// Looks into the cache only, at the revision that was fetched last. The name stands for the same files as in a plan, since Fetch keeps the
+// hub's list of all files. If another program fetched them and there is no list, a name without FILE or TYPE means safetensors only.
+// kBadInput: the model is missing or incomplete; the line says what is there.
 TALLY_API Result<std::string> FindCached(const Settings& settings, const Name& name, Want want);
 
 }  // namespace tally::hub

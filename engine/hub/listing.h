@@ -30,9 +30,9 @@ struct Choice {
   bool gguf = false;  // what is opened is a GGUF file
 };
 
-// By Plan's rules. `cached`: the listing is of what is in the cache, so that nobody knows what else the repository has: a name without
-// FILE or TYPE is then a whole directory of safetensors with its tokenizer, never a GGUF file. kBadInput: nothing fits, or more than one
-// thing; the line says what there is.
+// By Plan's rules. `cached`: the listing is of the cache, and nobody knows what else the repository has. A name without FILE or TYPE is
+// then a whole directory of safetensors with its tokenizer, never a GGUF file. kBadInput: nothing fits, or more than one thing does; the
+// line says what there is.
 Result<Choice> Choose(const Listing& listing, const Name& name, Want want, bool cached);
 
 // For the end of a message: the GGUF files in the cache, and how they are asked for. Empty: none.

@@ -172,7 +172,7 @@ class HubImpl : public Hub {
   Client client_;
 };
 
-// `whole`: what the repository has, where that is known; `here`: what of it is in the cache. kBadInput: not all files of the choice are.
+// `whole`: what the repository has, if that is known. `here`: the part of it in the cache. kBadInput: files of the choice are missing.
 Result<Choice> ChooseCached(const Cache& cache, const Listing& here, const Result<Listing>& whole, const Name& name, Want want) {
   TALLY_ASSIGN_OR_RETURN(Choice choice, Choose(whole.ok() ? *whole : here, name, want, !whole.ok()));
   const auto check = [&](const std::string& path) {
@@ -207,7 +207,7 @@ Result<std::string> FindCached(const Settings& settings, const Name& name, Want 
   TALLY_ASSIGN_OR_RETURN(const Listing here, cache.ListSnapshot(*commit));
   const Result<Listing> whole = cache.ReadListing(*commit);
   Result<Choice> choice = ChooseCached(cache, here, whole, name, Want::kWeights);
-  // Counting takes the weights' own headers where they are all there.
+  // Counting reads the weights' own headers if all of them are here.
   if (!choice.ok() && want == Want::kConfiguration && name.choice.empty()) {
     const Result<Choice> configuration = ChooseCached(cache, here, whole, name, want);
     if (configuration.ok()) choice = configuration;

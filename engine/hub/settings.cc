@@ -83,7 +83,7 @@ Result<Settings> ReadSettings(const Environment& environment) {
       source = Printable(path);
     }
   }
-  // It becomes a header: a line break in it would be a header more.
+  // The token becomes a header. A line break in it would start another one.
   if (settings.token.size() > kMaxTokenBytes ||
       !std::all_of(settings.token.begin(), settings.token.end(), [](char c) { return c > 0x20 && c < 0x7f; })) {
     settings.token.clear();

@@ -38,9 +38,9 @@ class Receiver {
 // How a request ended.
 struct Exchange {
   Response response;
-  bool whole = false;     // all of the body came, as far as its length was said
+  bool whole = false;     // the body is complete, if its length was announced
   bool stopped = false;   // by the receiver
-  std::string trouble;    // in words where neither
+  std::string trouble;    // in words, if neither of these
   bool hopeless = false;  // another attempt will meet the same trouble
 };
 
@@ -51,7 +51,7 @@ class Transport {
   virtual Exchange Send(const Request& request, Receiver& receiver) = 0;
 };
 
-// libcurl, loaded when this is first called. kBadInput: it is not there, or was not when this was built.
+// libcurl, loaded on the first call. kBadInput: it cannot be loaded, or was missing when Tally was built.
 Result<std::unique_ptr<Transport>> OpenCurl(const Settings& settings);
 
 }  // namespace tally::hub

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcurl, loaded when the hub is first asked: it brings some thirty libraries along, which no other command has to wait for.
+// libcurl is loaded when the hub is first asked: it brings some thirty libraries, for which no other command should wait.
 #include "engine/hub/transport.h"
 
 #ifdef TALLY_CURL
@@ -36,7 +36,7 @@ namespace {
 constexpr size_t kMaxHeaderBytes = size_t{64} << 10;  // of one answer
 
 struct Library {
-  // Debian's flavours differ in their TLS library only. At last the file that was found at build time.
+  // Debian's flavours differ in their TLS library only. The last file is the one found at build time.
   SharedLibrary file = {"libcurl", "libcurl4", {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib", TALLY_CURL}};
   decltype(&curl_global_init) global_init = file.Find("curl_global_init");
   decltype(&curl_easy_init) init = file.Find("curl_easy_init");

@@ -23,7 +23,7 @@ struct Url {
 // may be a signature.
 Result<Url> ParseUrl(std::string_view text);
 
-// Where a redirect from `base` leads. kBadInput also where it leaves https for http.
+// Where a redirect from `base` leads. kBadInput also if it leaves https for http.
 Result<Url> ResolveRedirect(const Url& base, std::string_view location);
 
 // This machine by name or address: localhost, 127.0.0.0/8 in four decimal numbers, [::1].

@@ -23,7 +23,7 @@ namespace {
 
 Status Refused(const std::string& what, int error) { return BadInput(what + ": " + std::generic_category().message(error)); }
 
-// Until the child has stopped or gone on (`options` of waitpid). kBadInput: it has ended; `pid` is -1 then.
+// Waits until the child has stopped or resumed (`options` of waitpid). kBadInput: it has ended; `pid` is -1 then.
 Status Await(pid_t& pid, int options) {
   int status = 0;
   pid_t got = 0;
@@ -42,7 +42,8 @@ void KillAndReap(pid_t pid, bool group) {
   }
 }
 
-// "NAME=value" by which a launcher (machine/communicator.h) tells this process which rank it is: what it starts is none.
+// True for "NAME=value" by which a launcher (machine/communicator.h) tells this process its rank. Programs that this process starts are no
+// ranks.
 bool IsRank(std::string_view variable) {
   constexpr std::array<std::string_view, 5> kNames = {"OMPI_COMM_WORLD_", "PMIX_", "PMI_", "SLURM_PROCID=", "SLURM_STEP_"};
   return std::any_of(kNames.begin(), kNames.end(), [&](std::string_view name) { return variable.starts_with(name); });

@@ -32,9 +32,8 @@ class BusyProcess {
   pid_t pid_;
 };
 
-// Another program, spoken to by lines: its standard input and output are pipes to this process, its standard error is /dev/null.
-// It is killed on destruction, with all that it has started (its process group). Where this process is killed, the program's standard
-// input ends.
+// Another program, spoken to by lines: its standard input and output are pipes to this process, its standard error is /dev/null. It is
+// killed on destruction, with all that it has started (its process group). If this process is killed, the program's standard input ends.
 class ChildProcess {
  public:
   // arguments[0] is the program's path. kBadInput: it cannot be started.

@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char* kPluginFile = "libtally_mpi.so";
 
-// "" where it is not set.
+// "" if it is not set.
 std::string Variable(const char* name) {
   const char* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before threads are started
   return text == nullptr ? "" : text;
@@ -117,7 +117,7 @@ Result<std::unique_ptr<Communicator>> StartCommunicator(const CommunicatorOption
     if (cores.count() > 0) TALLY_RETURN_IF_ERROR(UseCores(cores));
     return std::unique_ptr<Communicator>();
   }
-  // What keeps one rank from starting often keeps all, and nobody can say so to the others: rank 0 speaks first, and its end is theirs.
+  // A failure to start often hits all ranks, and they cannot tell each other. Rank 0 reports it first, and its end ends the others.
   const auto failed = [&](const Status& why) -> Status {
     SleepFor(SpeaksAfter(launch.rank));
     if (why.message().starts_with("rank ")) return why;
@@ -220,7 +220,7 @@ Result<LinkSpeed> MeasureLink(Communicator& ranks) {
       TALLY_RETURN_IF_ERROR(ranks.AllGather(bytes, own, all.data()));
       if (turn >= 0) times.push_back(MonotonicSeconds() - begun);
     }
-    const auto quarter = times.begin() + static_cast<ptrdiff_t>(times.size() / 4);  // neighbours only make it slower
+    const auto quarter = times.begin() + static_cast<ptrdiff_t>(times.size() / 4);  // other programs can only make it slower
     std::nth_element(times.begin(), quarter, times.end());
     size.seconds = *quarter;
     size.received = static_cast<double>(size.bytes * (n - 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts what processes that run one model together speak through. Launchers (mpirun, srun) start the processes; the bytes go through a
-// plug-in, libtally_mpi, which is loaded when there are several processes. docs/mpi.md says how it is used.
+// Starts the communication of processes that run one model. Launchers (mpirun, srun) start the processes; the bytes go through a plug-in,
+// libtally_mpi, which is loaded when there are several processes. docs/mpi.md says how it is used.
 #pragma once
 
 #include <memory>
@@ -24,13 +24,13 @@ struct Launch {
 Launch DetectLaunch();
 
 struct CommunicatorOptions {
-  // Ranks of one host divide its cores: what the launcher's daemon may use, or under Slurm what this rank may. true: the launcher's
-  // binding stays.
+  // Ranks of one host divide its cores: those that the launcher's daemon may use, or under Slurm those that this rank may use. true: the
+  // launcher's binding stays.
   bool keep_binding = false;
 };
 
-// To be called once, before threads are started; destroyed at the end, when it waits for all ranks to come to theirs (not after a
-// failure). Null: this is the only process; a launcher's one rank gets its cores nevertheless.
+// To be called once, before threads are started. Destroyed at the end of the program: the destructor waits for all ranks to reach it, but
+// not after a failure. Null: this is the only process. If a launcher started it, it still gets its cores.
 //   TALLY_MPI_PLUGIN       the plug-in's file
 //   TALLY_MPI_TIMEOUT      seconds that a rank waits for another in a step, and at start; 30
 //   TALLY_MPI_DELAY_US, TALLY_MPI_BANDWIDTH   a slower network, for studies (plugin_communicator.h says which)
@@ -39,11 +39,12 @@ Result<std::unique_ptr<Communicator>> StartCommunicator(const CommunicatorOption
 
 // Each rank's bytes, which may differ in number, on all ranks or on rank 0 alone; the others then have none.
 Result<std::vector<std::string>> GatherBytes(Communicator& ranks, std::string_view own, bool to_first = false);
-// The same status on every rank: ok, or that of the lowest rank that has a failure, with its place. However long the ranks take.
+// The same status on every rank: ok, or that of the lowest rank that has a failure, with its place. Waits for the ranks however long they
+// take.
 Status Together(Communicator& ranks, const Status& own);
-// The same status on every rank: kBadInput where a fact (name, value: "tally", "0.2.0") is not the same on all.
+// The same status on every rank: kBadInput if a fact (name, value: "tally", "0.2.0") is not the same on all.
 Status AgreeOn(Communicator& ranks, std::span<const std::pair<std::string_view, std::string>> facts);
-// Ends a rank that has the same failure as all: rank 0, which says it, calls Abort; the others wait here for that.
+// Ends a rank that has the same failure as all others. Rank 0 reports it and calls Abort; the other ranks wait here for that.
 [[noreturn]] void AwaitAbort(Communicator& ranks, int exit_code);
 
 // An all-gather takes about latency_s + bytes received / bytes_per_s. Measured by all-gathers of 4 KB a rank, and of 1 MB or more in

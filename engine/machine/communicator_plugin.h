@@ -23,7 +23,7 @@ typedef struct TallyTransport {
   // stays where it is, and is left alone, until test() says that all is done.
   int (*send)(int rank, const void* data, uint64_t bytes);
   int (*receive)(int rank, void* data, uint64_t bytes);
-  // Lets transfers go on. *done: all that were begun have ended.
+  // Makes progress on transfers. *done: all that were begun have ended.
   int (*test)(int* done);
   // A rank that a transfer waits for, receipts first; -1: none.
   int (*silent)(void);

@@ -45,7 +45,7 @@ CoreSet CoresOfProcess(pid_t pid) {
   return ::sched_getaffinity(pid, sizeof mask.words, mask.words.data()) == 0 ? FromMask(mask) : CoreSet();
 }
 
-// A number that a file begins with; -1 where there is none.
+// The number that a file begins with; -1 if there is none.
 int ReadInt(const fs::path& path) {
   std::ifstream in(path);
   int n = -1;
@@ -110,7 +110,7 @@ CoreSet CoresOfLauncher(std::span<const char* const> daemons) {
     }
     pid = process.parent;
   }
-  // The kernel takes what the control group forbids out of a mask. The thread's own is put back.
+  // The kernel removes cores that the control group forbids from a mask. The thread's own mask is then restored.
   Mask all, own;
   for (int core = 0; core < CoreSet::kMax; ++core) CPU_SET_S(static_cast<size_t>(core), sizeof all.words, all.words.data());
   if (::sched_getaffinity(0, sizeof own.words, own.words.data()) != 0) return {};
@@ -157,7 +157,7 @@ Status UseCores(const CoreSet& set) {
                     std::generic_category().message(errno));
   };
   if (::sched_setaffinity(0, sizeof mask.words, mask.words.data()) != 0) return refused();
-  // Threads that are there already, a library's; one that ends meanwhile is none.
+  // Threads that exist already, such as a library's. One that ends meanwhile is skipped.
   std::error_code error;
   for (auto at = fs::directory_iterator("/proc/self/task", error); !error && at != fs::directory_iterator();
        at.increment(error)) {

@@ -25,16 +25,16 @@ class CoreSet {
   std::array<uint64_t, kMax / 64> words_{};
 };
 
-CoreSet OwnCores();  // the affinity mask of the calling thread; empty where unknown
-// What the processes that started this one may use, up to the launcher's daemon (`daemons` are its names): a launcher binds what it
-// starts, not itself. Where there is no such process: all that the control group allows.
+CoreSet OwnCores();  // the affinity mask of the calling thread; empty if unknown
+// What the processes that started this one may use, up to the launcher's daemon (`daemons` are its names): a launcher binds what it starts,
+// not itself. Without such a process: all that the control group allows.
 CoreSet CoresOfLauncher(std::span<const char* const> daemons);
 
 // Hardware threads of one physical core together; cores of one NUMA node beside each other.
 using PhysicalCores = std::vector<std::vector<int>>;
 PhysicalCores PhysicalCoresOf(const CoreSet& set);
-// Share k of n: contiguous, whole physical cores where there are as many as shares, else single hardware threads; where there are fewer
-// of those than shares, shares have one each and overlap.
+// Share k of n, contiguous. With at least as many physical cores as shares, whole cores; else single hardware threads. With more shares
+// than hardware threads, each share has one, and shares overlap.
 CoreSet ShareOfCores(const PhysicalCores& cores, int k, int n);
 
 // Moves every thread of this process to these cores. kBadInput: the system refuses.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small files with what a process has found out and a later one may use again.
+// Small files that keep results of one process for later ones.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@ namespace tally {
 // The text of a regular file of at most 1 MiB; nullopt: there is none, or it cannot be read.
 std::optional<std::string> ReadKeptFile(const std::string& path);
 
-// Makes the directory where it is missing and replaces the file as a whole. False where that fails: what is kept can be found out
-// again, so that is no error. `private_file`: nobody but its owner may read it.
+// Makes the directory if it is missing, and replaces the file as a whole. False if that fails, which is no error: the contents can be found
+// out again. `private_file`: nobody but its owner may read it.
 bool WriteKeptFile(const std::string& directory, const std::string& name, std::string_view text, bool private_file = false);
 
 // Of the running system, different after each start; "" where unknown.

@@ -69,8 +69,8 @@ std::optional<uint64_t> KibField(const char* path, std::string_view key) {
   return kib ? std::optional(*kib * 1024) : std::nullopt;
 }
 
-// Where there is no /proc (a bare chroot), what the kernel says when asked: memory that only caches hold counts as taken
-// (sysinfo(2)), and of what this process holds only the most so far is known (getrusage(2)).
+// Without /proc (a bare chroot), system calls tell less: memory that only caches hold counts as used (sysinfo(2)), and of this process's
+// memory only the peak is known (getrusage(2)).
 struct MachineMemory {
   uint64_t total = 0, free = 0;
 };

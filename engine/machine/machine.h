@@ -23,17 +23,17 @@ double MonotonicSeconds();
 std::string ModuleFile();  // the program or shared library that this function is part of, an absolute path; "" where unknown
 enum class Stream : uint8_t { kOutput, kError };
 bool IsTerminal(Stream stream);
-int TerminalWidth(Stream stream, int fallback);  // columns; `fallback` where the stream is no terminal
+int TerminalWidth(Stream stream, int fallback);  // columns; `fallback` if the stream is no terminal
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
-// Anonymous, zero-filled, page-aligned memory, with transparent huge pages asked for where `huge`.
+// Anonymous, zero-filled, page-aligned memory. `huge` asks for transparent huge pages.
 class AnonymousMemory {
  public:
   AnonymousMemory() = default;
   static Result<AnonymousMemory> Allocate(size_t bytes, bool huge);
   void RefuseHugePages();  // whatever the system does by itself; before the memory is used
-  // Addresses for huge pages to begin at, whose pages take memory when they are first written and are promised to nobody before. Huge
+  // Reserves addresses that are aligned for huge pages. A page takes memory when it is first written, and none is set aside before. Huge
   // pages are refused until AllowHugePages. The ranges of both functions are whole pages.
   static Result<AnonymousMemory> Reserve(size_t bytes);
   void AllowHugePages(size_t offset, size_t bytes);

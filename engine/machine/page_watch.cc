@@ -16,7 +16,7 @@
 
 namespace tally {
 
-// A reading thread faults at most once on a page: it finds it open when it returns. Whoever keeps faulting is writing.
+// A thread that reads faults at most once on a page, which is open when it returns. A thread that keeps faulting is writing.
 constexpr uint16_t kMostFaults = 4 * kMaxThreads;
 
 struct PageWatch::Range {
@@ -40,10 +40,11 @@ struct PageWatch::Range {
     if (Protect(begin + i * page, page, PROT_READ)) return true;
     int none = 0;
     error.compare_exchange_strong(none, errno, std::memory_order_relaxed);
-    return ProtectAll(PROT_READ);  // one mapping is always to be had
+    return ProtectAll(PROT_READ);  // a single mapping is always possible
   }
 
-  // What a signal handler needs must be found without an argument: the one global of the libraries, and why there is one watch.
+  // A signal handler cannot be given an argument, so it reads a global. This is the libraries' only one, and the reason for one watch at a
+  // time.
   static std::atomic<Range*> watched;
   static void OnFault(int signal, siginfo_t* info, void* context);
 };
@@ -56,7 +57,7 @@ namespace {
 constexpr std::array<int, 2> kSignals = {SIGSEGV, SIGBUS};  // Linux sends the first, macOS the second
 std::array<struct sigaction, 2> g_previous;
 
-// What would have happened without us.
+// Does what would have happened without this handler.
 void PassOn(int signal, siginfo_t* info, void* context) {
   const struct sigaction& previous = g_previous[signal == kSignals[0] ? 0 : 1];
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
@@ -115,7 +116,7 @@ PageWatch::~PageWatch() {
   if (range_->on.load()) (void)range_->ProtectAll(PROT_READ);
   for (size_t i = 0; i < kSignals.size(); ++i) {
     struct sigaction now = {};
-    // Somebody who came after us stays, and may still call us: then we pass on.
+    // A handler that was installed after ours stays. It may still call ours, which then passes the signal on.
     if (sigaction(kSignals[i], nullptr, &now) == 0 && now.sa_sigaction == Range::OnFault) {
       sigaction(kSignals[i], &g_previous[i], nullptr);
     }

@@ -17,8 +17,8 @@ namespace tally {
 // are no touches. Start, Stop and the destructor are called while nobody does.
 class PageWatch {
  public:
-  // Of the pages of [begin, begin + bytes), private memory of which `begin` starts a page, and which must outlive the watch. It is
-  // read-only from the first Start on, for good. kBadInput: another watch lives; a range that does not start a page or is empty.
+  // Watches the pages of [begin, begin + bytes): private memory that starts at a page and must outlive the watch. It is read-only from the
+  // first Start on, for good. kBadInput: another watch lives; a range that does not start a page or is empty.
   static Result<std::unique_ptr<PageWatch>> New(const void* begin, size_t bytes);
   PageWatch(const PageWatch&) = delete;
   PageWatch& operator=(const PageWatch&) = delete;
@@ -26,9 +26,9 @@ class PageWatch {
 
   // Protects every page. kBadInput: the system refuses.
   Status Start();
-  // Opens every page; which of them were touched since Start. A page that is written to is no page of ours to open: the process
-  // ends as it would have. kBadInput: the system refused to open a single page, as it does where touched and untouched
-  // pages alternate more often than it keeps mappings (Linux: vm.max_map_count); the rest was then not seen.
+  // Opens every page, and returns which were touched since Start. A write to a page does not open it: the process ends as it would have
+  // without the watch. kBadInput: the system refused to open a single page, as it does where touched and untouched pages alternate more
+  // often than it keeps mappings (Linux: vm.max_map_count); the rest was then not seen.
   Result<std::vector<bool>> Stop();
 
   size_t page_bytes() const { return page_; }

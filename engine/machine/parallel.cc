@@ -116,7 +116,7 @@ class Pool {
   int threads() const { return started_; }  // call it while holding the turn
 
   void Run(int threads, int64_t tasks, int64_t chunk, TaskFn fn) {
-    // Shares of one call each differ by a task at most; chunks are as asked for, but can be counted in kBits.
+    // Shares of one call each differ by a task at most. Chunks have the size asked for, or more, so that their number fits kBits.
     const bool shares = chunk <= 0;
     if (!shares) chunk = std::max(std::min(chunk, tasks), tasks / static_cast<int64_t>(kMask) + 1);
     const int64_t chunks = shares ? std::min<int64_t>(threads, tasks) : tasks / chunk + (tasks % chunk != 0);
@@ -149,7 +149,8 @@ class Pool {
       fn(thread, begin, end);
     }
   };
-  // A share's chunks that nobody has taken, [begin, end), of the op of a generation, in one word: who takes one takes it of that op.
+  // The chunks of a share that no thread has taken, [begin, end), and the generation of their op, in one word. So a thread that takes a
+  // chunk takes it of that op.
   struct alignas(64) Share {
     std::atomic<uint64_t> left{0};
   };
@@ -188,8 +189,7 @@ class Pool {
     }
   }
 
-  // Takes chunks of the op until there are none. What is known of the op is read once a chunk of it is held, which keeps it from
-  // ending.
+  // Takes chunks of the op until there are none. It reads the op's members only while it holds a chunk, since the op cannot end before.
   void Work(int thread, uint32_t generation) {
     const int threads = threads_.load(std::memory_order_relaxed);
     uint32_t done = 0;
@@ -245,9 +245,9 @@ void* WaitAtGate(void* p) {
   return nullptr;
 }
 
-// libgomp ends the process where it is refused a thread. So as many are started here first, side by side, and end again: what the
-// system refuses is then an error that can be handled. Beside them there must be room for what glibc gives the host of the region, which
-// allocates memory: an aligned heap of 64 MiB of address space. Not as std::threads: each would have such a heap, and keep it.
+// libgomp ends the process if the system refuses a thread. So this first starts as many threads side by side and lets them end; a refusal
+// is then an error that can be handled. There must also be room for the heap that glibc gives the host of the region, which allocates: 64
+// MiB of aligned address space. They are no std::threads: each would get such a heap, and keep it.
 int TryThreads(int threads) {
   constexpr size_t kHeap = size_t{192} << 20;
   void* const heap = mmap(nullptr, kHeap, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -378,7 +378,7 @@ bool RunWithin(double seconds, std::function<void()> work) {
   };
   try {
     std::thread(run).detach();
-  } catch (const std::system_error&) {  // no thread: no limit
+  } catch (const std::system_error&) {  // no thread is left: `work` runs here, without the limit
     run();
   }
   std::unique_lock lock(shared->mutex);

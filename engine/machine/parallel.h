@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The team: the only place that knows of threads. The process has one pool of helpers, in an OpenMP region that lasts; a Team is the
-// right to use some of them. The caller of Run works as thread 0, outside of the region. Helpers that wait spin for some microseconds,
-// then sleep; where the system has taken a core away, they sleep at once.
+// The team: the only place that knows of threads. The process has one pool of helpers, in an OpenMP region that lasts; a Team is the right
+// to use some of them. The caller of Run works as thread 0, outside of the region. Helpers that wait spin for some microseconds, then
+// sleep. If the system has taken their core away, they sleep at once.
 #pragma once
 
 #include <cstddef>
@@ -35,12 +35,12 @@ class Team {
   // most kMaxThreads and OMP_THREAD_LIMIT. Helpers that are missing are started; they last as long as the process.
   explicit Team(int threads);
   int threads() const { return threads_; }
-  // kBadInput where the system refused to start that many; the team then is the calling thread alone.
+  // kBadInput if the system refused to start that many; the team then is the calling thread alone.
   const Status& status() const { return status_; }
 
-  // Runs fn over [0, tasks), then returns; it is over when the tasks are done, whether or not every thread has come. Each thread has
-  // a contiguous share. chunk 0: a share is one call; chunk n: n tasks are (where that makes 2^20 chunks or more, they are larger),
-  // from the front. A thread that has none left takes the last ones of others. A single thread or task runs on the caller. Not to be
+  // Runs fn over [0, tasks), and returns when all tasks are done, whether or not every thread has taken part. Each thread has a contiguous
+  // share. chunk 0: one call does a whole share. chunk n: a call does n tasks, or more if there would be 2^20 chunks or more, from the
+  // front of the share. A thread that has none left takes the last chunks of others. A single thread or task runs on the caller. Not to be
   // called from inside fn.
   void Run(int64_t tasks, int64_t chunk, TaskFn fn);
   // fn(t, t, t + 1) on each thread t, for measuring the machine.
@@ -64,7 +64,7 @@ class Team {
   Status status_;
 };
 
-// Runs `work` on a thread of its own. False: it has not ended after so many seconds; it goes on, and nobody will hear of it.
+// Runs `work` on a thread of its own. False: it has not ended after `seconds`. It then keeps running, and its result is lost.
 bool RunWithin(double seconds, std::function<void()> work);
 
 }  // namespace tally

@@ -10,10 +10,10 @@ struct ArithmeticPeaks {
   double f32 = 0;
   double bf16 = 0;  // 0: the machine has no bf16 dot product
   double int8 = 0;
-  // int8 where one factor is so small (4-bit weights) that products may be summed in 16 bits before they are widened; equal to
-  // int8 where the machine has an int8 dot product.
+  // int8 if one factor is so small (4-bit weights) that products may be summed in 16 bits before they are widened. Equal to int8 if the
+  // machine has an int8 dot product.
   double int8_narrow = 0;
-  // "vpdpbusd zmm", "vpmaddubsw ymm", ...: static strings; empty where there is none.
+  // "vpdpbusd zmm", "vpmaddubsw ymm", ...: static strings; empty if there is none.
   const char* f32_instruction = "";
   const char* int8_instruction = "";
   const char* int8_narrow_instruction = "";

@@ -44,7 +44,7 @@ struct PluginCommunicator::Greeting {
 };
 
 PluginCommunicator::~PluginCommunicator() {
-  // A rank that hangs here is waited for as long as one that is busy: who is killed, ends all.
+  // Waits without a deadline, since a hung rank looks like a busy one. Killing it ends all ranks.
   if (started_ && failure_.ok() && AwaitAll().ok()) (void)transport_.finish();
 }
 
@@ -89,7 +89,7 @@ void PluginCommunicator::Delay(const Call& call) const {
   last = std::min(last, MonotonicSeconds());  // another machine's clock
   const double end =
       last + settings_.delay + (settings_.bytes_per_s > 0 ? static_cast<double>(call.received) / settings_.bytes_per_s : 0);
-  // Spins, as Open MPI does that waits for a network; where another rank computes on this core, it sleeps.
+  // Spins, as Open MPI does while it waits for a network. It sleeps if another rank computes on this core.
   constexpr double kWakes = 150e-6;
   for (double left; (left = end - MonotonicSeconds()) > 0;) {
     if (!crowded_) continue;
@@ -162,7 +162,7 @@ Status PluginCommunicator::AllGather(std::span<const uint64_t> bytes, const uint
     call.received += n;
   }
   const uint64_t mine = bytes[static_cast<size_t>(rank_)];
-  for (int d = 1; d < ranks_ && mine > 0; ++d) {  // each begins with its neighbour, so that nobody is everybody's first
+  for (int d = 1; d < ranks_ && mine > 0; ++d) {  // each rank begins with its next one, so that no rank is everybody's first
     const int to = (rank_ + d) % ranks_;
     StampSend(to);
     Send(to, own, mine);
@@ -222,7 +222,7 @@ Status PluginCommunicator::AwaitAll() {
   return Finish({"a wait for all", Wait::kIdle});
 }
 
-// The transport's own start knows no deadline: a rank that does not come is waited for on a thread of its own.
+// The transport's own start has no deadline, so a thread of its own runs it.
 Status PluginCommunicator::Join() {
   struct Joined {
     int rank = 0, ranks = 1, node = 0, error = 0;

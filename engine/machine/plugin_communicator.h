@@ -13,7 +13,7 @@
 
 namespace tally {
 
-// Rank 0's go for all.
+// Rank 0's values hold for all ranks.
 struct TransportSettings {
   double timeout = 30;     // seconds
   double delay = 0;        // seconds
@@ -21,12 +21,12 @@ struct TransportSettings {
   bool slower() const { return delay > 0 || bytes_per_s > 0; }
 };
 
-// What one rank finds out, others do soon after: they speak later, so that the first ends them before. mpirun takes a second, two where
-// there are several hosts. Seconds.
+// Seconds that a rank waits before it reports a failure. Others see the same failure soon after; the first report ends them before they
+// speak. mpirun takes a second for that, two with several hosts.
 double SpeaksAfter(int rank);
 void SleepFor(double seconds);
 
-// What the ranks of a host divide: what the launcher's daemon may use, or under Slurm what this rank may.
+// The cores that the ranks of a host divide: those that the launcher's daemon may use, or under Slurm those that this rank may use.
 CoreSet CoresToDivide(const Launch& launch);
 
 class PluginCommunicator : public Communicator {
@@ -61,7 +61,7 @@ class PluginCommunicator : public Communicator {
   Status DivideCores(std::span<const Greeting> greetings, const CommunicatorOptions& options);
   void CopyOwn(std::span<const uint64_t> bytes, const uint8_t* own, uint8_t* all) const;
 
-  // Of a call: what it is, for messages, and the bytes that it brings this rank.
+  // A call's name, for messages, and the bytes that it brings this rank.
   struct Call {
     const char* name;
     Wait wait = Wait::kStep;
@@ -75,10 +75,9 @@ class PluginCommunicator : public Communicator {
   bool Await(const Call& call);  // false: failure_ says why
   void Fail(std::string message);
 
-  // A slower network than there is, on one machine, whose ranks read the same clock: with a latency L and a bandwidth B, a call that
-  // brings this rank n bytes returns L + n / B after the last rank whose bytes they are has called, or when it really is done, if that
-  // is later. So each rank also sends the time at which it calls: 8 bytes, which the traffic does not count. A call that brings nothing
-  // is not delayed.
+  // Imitates a slower network on one machine, whose ranks read the same clock. With a latency L and a bandwidth B, a call that brings this
+  // rank n bytes returns L + n / B after the last rank whose bytes they are has called, or when it is done, if that is later. So each rank
+  // also sends the time at which it calls: 8 bytes, which the traffic does not count. A call that brings nothing is not delayed.
   void StampSend(int to);
   void StampReceive(int from);
   void Delay(const Call& call) const;

@@ -138,7 +138,7 @@ __attribute__((target("avx512f"))) void Bf16Zmm(int64_t iterations) {
 TALLY_TILE_LOOP(TilesBf16, "tdpbf16ps")
 TALLY_TILE_LOOP(TilesInt8, "tdpbssd")
 
-// Without what a restriction of Highway's targets took away.
+// Drops the features that a restriction of Highway's targets excludes.
 X86Features Limited(X86Features f) {
   const int64_t targets = hwy::SupportedTargets();
   const auto has = [targets](int64_t target) { return (targets & target) != 0; };

@@ -111,7 +111,7 @@ ArithmeticPeaks MeasurePeaks(Team& team, double seconds) {
       case PeakKind::kInt8Narrow: keep(rate, loop.instruction, peaks.int8_narrow, peaks.int8_narrow_instruction); break;
     }
   }
-  // What a type's products cost at most: they can also be made as a wider type's. Intel's vdpbf16ps is slower than f32.
+  // A type's peak is at least a wider type's, since its products can be made as those. Intel's vdpbf16ps is slower than f32.
   if (peaks.bf16 > 0) keep(peaks.f32, peaks.f32_instruction, peaks.bf16, peaks.bf16_instruction);
   keep(peaks.int8, peaks.int8_instruction, peaks.int8_narrow, peaks.int8_narrow_instruction);
   return peaks;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine's roofs, measured: what no kernel can exceed but by the noise of the machine. Each takes about `seconds` and returns a
-// median of passes; of several ways to do it, the best one's.
+// The machine's roofs, measured. No kernel exceeds them, except by the noise of the machine. Each function takes about `seconds` and
+// returns a median of passes, made in the fastest of several ways.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ namespace tally {
 // each is made.
 double ReadBandwidth(Team& team, std::span<const uint8_t> memory, double seconds);
 
-// The same, measured many times for moments: each time takes `seconds`, or longer where 15 passes over a part each do.
+// The same for many short measurements. Each takes `seconds`, or as long as 15 passes over a part each if that is longer.
 class ReadRoof {
  public:
   // `memory` in whole blocks. It must outlive this.
   ReadRoof(Team& team, std::span<const uint8_t> memory) : team_(team), memory_(memory) {}
 
-  // The best distance's median of 3 passes or more, each over another part of the memory: nothing is read again before all the rest
-  // was. 0 where there are not kParts blocks.
+  // The best distance's median of 3 passes or more, each over another part of the memory: nothing is read again before all the rest was. 0
+  // with fewer than kParts blocks.
   double Measure(double seconds);
 
   static constexpr size_t kBlock = 4096;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport by MPI (MPI Forum 2015, "MPI: A Message-Passing Interface Standard", version 3.1). All bytes go by MPI_Isend and
-// MPI_Irecv between the ranks that give and take them: what a witness of MPI's profiling interface counts is what was asked for, and
-// a wait knows whom it waits for, which a collective does not tell. On two ranks of one machine that is as fast as MPI_Allgatherv
-// (docs/mpi.md).
+// The transport by MPI (MPI Forum 2015, "MPI: A Message-Passing Interface Standard", version 3.1). All bytes go by MPI_Isend and MPI_Irecv
+// between the ranks that give and take them. So MPI's profiling interface counts exactly what was asked for, and a wait knows its rank,
+// which a collective does not tell. On two ranks of one machine that is as fast as MPI_Allgatherv (docs/mpi.md).
 #include <mpi.h>
 
 #include <algorithm>
@@ -16,10 +15,9 @@
 
 namespace {
 
-// Bytes of one message. Counts of MPI are ints. And over TCP, Open MPI asks the receiver before it sends more than
-// btl_tcp_eager_limit, and the answer waits behind what the receiver sends itself: where both sides send, as in an all-gather, that
-// halves the bandwidth (docs/mpi.md). So messages to other hosts are no longer than the limit, which is raised; a variable or option of
-// the user's stays.
+// Bytes of one message. MPI counts in ints. Over TCP, Open MPI asks the receiver before it sends more than btl_tcp_eager_limit, and the
+// answer waits behind what the receiver sends itself: if both sides send, as in an all-gather, that halves the bandwidth (docs/mpi.md). So
+// messages to other hosts are no longer than the limit, which is raised; a variable or option of the user's stays.
 #ifdef TALLY_MPI_PIECE  // of tests
 constexpr uint64_t kNear = TALLY_MPI_PIECE, kFar = TALLY_MPI_PIECE;
 #else
