@@ -68,7 +68,7 @@ Status CheckLatent(const Recipe& r) {
   return {};
 }
 
-// What a layer's attention has of heads.
+// Checks the heads of a layer's attention.
 Status CheckHeads(const LayerSizes& s) {
   if (s.n_kv_heads < 1 || s.n_heads % s.n_kv_heads != 0) {
     return BadInput(Text(s.n_heads) + " attention heads cannot share " + Text(s.n_kv_heads) + " key-value heads evenly");
@@ -88,7 +88,7 @@ Status CheckRope(const Rope& rope, int32_t head_dim) {
                   " dimensions; expected an even number, at most all");
 }
 
-// The cache of an earlier layer that a layer's attention reads.
+// Checks the cache of an earlier layer that a layer's attention reads.
 Status CheckShared(const Recipe& r, size_t layer) {
   const LayerRecipe& l = r.layers[layer];
   const auto bad = [&](const std::string& what) { return BadInput("layer " + std::to_string(layer) + " " + what); };

@@ -80,13 +80,13 @@ struct ModelSpec {
   std::vector<TensorBinding> bindings;
   std::vector<std::string> buffers;  // stored but not learned, such as causal masks
   std::vector<std::string> not_run;  // learned and stored, but not used by the graph
-  // What not_run's tensors are parts of. Of a configuration without tensors: the parts that it describes.
+  // The parts that not_run's tensors belong to. For a configuration without tensors: the parts that it describes.
   std::vector<PartNotRun> parts_not_run = {};
   // Tied head: the head that is stored beside the embedding, one of not_run; else empty.
   std::string stored_head = {};
-  // What the checkpoint's user is told of its metadata: keys that look misspelt, ids that are ignored. One sentence each.
+  // Notes on the metadata for the checkpoint's user: keys that look misspelt, ids that are ignored. One sentence each.
   std::vector<std::string> notes = {};
-  // The keys that config.json does not have and the defaults that were taken for them, as one sentence; empty: none.
+  // The keys that config.json lacks and the defaults used for them, as one sentence; empty: none.
   std::string defaults = {};
 };
 

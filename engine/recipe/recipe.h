@@ -33,7 +33,7 @@ struct RopeScaling {
 struct Rope {
   RopeStyle style = RopeStyle::kNone;
   int32_t dim = 0;     // dimensions of a head that rotate
-  int32_t turned = 0;  // of the dim / 2 pairs the first ones turn, the others by 0 (Gemma 4's proportional rope); 0: all
+  int32_t turned = 0;  // so many of the dim / 2 pairs, the first ones, rotate (Gemma 4's proportional rope); 0: all
   double theta = 10000;
   RopeScaling scaling = {};
   bool freq_factors = false;  // the checkpoint stores divisors of the frequencies (GGUF rope_freqs.weight)
@@ -86,12 +86,12 @@ struct Mamba2 {
   bool norm = true;         // false: the output is only gated (Falcon-H1)
   int32_t norm_groups = 1;  // vectors that the output is normalised as
   bool norm_first = false;  // norm(y) silu(z), else norm(y silu(z))
-  // Falcon-H1 scales parts of what the input matrix gives: z, x, B, C and the steps.
+  // Falcon-H1 scales parts of the input matrix's output: z, x, B, C and the steps.
   std::array<float, 5> multipliers = {1, 1, 1, 1, 1};
   bool operator==(const Mamba2&) const = default;
 };
 
-// Factors within a layer (Falcon-H1): of what the last matrix of attention, of Mamba-2 and of the feed-forward reads, and of the gate
+// Factors within a layer (Falcon-H1): on the inputs of the last matrices of attention, of Mamba-2 and of the feed-forward, and on the gate
 // before its activation.
 struct PartScales {
   float attention = 1, mamba = 1, gate = 1, down = 1;
@@ -116,7 +116,7 @@ struct LayerRecipe {
   bool v_is_k = false;  // the values are the keys as their matrix gives them (Gemma 4)
   // Limits of the SwiGLU of experts, and of shared experts: kSwigluLimited (Ling 3); 0: none.
   float expert_limit = 0, shared_limit = 0;
-  Xielu xielu = {};  // with the activation kXielu; its alphas where the checkpoint does not store them as tensors
+  Xielu xielu = {};  // with the activation kXielu; its alphas, if the checkpoint does not store them as tensors
 
   bool recurrent() const { return mixers.has(Mixer::kShortConv) || mixers.has(Mixer::kDeltaRule) || mixers.has(Mixer::kMamba2); }
   bool attends() const { return mixers.has(Mixer::kAttention) || mixers.has(Mixer::kLatentAttention); }
@@ -145,16 +145,16 @@ struct CountedTensor {
   bool operator==(const CountedTensor&) const = default;
 };
 
-// What layers keep of a sequence and nothing runs.
+// Caches of a sequence in a model that is only counted.
 struct CountedCache {
   std::string name = {};              // "index keys"
   uint64_t layers = 0, elements = 0;  // layers that keep it; elements of an entry
   uint64_t every = 1;                 // positions that share an entry
-  uint64_t window = 0;                // entries are kept of so many positions; 0: of all
+  uint64_t window = 0;                // positions whose entries are kept; 0: all
   bool operator==(const CountedCache&) const = default;
 };
 
-// What a model has that no other field of its recipe describes. Such a model is counted and not run.
+// The parts of a model that no other field of its recipe describes. Such a model is counted and not run.
 struct CountedOnly {
   std::string why = {};         // "sparse attention with an indexer"
   bool output_norm = true;      // false: the last norm is among the tensors
@@ -248,8 +248,8 @@ struct Recipe {
       0;  // experts work on a projection of so many elements, and their sum is projected back (Nemotron 3 Super); 0: not
   int32_t d_shared = 0;      // width of the shared experts together, which every token uses; 0: none
   bool shared_gate = false;  // the shared experts' output is multiplied by sigmoid(w x)
-  // Without shared experts: beside the experts, act(x) of what they read is added (llama.cpp, where a file names shared experts and has no
-  // tensors of theirs).
+  // Without shared experts: act(x) of the experts' input x is added to their output (llama.cpp, if a file names shared experts but has no
+  // tensors for them).
   bool shared_activation = false;
   int32_t mtp_layers = 0;  // multi-token-prediction layers; counted apart, not run
 

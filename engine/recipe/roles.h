@@ -27,19 +27,19 @@ enum class Division : uint8_t {
   kKvHeads,       // KV heads
   kQkv,           // query heads, KV heads, KV heads
   kHeadSlices,    // slices that are query heads
-  kQNorm,         // query heads where each has weights of its own; else whole
+  kQNorm,         // query heads, if each has weights of its own; else whole
   kKNorm,         // the same of KV heads
   kChannels,      // channels of a short convolution; of its first matrix three times
   kKeyHeads,      // of the gated delta rule
   kStateHeads,    // heads of a recurrence: its value heads, or Mamba-2's heads
   kMambaIn,       // Mamba-2's gate, input, B, C and steps
   kConvolved,     // what a recurrent layer convolves
-  kStateNorm,     // Mamba-2: heads, where no vector is divided; else whole
+  kStateNorm,     // Mamba-2: heads, if no vector is divided; else whole
   kMixed,         // d_model, as a mixer's last matrix gives it
   kHidden,        // of a dense feed-forward
   kFed,           // d_model, as the feed-forward's last matrix gives it
   kExpertHidden,  // experts, or hidden units of all experts
-  kExpertOut,     // experts, or what all of them give
+  kExpertOut,     // experts, or the output of all of them
   kSharedHidden,  // of the shared experts
   kSharedOut
 };

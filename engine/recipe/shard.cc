@@ -10,7 +10,7 @@ namespace {
 Span Times(const Span& s, int64_t n) { return {s.begin * n, s.end * n}; }
 Span Plus(const Span& s, int64_t n) { return {s.begin + n, s.end + n}; }
 
-// Appends rows that are not none; runs that follow one another become one.
+// Appends rows unless there are none. Adjacent runs become one.
 void Append(Held& held, const Span& rows, bool copy) {
   if (rows.size() <= 0) return;
   if (!held.rows.empty() && held.rows.back().rows.end == rows.begin && held.rows.back().copy == copy) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a model that one of several processes holds and computes.
 //
-// What is divided are outputs: heads, hidden units, channels, experts, rows of the vocabulary. A sum is never divided, so that the bits are
-// those of one process. What is not divided every process has; of equal parts the one of the lowest rank is the original, the others are
-// copies.
+// Outputs are divided: heads, hidden units, channels, experts, rows of the vocabulary. A sum is never divided, so that the bits are those
+// of one process. Every process has all that is not divided. Of equal parts, the lowest rank's is the original, and the others are copies.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +32,7 @@ struct Shard {
 // ones may be empty.
 Span PartOf(int64_t n, int64_t piece, const Shard& shard);
 
-// Heads of which equal groups share something: query heads a KV head, heads of Mamba-2 their B and C.
+// Heads in equal groups that share something: a KV head of query heads, or B and C of Mamba-2's heads.
 struct HeadPart {
   Span heads, groups;  // empty: the process is idle here
   bool copy = false;   // a lower rank has the group too

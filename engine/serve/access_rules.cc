@@ -38,13 +38,13 @@ bool Contains(const std::vector<std::string>& list, std::string_view text) {
   return std::ranges::any_of(list, [&](const std::string& one) { return one == "*" || AsciiLower(one) == text; });
 }
 
-// Of one value only: two of them are read differently by different programs.
+// The value of a header that occurs once. Programs disagree about one that occurs twice.
 std::optional<std::string_view> OnlyHeader(const HttpHeaders& headers, std::string_view name) {
   if (std::ranges::count(headers, name, &std::pair<std::string, std::string>::first) != 1) return std::nullopt;
   return FindHeader(headers, name);
 }
 
-// Of names of headers, with commas between them.
+// True for names of headers with commas between them.
 bool IsHeaderList(std::string_view text) {
   return text.size() <= 1024 && std::ranges::all_of(text, [](char c) {
            return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == ',' || c == ' ';
@@ -100,7 +100,7 @@ AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
                                  "origin_not_allowed")};
     }
   }
-  // A page elsewhere that fetches without CORS sends no Origin. A link to the chat is no harm.
+  // A page elsewhere that fetches without CORS sends no Origin. A link to the chat does no harm.
   if (head.path != "/" && !FindHeader(head.headers, "origin") && FindHeader(head.headers, "sec-fetch-site") == "cross-site") {
     return {.error = Forbidden("a page of another site may not ask", "origin_not_allowed")};
   }
@@ -113,7 +113,7 @@ AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
     given = OnlyHeader(head.headers, "x-api-key").value_or("");
   }
   std::string client;
-  for (size_t i = 0; i < options_.keys.size(); ++i) {  // all of them, wherever it is
+  for (size_t i = 0; i < options_.keys.size(); ++i) {  // all keys are compared, so that the time does not tell which one it is
     if (EqualInConstantTime(given, options_.keys[i])) client = "key " + std::to_string(i + 1);
   }
   if (!client.empty()) {
@@ -154,7 +154,7 @@ Result<std::vector<std::string>> ReadKeys(const std::string& place, std::string_
     while (!key.empty() && kWhite.find(key.back()) != kWhite.npos) key.remove_suffix(1);
     if (key.empty() || key.starts_with('#')) continue;
     const bool printable = std::ranges::all_of(key, [](char c) { return c > ' ' && c <= '~'; });
-    if (!printable || key.size() < kShortestKey || key.size() > kLongestKey) {  // it is not shown
+    if (!printable || key.size() < kShortestKey || key.size() > kLongestKey) {  // the message does not show the key
       return BadInput(place + ":" + std::to_string(line) + ": a key must be " + std::to_string(kShortestKey) + " to " +
                       std::to_string(kLongestKey) + " characters of printable ASCII without spaces");
     }

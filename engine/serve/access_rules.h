@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may ask: keys, and the Host and Origin that browsers send. A page that somebody's browser shows can send requests to servers on
-// the same machine, under a name that was made to mean 127.0.0.1 (DNS rebinding); its Host and Origin tell.
+// Who may ask: keys, and the Host and Origin that browsers send. A page that somebody's browser shows can send requests to servers on the
+// same machine, under a name that was made to mean 127.0.0.1 (DNS rebinding); its Host and Origin give it away.
 #pragma once
 
 #include <optional>
@@ -17,23 +17,23 @@ struct AccessOptions {
   std::vector<std::string> keys = {};     // none: everybody may ask
   std::vector<std::string> hosts = {};    // names besides localhost and addresses, without port; "*": any
   std::vector<std::string> origins = {};  // "https://chat.example.com", besides the server's own; "*": any
-  bool loopback = true;                   // the server listens on a loopback address: of addresses only these are its own
+  bool loopback = true;                   // the server listens on a loopback address, and answers to no other addresses
 };
 
 class AccessRules {
  public:
   explicit AccessRules(AccessOptions options) : options_(std::move(options)) {}
 
-  // The client of a request that may be answered: "" where there are no keys, else a name for its key, which is not the key. An error:
-  // 401 no key or a wrong one, 403 a Host or an Origin that is not allowed, another site's page that sends none. Of "/" and "/health" no key is wanted.
+  // The client of an allowed request: "" if there are no keys, else a name that stands for its key. An error: 401 no key or a wrong one;
+  // 403 a Host or an Origin that is not allowed, or another site's page without an Origin. "/" and "/health" need no key.
   struct Decision {
     std::optional<ApiError> error = {};
     std::string client = {};
-    std::string key = {};  // what stands for the key itself, wherever it is in the file: its SHA-256; "" where there are no keys
+    std::string key = {};  // stands for the key, wherever it is in the file: its SHA-256; "" if there are no keys
   };
   Decision Check(const HttpRequest& head) const;
   // Headers of CORS (https://fetch.spec.whatwg.org/#http-cors-protocol) for the answer to a request with an Origin that is allowed; nothing
-  // where the request has none, or its own.
+  // if the request has none, or its own.
   HttpHeaders CorsHeaders(const HttpRequest& head) const;
 
  private:
@@ -43,8 +43,8 @@ class AccessRules {
   const AccessOptions options_;
 };
 
-// The keys of a file's text: a line each, without white space around them; empty lines and those that begin with # are none. kBadInput: no
-// key, one of less than 16 or more than 512 bytes, one that is not of printable ASCII.
+// The keys of a file's text: a line each, without white space around them; empty lines and those that begin with # are skipped. kBadInput:
+// no key, one of less than 16 or more than 512 bytes, one that is not of printable ASCII.
 Result<std::vector<std::string>> ReadKeys(const std::string& place, std::string_view text);
 
 // Whether both are equal, in a time that depends on the length of `given` alone.

@@ -12,7 +12,7 @@
 namespace tally {
 namespace {
 
-// Thinking stands under both names that clients read.
+// Thinking is given under both names that clients read.
 OrderedJson MessageJson(const ChatAnswer& answer) {
   OrderedJson message = {{"role", "assistant"}, {"content", answer.content}, {"refusal", nullptr}};
   if (answer.content.empty() && !answer.calls.empty()) message["content"] = nullptr;

@@ -40,7 +40,7 @@ struct ApiChoice {
   ChatAnswer answer = {};
   const GenerateResult* result = nullptr;
   std::string stop = {};                  // the string of the body that ended it; empty: none did
-  std::vector<ApiLogprob> logprobs = {};  // of all tokens, where they were asked for
+  std::vector<ApiLogprob> logprobs = {};  // of all tokens, if they were asked for
 };
 
 struct ApiUsage {
@@ -67,25 +67,25 @@ const char* ApiFinish(const ApiChoice& choice);
 // What an answer cost, of all its choices together: {"prompt_tokens", "decode_steps", "preemptions", "prompt_seconds",
 // "first_token_seconds", "generate_seconds", "prefill", "decode", "parameters_touched"}. prompt_tokens are those that ran;
 // first_token_seconds is the least of a choice; prefill and decode are the work of its Bill: {"rows", "logit_rows", "rows_again",
-// "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}.
-// Besides, of its choices together: "parameters_active", of a token by the convention that counts all; "kv_bytes", what they held of the
-// KV cache and of states in the end, what several of them share counted for each; "experts_touched": {LAYER: n}, of models that have experts. `engine` ran them.
+// "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}. Also, for its choices together:
+// "parameters_active", those of a token by the convention that counts all; "kv_bytes", what the choices held of the KV cache and of states
+// at their end, shared bytes counted for each; "experts_touched": {LAYER: n}, for models with experts. `engine` ran the choices.
 OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine);
 
-// `bill` stands in it as "tally" where it is not null.
+// `bill` becomes its member "tally" unless it is null.
 OrderedJson UsageJson(const ApiUsage& usage, OrderedJson bill);
 // [BYTE]
 OrderedJson BytesJson(const std::string& bytes);
 // {"id", "type", "function": {"name", "arguments"}}
 OrderedJson CallJson(const ToolCall& call);
-// Of a chat: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal": null}. Of a text: {"tokens", "token_logprobs",
+// For a chat: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal": null}. For a text: {"tokens", "token_logprobs",
 // "top_logprobs", "text_offset"}, whose first token begins at `offset` characters.
 OrderedJson ChatLogprobsJson(std::span<const ApiLogprob> logprobs);
 OrderedJson ChatLogprobsList(std::span<const ApiLogprob> logprobs);
 OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offset = 0);
 int64_t Characters(std::string_view text);
 
-// As clients of the endpoint read errors.
+// An error in the form that clients of the endpoint read.
 OrderedJson ErrorJson(const ApiError& error, ApiEndpoint endpoint);
 
 // An object of chat.completion or text_completion, with the seed; usage has `bill` as "tally".

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = OutputPart::Kind;
 
-// A call's input is an object. Arguments that are none stand in it as text.
+// A call's input is an object. Arguments that are no object become text in one.
 OrderedJson InputJson(const std::string& arguments) {
   if (arguments.empty()) return OrderedJson::object();
   const Result<OrderedJson> json = ReadJson<OrderedJson>("arguments", arguments, kOrderedJsonLimits);
@@ -62,7 +62,7 @@ void AnthropicOutput::AddText(const OutputPart& part, std::vector<OrderedJson>* 
   if (open_ && kind_ != part.kind) Close(events);
   if (!std::exchange(open_, true)) {
     kind_ = part.kind;
-    // Nothing signs the thinking here, and clients that send it back need the field.
+    // Nothing signs the thinking here, but clients that send it back need the field.
     Open(thinking ? OrderedJson{{"type", "thinking"}, {"thinking", ""}, {"signature", ""}}
                   : OrderedJson{{"type", "text"}, {"text", ""}, {"citations", nullptr}},
          events);

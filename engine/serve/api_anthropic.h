@@ -15,9 +15,9 @@ namespace tally {
 // The content blocks of an answer: thinking, text and calls, in the order in which they come.
 class AnthropicOutput {
  public:
-  // The blocks that `parts` begin, continue and end. Events are appended to `events`; null: they are not wanted.
+  // Adds `parts` to the blocks. Appends the events to `events`, unless it is null.
   void Add(std::span<const OutputPart> parts, std::vector<OrderedJson>* events);
-  // The answer has ended.
+  // Ends the answer.
   void Finish(std::vector<OrderedJson>* events);
   const OrderedJson& blocks() const { return blocks_; }
 
@@ -40,9 +40,9 @@ class AnthropicOutput {
 OrderedJson AnthropicMessageJson(const ApiAnswer& answer, OrderedJson blocks, bool ended, OrderedJson bill = {});
 // {"stop_reason", "stop_sequence"}
 OrderedJson AnthropicStopJson(const ApiChoice& choice);
-// input_tokens are those that had to run, beside cache_read_input_tokens. `bill` stands in it as "tally" where it is not null.
+// input_tokens are those that had to run, beside cache_read_input_tokens. `bill` becomes the member "tally" unless it is null.
 OrderedJson AnthropicUsageJson(const ApiUsage& usage, OrderedJson bill = {});
-// {"type": "error", "error": {"type", "message"}}, and "details" of kNoThreads.
+// {"type": "error", "error": {"type", "message"}}; kNoThreads also has "details".
 OrderedJson AnthropicErrorJson(const ApiError& error);
 
 }  // namespace tally

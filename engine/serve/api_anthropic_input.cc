@@ -20,7 +20,7 @@ void FailBlock(ApiObject& block, const std::string& type, const char* expected) 
              "unsupported_value");
 }
 
-// Of a block whose type is known.
+// The text of a block whose type has been read.
 std::string ReadTextBlock(ApiObject& block) {
   const std::optional<std::string> text = block.Text("text");
   if (!text) block.Fail("text", "is missing", "missing_required_parameter");
@@ -75,7 +75,7 @@ class Conversation {
   }
 
  private:
-  // The message of that role that blocks go to.
+  // The message of that role to which the next block belongs.
   ChatMessage& Of(const std::string& role) {
     if (messages_->empty() || messages_->back().role != role) messages_->push_back({.role = role});
     return messages_->back();

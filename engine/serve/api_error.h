@@ -19,7 +19,7 @@ struct ApiError {
 // The code by which Anthropic's clients see that they must send all messages themselves.
 inline constexpr const char* kNoThreads = "thread_unsupported_request";
 
-// What was asked for cannot be honoured: 400. No room: 503. A defect: 500.
+// 400 for requests that cannot be honoured, 503 for no room, 500 for a defect.
 ApiError ApiErrorOf(const Status& status);
 
 // {"error": {"message", "type", "param", "code"}}

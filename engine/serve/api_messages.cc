@@ -61,7 +61,7 @@ void ReadCalls(ApiObject& object, ChatMessage* message) {
     ToolCall& read = message->tool_calls.emplace_back();
     read.id = call.Text("id").value_or("");
     if (call.Text("type").value_or("function") != "function") call.Fail("type", "must be \"function\"", "unsupported_value");
-    call.Ignore({"index"});  // of calls that were put together from a stream
+    call.Ignore({"index"});  // clients that put calls together from a stream keep it
     const OrderedJson* const function = call.Object("function");
     if (function == nullptr) {
       call.Fail("function", "is missing", "missing_required_parameter");
@@ -78,7 +78,7 @@ void ReadCalls(ApiObject& object, ChatMessage* message) {
   }
 }
 
-// What answers have and requests may send back empty.
+// Refuses a member that answers have, unless a request sends it back empty.
 void RefuseUnlessEmpty(ApiObject& object, std::string_view name) {
   const OrderedJson* const value = object.Take(name);
   if (value == nullptr || value->empty() || *value == "") return;
@@ -146,7 +146,7 @@ void ReadVariables(ApiObject& body, ChatRequest* chat) {
       if (name == "messages" || name == "tools" || name == "add_generation_prompt") {
         return body.Fail("chat_template_kwargs", "cannot set " + name);
       }
-      // Formats that are not run as Jinja know it as a setting.
+      // Formats other than Jinja have it as a setting.
       if (name == "reasoning_effort" && value.is_string() && chat->reasoning_effort.empty()) {
         chat->reasoning_effort = value.get<std::string>();
       } else {

@@ -13,8 +13,8 @@ namespace tally {
 void ReadApiChat(ApiObject& body, ChatRequest* chat);
 // input, instructions, tools, tool_choice, reasoning, text of /v1/responses: items that belong to one turn of the assistant are one message.
 void ReadApiResponses(ApiObject& body, ChatRequest* chat);
-// system, messages, tools, tool_choice, thinking, output_config of /v1/messages: neighbours of one role are one message. Blocks of thinking are
-// the message's reasoning. What a tool's result says of errors is not told to the model, nor is it held to a budget of thinking.
+// system, messages, tools, tool_choice, thinking, output_config of /v1/messages: neighbours of one role are one message. Blocks of thinking
+// are the message's reasoning. The model is not told that a tool's result is an error, and is not held to a budget of thinking.
 void ReadAnthropicChat(ApiObject& body, ChatRequest* chat);
 // The value of tool_choice, whatever the endpoint: "none" takes the tools away.
 void ReadToolChoice(ApiObject& body, ChatRequest* chat);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the members of a JSON object out of a body: their types and ranges, and the names that nobody knows. Internal to serve.
+// Reads the members of a JSON object in a body: checks types and ranges, and refuses unknown names. Internal to serve.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace tally {
 // The first error is kept; after it everything reads as absent. A member that is null is absent.
 class ApiObject {
  public:
-  // An error where `json` is no object. `where`: its place in the body, "messages[2]"; empty: it is the body. `json` and `error`
-  // must outlive this.
+  // An error if `json` is no object. `where`: its place in the body, "messages[2]"; empty: it is the body. `json` and `error` must outlive
+  // this.
   ApiObject(const OrderedJson& json, std::string where, std::optional<ApiError>* error);
 
   bool ok() const { return !error_->has_value(); }
@@ -28,7 +28,7 @@ class ApiObject {
   // "PLACE MESSAGE"
   void Fail(std::string_view name, const std::string& message, const char* code = "invalid_value");
 
-  // The member, which is known from now on; null: it is absent.
+  // Takes a member, so that End accepts it; null: it is absent.
   const OrderedJson* Take(std::string_view name);
   std::optional<std::string> Text(std::string_view name);
   std::optional<bool> Flag(std::string_view name);
@@ -37,9 +37,9 @@ class ApiObject {
   // An object or an array, whatever it holds.
   const OrderedJson* Object(std::string_view name);
   const OrderedJson* Array(std::string_view name);
-  // These are known, and mean nothing here.
+  // Accepts these members, which mean nothing here.
   void Ignore(std::initializer_list<std::string_view> names);
-  // An error where a member is left that nobody has taken.
+  // An error if a member was neither taken nor ignored.
   void End();
 
  private:

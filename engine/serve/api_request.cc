@@ -20,7 +20,7 @@ constexpr int64_t kMostTextLogprobs = 5, kMostChatLogprobs = 20;
 constexpr size_t kMostBiases = 1024;
 constexpr double kMostBias = 100;
 
-// A field that is taken only where it asks for nothing.
+// A field that is accepted only with a value that asks for nothing.
 struct Refused {
   const char* name;
   bool (*asks_nothing)(const OrderedJson& value);
@@ -56,7 +56,7 @@ constexpr Refused kRefused[] = {
     {"function_call", Never, "tool_choice is"},
 };
 
-// Of /v1/responses alone.
+// /v1/responses only.
 constexpr Refused kRefusedResponses[] = {
     {"previous_response_id", Never, "answers are not kept: send the conversation as input"},
     {"conversation", Never, "conversations are not kept: send the conversation as input"},
@@ -65,7 +65,7 @@ constexpr Refused kRefusedResponses[] = {
     {"truncation", IsDisabled, "input that is too long is an error"},
 };
 
-// Of /v1/messages alone.
+// /v1/messages only.
 constexpr Refused kRefusedMessages[] = {
     {"container", Never, "no code runs here"},
     {"mcp_servers", IsEmpty, "the server calls no other"},
@@ -103,7 +103,7 @@ void ReadSampling(ApiObject& body, ApiRequest* request) {
   request->ignore_eos = body.Flag("ignore_eos").value_or(false);
 }
 
-// -1 stands for one that is drawn, as everywhere here.
+// -1 asks for a drawn seed, as elsewhere in Tally.
 void ReadSeed(ApiObject& body, ApiRequest* request) {
   const OrderedJson* const seed = body.Take("seed");
   if (seed == nullptr) return;
@@ -141,7 +141,7 @@ void ReadLength(ApiObject& body, ApiRequest* request) {
   if (completion) request->max_tokens = completion;
 }
 
-// A chat's is a flag, with the number beside it; a completion's is the number.
+// For a chat it is a flag, with the number beside it; for a completion it is the number.
 void ReadLogprobs(ApiObject& body, ApiRequest* request) {
   const OrderedJson* const flag = body.Take("logprobs");
   if (request->endpoint == ApiEndpoint::kCompletions) {
@@ -196,13 +196,13 @@ void ReadInclude(ApiObject& body, ApiRequest* request) {
   for (const OrderedJson& what : *list) {
     if (what == "message.output_text.logprobs") {
       request->top_logprobs = std::max(request->top_logprobs, 0);
-    } else if (what != "reasoning.encrypted_content") {  // thinking stands in the answer in clear
+    } else if (what != "reasoning.encrypted_content") {  // the answer shows thinking in clear
       body.Fail("include", "has " + Printable(what.dump(), 80) + ", which is not supported", "unsupported_value");
     }
   }
 }
 
-// What stands in the answer as it was sent.
+// Fields that the answer repeats as they were sent.
 constexpr std::string_view kEchoed[] = {
     "instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "reasoning", "temperature", "text", "tool_choice",
     "tools",        "top_logprobs",      "top_p",    "truncation",          "user"};
@@ -237,7 +237,7 @@ void ReadStream(ApiObject& body, ApiRequest* request) {
   }
 }
 
-// Of an array that is not empty; none where `list` holds something else too.
+// The ids of an array that is not empty; none if `list` holds anything else too.
 std::optional<std::vector<int32_t>> TokensOf(const OrderedJson& list) {
   std::vector<int32_t> tokens;
   tokens.reserve(list.size());
@@ -290,7 +290,7 @@ void ReadMessages(ApiObject& body, ApiRequest* request) {
   if (body.Take("thread") != nullptr) {
     body.Fail("thread", "is not supported: conversations are not kept, send all messages", kNoThreads);
   }
-  // What the model has run is found again without being told.
+  // Prefixes that have run are found again without such hints.
   body.Ignore({"metadata", "service_tier", "inference_geo", "speed", "cache_control", "diagnostics"});
   request->max_tokens = body.Whole("max_tokens", 0, kMostTokens);
   if (!request->max_tokens && request->endpoint == ApiEndpoint::kMessages) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bodies of OpenAI's /v1/chat/completions, /v1/completions and /v1/responses and of Anthropic's /v1/messages, read into what an engine's
-// requests need (https://platform.openai.com/docs/api-reference/chat/create, .../completions/create, .../responses/create,
+// The bodies of OpenAI's /v1/chat/completions, /v1/completions and /v1/responses and of Anthropic's /v1/messages, read into what an
+// engine's requests need (https://platform.openai.com/docs/api-reference/chat/create, .../completions/create, .../responses/create,
 // https://docs.anthropic.com/en/api/messages).
 //
 // What is not supported is refused by name, and so is a field that is not known. Only what changes no answer is ignored: user, metadata,
-// service_tier, safety_identifier, prompt_cache_key. Fields of llama.cpp's and vLLM's servers are taken too: top_k, min_p,
-// repeat_penalty or repetition_penalty, repeat_last_n, ignore_eos, chat_template_kwargs. One field is ours: tally, whether the answer's usage
-// says what it cost.
+// service_tier, safety_identifier, prompt_cache_key. Fields of llama.cpp's and vLLM's servers are accepted too: top_k, min_p,
+// repeat_penalty or repetition_penalty, repeat_last_n, ignore_eos, chat_template_kwargs. One field is ours: tally, whether the answer's
+// usage says what it cost.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace tally {
 // kCountTokens: /v1/messages/count_tokens, whose body is that of /v1/messages but for max_tokens.
 enum class ApiEndpoint : uint8_t { kChat, kCompletions, kResponses, kMessages, kCountTokens };
 inline bool IsAnthropic(ApiEndpoint endpoint) { return endpoint >= ApiEndpoint::kMessages; }
-// Of OpenAI's "/v1/chat/completions", "/v1/completions" and "/v1/responses"; none: of another path.
+// The endpoint of OpenAI's paths "/v1/chat/completions", "/v1/completions" and "/v1/responses"; none: another path.
 std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path);
 
 // Text, or token ids.
@@ -34,7 +34,7 @@ struct ApiPrompt {
   std::optional<std::vector<int32_t>> tokens = {};
 };
 
-// Where a field was absent or null there is no value, and the server's own holds.
+// A field that was absent or null has no value here, and the server's own holds.
 struct ApiRequest {
   ApiEndpoint endpoint = ApiEndpoint::kChat;
   std::string model = {};
@@ -51,7 +51,7 @@ struct ApiRequest {
   int32_t top_logprobs = -1;  // -1: no log probabilities; else so many beside each token's
   bool stream = false, stream_usage = false;
   std::optional<bool> tally = {};  // the bill stands in the answer's usage
-  // kResponses: fields of the body that stand in its answer.
+  // kResponses: fields of the body that the answer repeats.
   std::shared_ptr<const OrderedJson> echo = {};
   // For the server to set: prefixes are shared among requests of equal keys.
   std::string prefix_key = {};

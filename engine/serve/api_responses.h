@@ -16,10 +16,9 @@ namespace tally {
 class ResponseOutput {
  public:
   explicit ResponseOutput(const std::string& response_id);
-  // The items that `parts` begin, continue and end. Events are appended to `events`, {"type", ...} without sequence_number; null: they
-  // are not wanted.
+  // Adds `parts` to the items. Appends the events, {"type", ...} without sequence_number, to `events`, unless it is null.
   void Add(std::span<const OutputPart> parts, std::vector<OrderedJson>* events);
-  // The answer has ended. `logprobs`: of all its tokens, for its last text.
+  // Ends the answer. `logprobs`: of all its tokens, for its last text.
   void Finish(bool complete, std::span<const ApiLogprob> logprobs, std::vector<OrderedJson>* events);
   const OrderedJson& items() const { return items_; }
 
@@ -39,10 +38,10 @@ class ResponseOutput {
   std::string text_;  // of the open item
 };
 
-// "completed", or "incomplete" where the answer was cut.
+// "completed", or "incomplete" if the answer was cut.
 const char* ResponseStatus(const ApiAnswer& answer);
 
-// `echo`: fields of the body, which stand in it as they were sent. `status`: "in_progress" has no usage.
+// `echo`: fields of the body, which the response repeats as they were sent. `status`: "in_progress" has no usage.
 OrderedJson ResponseJson(const ApiAnswer& answer, const OrderedJson& echo, OrderedJson items, const char* status,
                          OrderedJson bill = {});
 

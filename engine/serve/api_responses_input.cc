@@ -81,7 +81,7 @@ class Input {
   }
 
  private:
-  // The message of the assistant's turn: its thinking, then its text, then its calls.
+  // The message of the assistant's current turn: its thinking, then its text, then its calls.
   ChatMessage& Assistant() {
     if (!open_) messages_->push_back({.role = "assistant"});
     open_ = true;

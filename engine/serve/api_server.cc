@@ -37,7 +37,7 @@ std::string UtcText(int64_t seconds) {
   return text;
 }
 
-// Text, or bytes where it is no whole characters.
+// Text, or bytes if they are not whole characters.
 OrderedJson PieceJson(const std::string& bytes) { return CheckUtf8(bytes, "").ok() ? OrderedJson(bytes) : BytesJson(bytes); }
 
 ApiError TooMuch() {
@@ -214,7 +214,7 @@ class ModelServer final : public ApiServer {
     if (!work_.Add(client, [this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
   }
 
-  // Whose queue its requests wait in: of a key, or of an address where there are no keys.
+  // Names the queue that its requests wait in: one for each key, or for each address if there are no keys.
   std::string ClientOf(const HttpRequest& head) const {
     std::string client = access_.Check(head).client;
     return client.empty() ? head.address : client;

@@ -17,7 +17,7 @@
 //   GET  /                a chat (engine/page/chat_page.h)
 //   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events
 //
-// Answers have a bill in their usage where the body says "tally": true, or a header X-Tally: 1.
+// Answers have a bill in their usage if the body says "tally": true, or a header X-Tally: 1.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ namespace tally {
 
 struct ApiServerOptions {
   std::vector<std::string> keys = {}, hosts = {}, origins = {};  // AccessOptions
-  bool insecure = false;                                         // others than this machine may reach it without a key
+  bool insecure = false;                                         // others than this machine may reach the server without a key
   bool metrics = false;                                          // GET /metrics is answered
   std::string cache_folder = {};                                 // of PrefixFiles; empty: there are none
   uint64_t cache_bytes = 0;
@@ -49,17 +49,17 @@ struct ApiServerOptions {
 
 class ApiServer {
  public:
-  // Begins to answer. `model` (whose `tally` is not asked) must outlive the server, and its engine is the server's until it has stopped.
+  // Begins to answer. `model` (whose `tally` is ignored) must outlive the server, and its engine is the server's until it has stopped.
   // kBadInput: `listener` is reachable for others, and there is no key; the system refuses what the server takes.
   static Result<std::unique_ptr<ApiServer>> Start(const ServedModel& model, Listener listener, const ApiServerOptions& options);
   virtual ~ApiServer() = default;  // as Stop(0)
   virtual uint16_t port() const = 0;
-  // Accepts nothing more, finishes the requests that it has for at most so many seconds, and ends the others with an error. The number
-  // of these.
+  // Accepts nothing more, finishes the requests that it has for at most so many seconds, and ends the others with an error. Returns the
+  // number of the others.
   virtual size_t Stop(double seconds) = 0;
 };
 
-// Why a server that listens there without a key would not be started.
+// An error if a server must not listen there without a key.
 Status CheckExposure(const Listener& listener, bool has_keys, bool insecure);
 
 }  // namespace tally

@@ -100,7 +100,7 @@ class ChunkStream final : public ApiStream {
     size_t calls = 0;
     int64_t characters = 0;
   };
-  // `delta`: of a chat an object, of a completion its text.
+  // `delta`: an object for a chat, the text for a completion.
   std::string Chunk(size_t index, OrderedJson delta, OrderedJson logprobs, OrderedJson finish, OrderedJson ids = {}) const {
     OrderedJson choice = {{"index", index}};
     choice[chat_ ? "delta" : "text"] = std::move(delta);

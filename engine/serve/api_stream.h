@@ -14,9 +14,9 @@ class ApiStream {
  public:
   virtual ~ApiStream() = default;
   virtual std::string Begin(const Completion& completion) = 0;
-  // The completion has collected `delta`.
+  // The events for `delta`, which the completion has collected.
   virtual std::string Add(const Completion& completion, const ApiDelta& delta) = 0;
-  // All choices have ended without an error. A chat's and a completion's last event is [DONE]; usage comes before it, where it or the bill was
+  // All choices have ended without an error. A chat's and a completion's last event is [DONE]; usage comes before it, if it or the bill was
   // asked for.
   virtual std::string End(const Completion& completion) = 0;
   virtual std::string Fail(const ApiError& error) = 0;

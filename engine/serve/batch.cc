@@ -22,9 +22,9 @@
 namespace tally {
 namespace {
 
-constexpr size_t kAhead = 2;  // requests that wait, so that none is missing where one ends
+constexpr size_t kAhead = 2;  // requests that wait, so that the next one is ready when one ends
 
-// The file of answers, of which nothing but whole lines is left whatever happens.
+// The file of answers. Whatever happens, it holds whole lines only.
 class AnswerFile {
  public:
   AnswerFile() = default;
@@ -89,9 +89,9 @@ class AnswerFile {
 // A request of the file, until its answer is written.
 struct Job {
   std::optional<std::string> custom_id;
-  std::unique_ptr<Completion> completion;  // null: it has ended
-  std::string answer;                      // then
-  bool refused = false;                    // it is an error
+  std::unique_ptr<Completion> completion;  // null: the request has ended
+  std::string answer;                      // set when it has ended
+  bool refused = false;                    // the answer is an error
   ApiUsage usage;                          // of an answer
 };
 
@@ -173,7 +173,7 @@ class BatchRun {
     if (status.code() == StatusCode::kInternal) return status;
     if (!status.ok()) {
       ApiError error = ApiErrorOf(status);
-      // The request was sound.
+      // The request was valid: this is the server's fault.
       if (status.code() == StatusCode::kBadInput) error = {.status = 500, .message = status.message(), .type = "server_error"};
       EndWithError(job, error);
       return {};

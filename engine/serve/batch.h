@@ -23,16 +23,16 @@ struct BatchOptions {
 
 struct BatchReport {
   uint64_t answered = 0, refused = 0;  // written in this run: answers, and errors in their place
-  uint64_t left = 0;                   // where it was interrupted
+  uint64_t left = 0;                   // requests left after an interruption
   ApiUsage usage = {};                 // of the answers of this run
   double seconds = 0;
 };
 
-// Appends the plan's answers that are left to its file, each line as soon as those before it are there, and drops what was torn. Requests
-// are read until as many choices run as the engine has logit rows, and a few wait; answers that wait for an earlier one are kept in
-// memory, and nothing is read while they take kMostKeptBytes. A request that is refused or fails has an error in its answer's place.
-// An interruption is no error: `left` is not 0. kBadInput: a file cannot be read or written, or another program writes it. kInternal: a
-// step failed as a whole. The file has whole lines then, and can be continued.
+// Appends the missing answers to the plan's file, each line as soon as those before it are written, and drops a torn line. Requests are
+// read until as many choices run as the engine has logit rows, and a few wait; answers that wait for an earlier one are kept in memory, and
+// nothing is read while they take kMostKeptBytes. A request that is refused or fails has an error in its answer's place. An interruption is
+// no error: `left` is not 0. kBadInput: a file cannot be read or written, or another program writes it. kInternal: a step failed as a
+// whole. The file has whole lines then, and can be continued.
 Result<BatchReport> RunBatch(const ServedModel& model, const BatchPlan& plan, const BatchOptions& options);
 
 inline constexpr size_t kMostKeptBytes = size_t{64} << 20;

@@ -55,7 +55,7 @@ class MemberFinder final : public JsonHandler {
 
 std::string LinePlace(const std::string& path, uint64_t number) { return Printable(path) + ":" + std::to_string(number); }
 
-// As ReadBatchRequest finds it.
+// The custom_id that ReadBatchRequest would find.
 std::optional<std::string> CustomIdOf(const TextLine& line) {
   MemberFinder finder("custom_id");
   if (line.cut || !ParseJson("", line.text, kLineLimits, finder).ok() || !finder.text() || finder.text()->empty()) {
@@ -78,7 +78,7 @@ class RequestLines {
     TALLY_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path, kLongestBatchLine));
     return RequestLines(std::move(reader), interrupted);
   }
-  // None: there are no more.
+  // The next request; none: the file has ended.
   Result<std::optional<NamedLine>> Next() {
     for (;;) {
       if (interrupted_ && interrupted_()) return Status(StatusCode::kInterrupted, "interrupted");
@@ -99,7 +99,7 @@ class RequestLines {
 class IdSet {
  public:
   void Add(const std::string& id) { hashes_.push_back(hash_(id)); }
-  // Ids of which there may be two.
+  // Ids that may occur twice.
   std::vector<uint64_t> Suspects() {
     std::sort(hashes_.begin(), hashes_.end());
     std::vector<uint64_t> suspects;
@@ -155,7 +155,7 @@ bool MayBeginAnswer(std::string_view text) {
   return text.starts_with(kStart) || kStart.starts_with(text);
 }
 
-// Answers of the plan's file, held against its requests.
+// Compares the answers in the plan's file with its requests.
 Status FindKept(const std::function<bool()>& interrupted, BatchPlan* plan) {
   const auto refuse = [&](uint64_t number, const std::string& why) {
     return BadInput(LinePlace(plan->answers, number) + ": " + why + ": this is no file of answers to " + Quote(plan->requests) +

@@ -21,32 +21,31 @@ namespace tally {
 inline constexpr size_t kLongestBatchLine = size_t{16} << 20;  // bytes of a request
 
 struct BatchRequest {
-  std::optional<std::string> custom_id = {};  // none: it cannot be found out
+  std::optional<std::string> custom_id = {};  // none: the line has no readable one
   ApiRequest request = {};
   std::optional<ApiError> error = {};  // the line is refused
 };
 // A line of a file of requests.
 BatchRequest ReadBatchRequest(const TextLine& line);
-// A line without anything in it gives no answer.
+// A blank line gets no answer.
 bool IsBlank(const TextLine& line);
 
 // A line of a file of answers, without its newline. `custom_id` may be none. A `status` of 200 is a success.
 std::string BatchAnswer(const std::optional<std::string>& custom_id, int status, OrderedJson body, const std::string& id,
                         const std::string& request_id);
 
-// What there is to do.
+// What a run has to do.
 struct BatchPlan {
   std::string requests, answers;  // paths
   uint64_t total = 0;             // requests
-  uint64_t kept = 0;              // answers that are there already, to the first requests
+  uint64_t kept = 0;              // answers that exist already, to the first requests
   uint64_t kept_bytes = 0;        // of them
   uint64_t torn_bytes = 0;        // after them: the beginning of a line, to be dropped
-  bool anew = false;              // all of what is there is dropped
+  bool anew = false;              // all existing answers are dropped
   uint64_t left() const { return total - kept; }
 };
-// Reads both files and changes nothing. `anew`: what the file of answers holds does not count. It need not be there; a pipe or a device
-// holds nothing. kBadInput: requests that cannot be read, or not twice; two requests of one custom_id; answers to other requests.
-// kInterrupted.
+// Reads both files and changes nothing. `anew`: existing answers do not count. The file of answers need not exist; a pipe or a device holds
+// nothing. kBadInput: requests that cannot be read, or not twice; two requests of one custom_id; answers to other requests. kInterrupted.
 Result<BatchPlan> PlanBatch(const std::string& requests, const std::string& answers, bool anew,
                             const std::function<bool()>& interrupted);
 

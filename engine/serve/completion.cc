@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kMostPromptTokens = int64_t{16} << 20;  // of all choices: each keeps its own
 
-// Of 32 bits, which every reader of JSON keeps.
+// 32 bits, which every reader of JSON keeps exactly.
 uint64_t DrawSeed() { return std::random_device{}(); }
 
 RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, uint64_t seed) {
@@ -39,7 +39,7 @@ RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, ui
   return options;
 }
 
-// Of the calls in a conversation: those of its answer are others.
+// Ids of the calls in a conversation. Calls of the answer get other ids.
 std::set<std::string> CallIdsOf(const ChatRequest& chat) {
   std::set<std::string> ids;
   for (const ChatMessage& message : chat.messages) {

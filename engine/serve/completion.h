@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A body on its way to its answer: the requests that an engine is to run for it, and what comes of them.
+// A body on its way to its answer: the requests that an engine runs for it, and their results.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,16 @@ struct ChatSide {
 // kBadInput: a template that cannot be read. `native`: as MakeChatFormat has it.
 Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native);
 
-// What bodies are answered with. Does not change: any number of threads may use one at once.
+// The model that answers bodies. It does not change: any number of threads may use it at once.
 struct ServedModel {
   Engine* engine = nullptr;
   std::string name = {};          // as answers have it
-  SamplingOptions sampling = {};  // of fields that a body leaves out; but for the seed, which is drawn
+  SamplingOptions sampling = {};  // for fields that a body leaves out; except the seed, which is drawn
   int64_t max_tokens = -1;        // the same; -1: until the context is full
   bool parse_special = false;     // special tokens spelled out in a text prompt become tokens
   bool tally = true;              // answers have their bills, unless the body says otherwise
   Result<ChatSide> chat = BadInput("the model has no chat template");  // an error: chats are answered with it
-  Result<ChatSide> tool_chat = chat;                                   // of chats with tools
+  Result<ChatSide> tool_chat = chat;                                   // for chats with tools
 };
 
 // The prompt of a chat, rendered. The error of a body that cannot be answered.
@@ -44,7 +44,7 @@ struct RenderedChat {
 };
 [[nodiscard]] std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered);
 
-// What came of a choice since the last time.
+// The progress of a choice since the last Collect().
 struct ApiDelta {
   size_t choice = 0;
   std::vector<OutputPart> parts = {};
@@ -61,24 +61,24 @@ class Completion {
   [[nodiscard]] static std::optional<ApiError> Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
                                                     std::unique_ptr<Completion>* made);
 
-  // To be run, in any order and company: choice by choice, prompt by prompt.
+  // To be run in any order, together with any others: choice by choice, prompt by prompt.
   std::span<const std::shared_ptr<Request>> requests() const { return requests_; }
   // Takes the events that have come. A choice without any is left out.
   std::vector<ApiDelta> Collect();
   bool ended() const;
-  // Of the first request that failed; ok: none did.
+  // The status of the first request that failed; ok: none did.
   Status status() const;
   // Id, model and the like, and the choices so far; no usage.
   const ApiAnswer& answer() const { return answer_; }
   const OrderedJson& echo() const { return *echo_; }  // kResponses
   // Tokens so far.
   ApiUsage usage() const;
-  // Once all have ended: null where none was asked for.
+  // After all choices have ended; null if no bill was asked for.
   OrderedJson BillJson() const;
-  // Of a completion that has ended without an error.
+  // After the completion has ended without an error.
   OrderedJson Answer() const;
-  // How a prompt begins that goes on with the first choice, as far as can be said: of a chat with the answer in its history, else what
-  // the choice has run.
+  // The likely beginning of a prompt that continues the first choice: for a chat, its history with the answer; else what the choice has
+  // run.
   std::vector<int32_t> NextPrompt() const;
 
  private:
@@ -104,7 +104,7 @@ class Completion {
   std::vector<std::string> stop_ = {};  // of the chat's body
   // kResponses, kMessages: all parts in order, neighbours of one kind joined.
   std::vector<OutputPart> parts_;
-  // kResponses: what stands in the answer as it was sent.
+  // kResponses: fields that the answer repeats as they were sent.
   std::shared_ptr<const OrderedJson> echo_;
 };
 

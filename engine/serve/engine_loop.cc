@@ -12,7 +12,7 @@
 namespace tally {
 namespace {
 
-constexpr std::chrono::seconds kBeat{15};          // between signs of life for those who watch
+constexpr std::chrono::seconds kBeat{15};          // between events without news for watchers
 constexpr double kWriteSeconds = 5;                // for prefixes, once the server has been told to end
 constexpr std::chrono::milliseconds kReading{20};  // between looks for clients that have left, while nothing but files is read
 constexpr std::chrono::milliseconds kQuiet{500};   // without a request, before prefixes are written
@@ -125,13 +125,13 @@ LoopState EngineLoop::LockedState() const {
   return State();
 }
 
-// Nobody has asked for anything for a moment, and prefixes are to be written.
+// True if no request has come for a moment, and prefixes wait to be written.
 bool EngineLoop::IsTimeToWrite(std::unique_lock<std::mutex>& lock) {
   if (files_ == nullptr || files_->idle() || !active_.empty()) return false;
   return !wake_.wait_for(lock, kQuiet, [&] { return !arrivals_.empty() || !calls_.empty() || stopping_; });
 }
 
-// Nothing can run until a file has been read.
+// True if nothing can run until a file has been read.
 bool EngineLoop::OnlyFilesAreRead() const {
   return loads_ != nullptr && loads_->waiting() > 0 && !loads_->ready() && scheduler_.running() + scheduler_.waiting() == 0;
 }
@@ -181,7 +181,7 @@ bool EngineLoop::TakeArrivals() {
 
 // Hands the scheduler as many choices as can run, client by client.
 void EngineLoop::Feed() {
-  // A file is read when there is a sequence for it.
+  // A file is read when a sequence is free for it.
   const size_t most = static_cast<size_t>(engine_.max_logit_rows()) + (loads_ != nullptr ? 0 : kFedAhead);
   if (loads_ != nullptr) {
     for (std::shared_ptr<Request>& ready : loads_->TakeReady()) scheduler_.Add(std::move(ready));
@@ -201,7 +201,7 @@ std::shared_ptr<Request> EngineLoop::NextChoice() {
   return waiting_.empty() ? nullptr : waiting_.Pop();
 }
 
-// Takes what has not run of it out of the queues, and ends the rest.
+// Removes its waiting choices from the queues, and ends the others.
 void EngineLoop::Cancel(Active& active, FinishReason finish) {
   const std::span<const std::shared_ptr<Request>> choices = active.served->completion->requests();
   for (const std::shared_ptr<Request>& choice : choices) {
@@ -249,7 +249,7 @@ void EngineLoop::DropDeparted() {
   std::erase_if(active_, [](const std::unique_ptr<Active>& active) { return active->ended; });
 }
 
-// Hands its client what has come of a request.
+// Sends its client the progress of a request.
 void EngineLoop::Progress(Active& active) {
   ServedRequest& served = *active.served;
   Completion& completion = *served.completion;
@@ -271,7 +271,7 @@ void EngineLoop::Progress(Active& active) {
   if (const Status status = completion.status(); !status.ok()) {
     if (!events.empty()) served.exchange->Write(events);
     ApiError error = ApiErrorOf(status);
-    // The request was sound.
+    // The request was valid: this is the server's fault.
     if (status.code() == StatusCode::kBadInput) error = {.status = 500, .message = status.message(), .type = "server_error"};
     return Fail(active, error);
   }
@@ -285,7 +285,7 @@ void EngineLoop::Progress(Active& active) {
   if (files_ != nullptr) KeepPrefix(std::move(served.completion));
 }
 
-// The first choice's: the others are seldom gone on with.
+// Keeps the first choice's prefix: the others are seldom continued.
 void EngineLoop::KeepPrefix(const std::shared_ptr<const Completion>& completion) {
   const Request& first = *completion->requests().front();
   if (!first.prefix_key()) return;
@@ -340,7 +340,7 @@ void EngineLoop::Turn() {
   if (active_.empty()) feed_.Idle(LockedState());
 }
 
-// What cannot even be told that is dropped, which its client sees.
+// A request whose client cannot even be told is dropped, which the client sees.
 void EngineLoop::FailAll(const ApiError& error) {
   for (const std::unique_ptr<Active>& active : active_) {
     try {

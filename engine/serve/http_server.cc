@@ -122,7 +122,7 @@ class Daemon final : public HttpServer {
   ServiceThread watcher_;
 };
 
-// The library's side of an exchange. MHD's thread suspends the connection where there is nothing to send; whoever brings something
+// The library's side of an exchange. MHD's thread suspends the connection if there is nothing to send. The thread that brings something
 // resumes it. Both under the lock, so that no wake-up is lost.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
@@ -248,7 +248,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     cut_ = cut_ || !whole;
     Resume();
   }
-  // Nobody will answer it.
+  // Called if nobody will answer the request.
   void Abandon() {
     Answer(server_.handlers().refuse(request_, 500, "the request was dropped"));
     End(/*whole=*/false);
@@ -261,7 +261,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     const std::lock_guard lock(mutex_);
     if (fd_ >= 0 && !left_ && HasClosed(fd_)) SetLeft();
   }
-  // The server ends.
+  // Called when the server ends.
   void Cut() {
     const std::lock_guard lock(mutex_);
     cut_ = true;

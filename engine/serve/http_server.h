@@ -64,17 +64,17 @@ class HttpExchange {
   virtual void Begin(HttpAnswer head) = 0;
   virtual void Write(std::string_view bytes) = 0;
   virtual void End(bool whole) = 0;
-  // The client has closed its side or reads too slowly: nobody reads an answer. A client that half-closes its connection before
-  // it has its answer has left too: libmicrohttpd 0.9.75 closes it where the connection was suspended meanwhile.
+  // The client has closed its side or reads too slowly: nobody reads an answer. A client that half-closes its connection before it has its
+  // answer has left too: libmicrohttpd 0.9.75 closes a suspended connection then.
   virtual bool left() const = 0;
 };
 
 struct HttpHandlers {
-  // Of a request whose body is to come. An answer refuses it: the body is dropped. Called on the server's thread, as `request` is: both
-  // must return soon.
+  // Called when a request's body is still to come. An answer refuses the request, and the body is dropped. Called on the server's thread,
+  // as `request` is: both must return soon.
   std::function<std::optional<HttpAnswer>(const HttpRequest& head)> admit = {};
   std::function<void(std::shared_ptr<HttpExchange> exchange)> request = {};
-  // The answer where the server itself refuses: 413, 503.
+  // The answer when the server itself refuses: 413, 503.
   std::function<HttpAnswer(const HttpRequest& head, int status, const std::string& message)> refuse = {};
 };
 
@@ -105,7 +105,7 @@ class Listener {
   std::string address_;
   uint16_t port_ = 0;
 };
-// Of an address, not a name: 127.0.0.0/8 or ::1.
+// True for an address, not a name: 127.0.0.0/8 or ::1.
 bool IsLoopback(const std::string& address);
 
 class HttpServer {

@@ -93,7 +93,7 @@ void LiveFeed::CountExperts() {
   }
 }
 
-// The mean of the steps since the last time, of those of the last one's phase.
+// Takes the mean of the steps since the last event, those of the last step's phase only.
 void LiveFeed::TakeSteps() {
   const size_t p = static_cast<size_t>(engine_.ledger().last_step().phase);
   const AllSums now = SumsNow();

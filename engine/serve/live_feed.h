@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine of a server does, for those who watch: GET /live (engine/page/live_figures.h). On the thread that steps
-// the engine.
+// Tells watchers what a server's engine does: GET /live (engine/page/live_figures.h). Used on the thread that steps the engine.
 //
 // Events come some five times a second. The step that one shows is the mean of the steps since the event before, those of the last one's
 // phase.
@@ -30,7 +29,7 @@ class LiveFeed {
   // Around a step of the engine.
   void BeforeStep();
   void AfterStep(uint64_t tokens_drawn, const LoopState& state);
-  // Nothing runs: those who watch get what they have not been told yet.
+  // Nothing runs: sends watchers what they have not been told yet.
   void Idle(const LoopState& state);
   // A comment, so that neither side takes the other for gone.
   void Beat();

@@ -31,8 +31,8 @@ void One(std::string_view name, std::string_view type, std::string_view help, ui
 
 std::string Label(std::string_view name, std::string_view value) { return std::string(name) + "=\"" + std::string(value) + "\""; }
 
-// How many experts the steps have read in each layer, an expert once a step whatever the number of its rows: bytes of the experts' last
-// matrices by those of one expert.
+// Experts that the steps have read in each layer. An expert counts once a step, however many rows it has. The number is the bytes read of
+// the experts' last matrices, divided by those of one expert.
 void ExpertMetrics(const Ledger& ledger, std::string* text) {
   std::map<int32_t, uint64_t> expert_bytes;  // by layer
   for (const WeightInfo& w : ledger.weights()) {

@@ -56,7 +56,7 @@ struct LoopState {
   size_t waiting = 0, running = 0;            // choices
   double busy_seconds = 0, step_seconds = 0;  // of the loop while it has requests; of these, within Scheduler::Step
 };
-// Of the engine and its ledger; on the thread that steps it.
+// Figures of the engine and its ledger. Called on the thread that steps the engine.
 std::string EngineMetrics(Engine& engine, const LoopState& state);
 
 }  // namespace tally

@@ -114,7 +114,7 @@ Status PrefixFiles::ReadFolder() {
   return {};
 }
 
-// How many of the tokens a request that begins with them need not run.
+// Tokens that a request need not run if it begins with `tokens`.
 int64_t PrefixFiles::Usable(const File& file, std::span<const int32_t> tokens) const {
   const auto end = std::mismatch(file.tokens.begin(), file.tokens.end(), tokens.begin(), tokens.end()).first;
   if (whole_ && end != file.tokens.end()) return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What conversations have run, in a folder, so that they go on after a restart without running it again: session files without messages
-// (engine/session/session_file.h), of which each holds tokens and their KV cache.
+// Keeps what conversations have run in a folder, so that they continue after a restart without running it again. The files are session
+// files without messages (engine/session/session_file.h): tokens and their KV cache.
 //
 // A file is read when a request begins with its tokens, and written when there is time. It is used for requests of its prefix key only.
 // Files of other models are left alone until their bytes are needed.
@@ -27,9 +27,10 @@ class PrefixFiles {
  public:
   using Warn = std::function<void(const std::string& line)>;
 
-  // Makes the folder, for its owner alone, where it is missing. `options` says what else the bits of a KV cache depend on, "int8 AVX2":
-  // files are used where the model and this are the same. Reads the model's weights (Engine::Fingerprint). `warn` gets a line for each file that is of no use, now and later: those
-  // that are damaged are removed. The engine must outlive this. kBadInput: the folder cannot be made or read, or another process uses it.
+  // Makes the folder, for its owner alone, if it is missing. `options` says what else the bits of a KV cache depend on, "int8 AVX2": files
+  // are used if the model and this are the same. Reads the model's weights (Engine::Fingerprint). `warn` gets a line for each useless file,
+  // now and later; damaged ones are removed. The engine must outlive this. kBadInput: the folder cannot be made or read, or another process
+  // uses it.
   static Result<std::unique_ptr<PrefixFiles>> Open(Engine& engine, const std::string& folder, uint64_t most_bytes,
                                                    const std::string& options, Warn warn);
 
@@ -38,18 +39,18 @@ class PrefixFiles {
     std::string key, name;  // prefix key; name of the file
     SessionFile session;
   };
-  // What the files know of `tokens` and the engine does not remember; null: nothing, or there is no room for it.
+  // The file that knows beginnings of `tokens` which the engine does not remember; null: none, or there is no room for it.
   std::unique_ptr<Found> Find(std::string_view key, std::span<const int32_t> tokens);
-  // The engine remembers what was found. `checked`: what Found::session.Check() said, which reads the whole file and may be called on any thread.
-  // False: the file is damaged and was removed, and another may be found.
+  // Makes the engine remember what was found. `checked`: the result of Found::session.Check(), which reads the whole file and may be called
+  // on any thread. False: the file is damaged and was removed, and another may be found.
   bool Import(const Found& found, const Status& checked);
   // Find, Check and Import.
   void Load(std::string_view key, std::span<const int32_t> tokens);
-  // To be written: of these tokens as many as the engine remembers then, where they are enough to be worth a file. With `next`, which is
-  // called then, of what it gives. The last ones are written first.
+  // Marks tokens to be written: as many of them as the engine still remembers then, if they are worth a file. With `next`, the tokens that
+  // it returns when they are written. Those marked last are written first.
   void Keep(std::string key, std::vector<int32_t> tokens, std::function<std::vector<int32_t>()> next = {});
   bool idle() const { return kept_.empty(); }  // nothing is to be written
-  // Writes one of those. Files that it makes needless, and the oldest where all take more than `most_bytes`, are removed.
+  // Writes one of them. Removes files that it makes needless, and the oldest if all take more than `most_bytes`.
   void WriteOne();
 
   size_t files() const { return files_.size(); }  // that this model can use

@@ -14,7 +14,7 @@
 
 namespace tally {
 
-// Used by the engine's thread, but for what is said.
+// Used by the engine's thread, except as stated.
 class PrefixLoads {
  public:
   // `wake` is called by another thread when there is something to take. `files` must outlive this.
@@ -27,7 +27,7 @@ class PrefixLoads {
 
   // True: the request waits for a file, until TakeReady gives it.
   bool Begin(const std::shared_ptr<Request>& request);
-  // Requests for which the engine now remembers what there was in files.
+  // Requests for which the engine now remembers what files held.
   std::vector<std::shared_ptr<Request>> TakeReady();
   bool ready() const { return ready_ > 0; }  // any thread
   size_t waiting() const;                    // requests

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread of the server. The only place of the room that starts one.
+// A thread of the server. No other file in serve starts one.
 #pragma once
 
 #include <functional>

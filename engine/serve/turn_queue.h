@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What waits, in a queue for each client; clients take turns. Not for several threads.
+// A queue of waiting entries for each client; clients take turns. Not for several threads.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class TurnQueue {
     ++size_;
     if (queue.size() == 1) turns_.push_back(client);
   }
-  // The first of the client whose turn it is. Not of an empty queue.
+  // The first entry of the client whose turn it is. The queue must not be empty.
   T Pop() {
     const std::string client = std::move(turns_.front());
     turns_.pop_front();
@@ -41,7 +41,7 @@ class TurnQueue {
     }
     return first;
   }
-  // Those of a client for which `gone` holds.
+  // Removes the entries of a client for which `gone` holds.
   template <class Gone>
   void Erase(const std::string& client, const Gone& gone) {
     const auto queue = queues_.find(client);

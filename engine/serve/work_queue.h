@@ -18,14 +18,14 @@ namespace tally {
 
 class WorkQueue {
  public:
-  // At most so much waits, half of it of one client.
+  // At most `most_waiting` items wait, at most half of them for one client.
   explicit WorkQueue(size_t most_waiting) : most_waiting_(most_waiting) {}
   ~WorkQueue() { Stop(); }
   // kBadInput: the system has no thread left.
   Status Start(int threads);
   // False: too much waits, or the queue has been stopped.
   [[nodiscard]] bool Add(const std::string& client, std::function<void()> work);
-  // Finishes what is in progress, and then, on this thread, what waits: the work looks whether the server ends.
+  // Finishes the work in progress, then runs waiting work on this thread: work checks whether the server ends.
   void Stop();
 
  private:
