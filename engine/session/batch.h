@@ -29,7 +29,7 @@ struct SequenceError {
   Status status = {};
 };
 
-// What a step gives. All of it is valid until the next step.
+// The output of a step, valid until the next step.
 struct StepOutput {
   Mat<const float> logits = {};  // [logit rows of the sequences that went on, vocab]
   std::span<const int32_t> logit_rows =

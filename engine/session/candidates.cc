@@ -93,7 +93,7 @@ std::optional<size_t> Candidates::Begin(const MaskedLogits& logits) {
   return first < logits_.size() ? std::optional(first) : std::nullopt;
 }
 
-// No token's logit is lower, but for minus infinity.
+// A lower bound of the tokens' logits, minus infinity aside.
 float Candidates::Least() {
   float least = max_;
   for (size_t b = 0; b < logits_.blocks(); ++b) least = Extreme<false>(logits_.Block(b, buffer_), least);
@@ -107,7 +107,7 @@ uint64_t Candidates::Chosen(size_t word, std::span<const float> logits, float lo
   const size_t begin = word * MaskedLogits::kWord;
   const uint64_t least = Within(logits, std::max(low, last_.logit), high) & allowed;
   if (last_.index >= begin + logits.size() - 1) return least;
-  // Of those equal to the last candidate, the ones behind it are none.
+  // Tokens with the logit of the last candidate, but behind it, are not candidates.
   const float above = std::nextafter(last_.logit, std::numeric_limits<float>::infinity());
   const uint64_t behind = last_.index < begin ? ~uint64_t{0} : ~uint64_t{1} << (last_.index - begin);
   return least & (Within(logits, above, high) | ~behind);
@@ -156,7 +156,7 @@ void Candidates::KeepTopK(size_t k) {
   if (const std::optional<Place> last = LastUpTo(k, By::kNumber)) last_ = *last;
 }
 
-// Makes a vocabulary of its own of the best k.
+// Copies the best k tokens into a vocabulary of their own.
 void Candidates::KeepBest(size_t k) {
   float least = kLeastFinite;
   if (greatest_.size() >= k) {  // as many tokens as blocks are at least as good as their block's greatest
@@ -205,18 +205,18 @@ void Candidates::KeepTopPAndMinP(double top_p, double log2_min_p) {
   const uint64_t target = std::clamp<uint64_t>(static_cast<uint64_t>(std::ceil(top_p * static_cast<double>(total))), 1, total);
   // Both filters keep the best tokens, so the stricter one alone decides: the last token of top-p is looked for among those of min-p.
   KeepFrom(weights_.LogitAt(log2_min_p));
-  if (total / logits_.size() > kUnitWeight >> 8) KeepFrom(Least());  // they are close together: so are the buckets
+  if (total / logits_.size() > kUnitWeight >> 8) KeepFrom(Least());  // close together: buckets then cover their range only
   const auto found = [&] {
     const std::optional<Place> last = LastUpTo(target, By::kWeight);
     if (last) last_ = *last;
     return last.has_value();
   };
   const Place of_min_p = last_;
-  KeepFrom(weights_.LogitAt(-8));  // most often it is among the best, which are few
+  KeepFrom(weights_.LogitAt(-8));  // the last token is mostly among the best, which are few
   if (found() || last_.logit == of_min_p.logit) return;
   last_ = of_min_p;
-  // Tokens below a weight of `rest` weigh less than what top-p leaves out, all together, so its last token is above. The margin is
-  // wide of what weights and their rounding err.
+  // Tokens lighter than `rest` together weigh less than what top-p leaves out, so its last token is heavier. The margin exceeds the errors
+  // of weights and rounding.
   const double rest = static_cast<double>(total - target) / static_cast<double>(logits_.size());
   if (rest >= 64) KeepFrom(weights_.LogitAt(ExactLog2(rest / static_cast<double>(kUnitWeight)) - 0.02));
   found();

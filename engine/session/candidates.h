@@ -32,7 +32,7 @@ class Candidates {
   void KeepTopPAndMinP(double top_p, double log2_min_p);
   // The sum of the weights.
   uint64_t Weigh();
-  // The id of the token whose weight holds unit `draw` of that sum, the tokens' weights standing one behind the other.
+  // The id of the token that holds unit `draw` of that sum, with the tokens' weights laid end to end.
   size_t Find(uint64_t draw);
 
  private:

@@ -58,7 +58,7 @@ class FormattedConversation final : public Conversation {
   const Tokenizer& tokenizer_;
   std::shared_ptr<const ChatFormat> format_;
   const std::string prefix_key_;
-  std::vector<int32_t> ran_;  // by the last turn, what its prompt began with included
+  std::vector<int32_t> ran_;  // tokens of the last turn, the reused beginning included
   std::vector<ChatMessage> messages_;
   ChatRequest settings_;  // without messages
 };

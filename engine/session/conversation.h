@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversation with a model: its history, the prompt of each turn, and the answer taken apart as it comes. A turn reuses what its
-// prompt has in common with what others of its key have run on the engine, as far as the KV cache still has it.
+// A conversation with a model: its history, the prompt of each turn, and the answer taken apart as it comes. A turn reuses the beginning of
+// its prompt that sequences of its key have run on the engine, as far as the KV cache still has it.
 #pragma once
 
 #include <cstdint>
@@ -45,10 +45,10 @@ class TALLY_API Conversation {
   virtual ChatRequest& settings() = 0;
 
   // Adds `messages` (a user's, or results of tools; none: the history ends with them) to the history, runs the prompt and generates the
-  // assistant's answer, which is added too, as far as it came. Where the prompt was interrupted (`finish` is kInterrupted and there are
-  // no tokens), the history is as before, as on errors.
-  // kNoRoom: the prompt leaves no room in the context or the KV cache; no sequence or memory is left. kBadInput: what the format refuses; a sampling option out of range; errors of Step in
-  // the prompt. An error of a later Step ends the answer, as in Generate.
+  // assistant's answer, which is added too, as far as it came. If the prompt was interrupted (`finish` is kInterrupted and there are no
+  // tokens), the history is as before. So it is on errors. kNoRoom: the prompt leaves no room in the context or the KV cache; no sequence
+  // or memory is left. kBadInput: what the format refuses; a sampling option out of range; errors of Step in the prompt. An error of a
+  // later Step ends the answer, as in Generate.
   virtual Result<Turn> Say(std::vector<ChatMessage> messages, const TurnOptions& options) = 0;
 
   // Forgets the last user message and what came after it; false: there is none.
@@ -72,8 +72,7 @@ class TALLY_API Conversation {
 };
 
 // `engine` must outlive the conversation, which takes one of its sequences during a turn. `prefix_key`: conversations and requests of the
-// same key share what they begin with (RequestOptions), which the time of an answer tells.
-// kBadInput: a model without a tokenizer.
+// same key share equal beginnings (RequestOptions). The time to an answer reveals that. kBadInput: a model without a tokenizer.
 TALLY_API Result<std::unique_ptr<Conversation>> NewConversation(Engine& engine, std::shared_ptr<const ChatFormat> format,
                                                                 std::string prefix_key = {});
 

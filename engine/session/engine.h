@@ -44,16 +44,16 @@ class TALLY_API Engine {
   virtual Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) = 0;
   // The length of such a sequence, were it made now.
   virtual int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const = 0;
-  // From now on the positions of the sequence, which have run `tokens`, are found, until others need their memory; also after Free.
-  // To be called after each step: the next one drops what a window has left. A sequence has one key. Of a model with recurrent layers,
-  // only positions that have a state are found: the last `states` (0 to 2) of those that the sequence has.
+  // From now on NewSequenceFor finds the positions of the sequence, which have run `tokens`, until others need their memory; also after
+  // Free. To be called after each step, since the next one drops positions that a window has left. A sequence has one key. With recurrent
+  // layers, only positions that have a state are found: the last `states` (0 to 2) that the sequence has.
   virtual void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states) = 0;
   virtual int64_t Length(int32_t sequence) const = 0;  // positions; 0 if there is no such sequence
   // Keeps the first `length` positions. kBadInput: no such sequence, a length it does not have, positions that a sliding window
   // has already dropped, a state that recurrent layers have given up: they can go back over the last steps, some 32 positions.
   virtual Status Truncate(int32_t sequence, int64_t length) = 0;
   virtual void Free(int32_t sequence) = 0;  // an unknown one is ignored
-  // Writes a sequence's KV cache as bytes, block by block: `write` gets what follows, valid during the call. Of several processes, all
+  // Writes a sequence's KV cache as bytes, block by block: `write` gets what follows, valid during the call. With several processes: all
   // parts in order. kBadInput: no such sequence; errors of `write`.
   virtual Status Export(int32_t sequence, const std::function<Status(std::span<const uint8_t> bytes)>& write) const = 0;
   // How many bytes Export writes. kBadInput: no such sequence.
@@ -88,10 +88,11 @@ class TALLY_API Engine {
   virtual Ledger& ledger() = 0;  // sums over every Step since creation or Reset; lives as long as the engine
   // Not ok: the group of processes has failed, and no step will run again. Any thread.
   virtual Status Health() const { return {}; }
-  // A bill of the ledger's, of all processes that run the model: Ledger::OpenBill and CloseBill. This process's part where the group has failed.
+  // A bill of the ledger's, of all processes that run the model: Ledger::OpenBill and CloseBill. If the group has failed, only this
+  // process's part.
   virtual int32_t OpenBill() { return ledger().OpenBill(); }
   virtual Bill CloseBill(int32_t bill) { return ledger().CloseBill(bill); }
-  // Of each process that runs the model, this one's ledger first; the others' count from the same Reset. Errors of the group.
+  // The books of each process that runs the model, this one's first. All count from the same Reset. Errors of the group.
   virtual Result<std::vector<ProcessBooks>> Books() = 0;
   virtual const Model& model() const = 0;
   virtual std::string_view target() const = 0;  // the instruction set of the kernels, "AVX3_ZEN4"
@@ -106,11 +107,10 @@ class TALLY_API Engine {
   // Called after every op with its record (record.h): charges, kernel and time. Ops are timed only while a recorder is set. Null:
   // no more calls.
   virtual void SetRecorder(Recorder recorder) = 0;
-  // Of a model over several processes: from now on all of them keep what runs when. To be called right after SetRecorder. One process:
-  // nothing.
+  // From now on all processes of the model keep which op runs when. To be called right after SetRecorder. A single process does nothing.
   virtual Status RecordRanks() { return {}; }
-  // What the other processes have kept since RecordRanks, with the times by this one's clock, and its end. The first half million ops of each.
-  // Errors of the group.
+  // Returns what the other processes have kept since RecordRanks, and ends that. Times are by this process's clock. At most the first half
+  // million ops of each. Errors of the group.
   virtual Result<std::vector<RankOps>> RankRecords() { return std::vector<RankOps>(); }
   // From now on keeps which kernel ran for each op and why others were passed over.
   virtual void EnableExplain() = 0;
@@ -122,8 +122,8 @@ class TALLY_API Engine {
 // Not null on success.
 TALLY_API Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const EngineOptions& options);
 
-// Of a model of several processes (LoadOptions::group), in any but the first: makes engines and steps as the first one does, until the
-// first one's model ends. `engine`: the options that LoadModel had; their threads are this process's. Errors of the group.
+// For every process of a group (LoadOptions::group) but the first: makes engines and steps as the first one does, until the first one's
+// model ends. `engine`: the options that LoadModel had; their threads are this process's. Errors of the group.
 TALLY_API Status FollowGroup(const std::shared_ptr<const Model>& model, const EngineOptions& engine);
 
 }  // namespace tally

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of a group run one model in step: the first one decides, and tells the others what it does, a step at a time; they do
-// the same. What a store of sequences decides depends on its calls alone, so the stores stay alike.
+// The processes of a group run one model in step. The first one decides, and tells the others what it does, a step at a time; they do the
+// same. A store of sequences decides by its calls alone, so all stores stay alike.
 #pragma once
 
 #include <algorithm>
@@ -134,7 +134,7 @@ Cost ReadCost(CommandReader& in);
 void WriteBooks(const ProcessBooks& books, CommandWriter& out);
 ProcessBooks ReadBooks(CommandReader& in);
 
-// Together (machine/communicator.h); `own` where there is no group.
+// Together (machine/communicator.h); `own` if there is no group.
 Status AgreeOnStatus(Communicator* group, const Status& own);
 
 }  // namespace tally

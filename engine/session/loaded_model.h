@@ -50,7 +50,8 @@ class LoadedModel final : public Model {
     TALLY_ASSIGN_OR_RETURN(rope.local, MakeRopeFrequencies(spec_.recipe.local_rope, {}, context));
     return rope;
   }
-  // Of all weights (engine/weights/fingerprint.h). Found by the first call, on its team; later calls return at once. Any thread.
+  // The fingerprint of all weights (engine/weights/fingerprint.h). The first call computes it on its team; later calls return at once. Any
+  // thread.
   uint64_t WeightsFingerprint(Team& team) const {
     const Team::Turn turn(team);  // before the lock: a thread that has the turn may come to wait for it
     const std::lock_guard lock(fingerprint_mutex_);

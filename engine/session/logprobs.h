@@ -11,7 +11,7 @@ namespace tally {
 
 struct TokenLogprob {
   int32_t token = -1;
-  double logprob = 0;  // minus infinity where the logit is that, or NaN
+  double logprob = 0;  // minus infinity if the logit is that, or NaN
 };
 
 struct TokenLogprobs {
@@ -19,7 +19,7 @@ struct TokenLogprobs {
   std::vector<TokenLogprob> top = {};  // the most probable tokens, the best first; of equal ones the lower id
 };
 
-// Of a token of `logits` [vocab], with the `n` best beside it.
+// The log probability of a token in `logits` [vocab], and those of the `n` best.
 TokenLogprobs LogprobsOf(std::span<const float> logits, int32_t token, int32_t n);
 
 }  // namespace tally

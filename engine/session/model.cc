@@ -179,7 +179,7 @@ class Loader {
     return team_->status();
   }
 
-  // How a group divides the model. Only for those who have read the same headers.
+  // Chooses how a group divides the model. All processes must have read the same headers.
   Status Divide() {
     Communicator* const group = Group();
     if (group == nullptr) return {};
@@ -193,8 +193,8 @@ class Loader {
     return {};
   }
 
-  // Dividing every matrix takes the least memory: for a model that some process has no room for as it was divided by choice. False:
-  // there is no other way.
+  // Divides every matrix instead, which takes the least memory, if some process has no room for its part. False: every matrix is divided
+  // already, or the user chose the split.
   bool DivideAll() {
     if (options_.split != Split::kAuto || !model_->shard_.own_experts) return false;
     model_->notes_.pop_back();
@@ -218,7 +218,7 @@ class Loader {
     return Prefixed(path_, CheckPlan(plan, plan.packed_weights, source, stepper_));
   }
 
-  // What all processes of a group must have alike: the bits depend on it.
+  // Checks what must be the same in all processes of a group, since the bits depend on it.
   Status Agree(Communicator& group) const {
     const std::pair<std::string_view, std::string> facts[] = {{"instructions", std::string(HwyTargetName())},
                                                               {"a model with the checksum", std::to_string(HeaderChecksum())}};
@@ -250,7 +250,7 @@ class Loader {
     model_->notes_.push_back("over " + std::to_string(group.ranks()) + " processes " + chosen.why);
   }
 
-  // Of the tensors' names, types, shapes and places.
+  // A checksum of the tensors' names, types, shapes and places.
   uint64_t HeaderChecksum() const {
     Checksum sum;
     const auto number = [&](uint64_t n) { sum.Add({reinterpret_cast<const char*>(&n), sizeof n}); };
@@ -285,7 +285,7 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const En
   }
   if (loaded.ok()) loaded = AgreeOnStatus(loader.Group(), loader.Load());
   if (!loaded.ok()) {
-    loader.model()->log_ = nullptr;  // nobody follows
+    loader.model()->log_ = nullptr;  // no process follows
     return loaded;
   }
   return std::shared_ptr<const Model>(loader.model());

@@ -81,7 +81,7 @@ class AnswerStream final : public OutputStream {
       if (!call_ids_.contains(id)) return id;
     }
   }
-  // Of the parts before the first stop string the content that cannot be part of one goes out; what comes after it is dropped.
+  // Passes on the content before the first stop string that cannot be part of one. Drops the parts after a stop string.
   void Deliver(std::vector<OutputPart>* parts) {
     for (OutputPart& part : parts_) {
       if (stops_.stopped()) break;
@@ -103,7 +103,7 @@ class AnswerStream final : public OutputStream {
   std::unique_ptr<OutputParser> parser_;
   StopFilter stops_;
   std::set<std::string> call_ids_;  // of the history and of this answer
-  size_t next_call_ = 1;            // ids of those before it are taken
+  size_t next_call_ = 1;            // ids before this one are used
   StreamingDecoder decoder_;
   std::vector<OutputPart> parts_;  // of the parser
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tokens of an answer say: tokens -> control tokens and whole characters -> parts, cut before a stop string. Internal to the
+// Takes the tokens of an answer apart: tokens -> control tokens and whole characters -> parts, cut before a stop string. Internal to the
 // session.
 #pragma once
 

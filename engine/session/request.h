@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A request: the answer to a prompt, as a state machine. It says which tokens are to run, draws the next one from the logits of the last,
-// and gives what comes of them as events. It runs nothing and waits for nobody: a scheduler does (scheduler.h).
+// and returns its results as events. It runs nothing and waits for nothing: the scheduler does (scheduler.h).
 //
-// The same request gives the same tokens alone and in company: what is drawn depends on its seed and logits alone.
+// The same request gives the same tokens alone and beside others: a draw depends on its seed and logits alone.
 #pragma once
 
 #include <algorithm>
@@ -29,15 +29,15 @@ struct RequestOptions {
   // Added to the logits of these tokens before they are sampled from.
   std::vector<std::pair<int32_t, float>> logit_bias = {};
   int32_t top_logprobs = -1;  // each token has its log probability, and so many of the most probable ones; -1: none at all
-  // Requests of equal keys run what their tokens begin with in common once; none: this one shares with nobody.
+  // Requests of equal keys run equal beginnings of their tokens once; none: this one shares nothing.
   std::optional<std::string> prefix_key = {};
 };
 
-// What came of one token.
+// The results of one token.
 struct RequestEvent {
   int32_t token = -1;                  // drawn, end tokens excepted; -1: only what was held back until the end
   std::vector<OutputPart> parts = {};  // that became certain with it
-  TokenLogprobs logprobs = {};         // of the token, where they were asked for
+  TokenLogprobs logprobs = {};         // of the token, if they were asked for
 };
 
 class Request {
@@ -45,7 +45,7 @@ class Request {
   // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context or than its KV cache holds; a
   // bias of a token beyond the vocabulary; an option out of range.
   static Status Check(const Engine& engine, std::span<const int32_t> prompt, const RequestOptions& options);
-  // For what Check passes. The model must outlive the request.
+  // The arguments must pass Check. The model must outlive the request.
   Request(const Engine& engine, std::vector<int32_t> prompt, const RequestOptions& options, std::unique_ptr<OutputStream> output);
 
   // --- for the scheduler
@@ -68,7 +68,7 @@ class Request {
   // The logits of the last token, [vocab]: draws the next.
   void Take(std::span<const float> logits);
   void End(FinishReason finish, Status error = {});
-  // Once it has ended and no row of it will run.
+  // The bill, once the request has ended and no row of it will run.
   void Billed(Bill bill) { result_.bill = std::move(bill); }
   // Its sequence, with what it shares, holds so many bytes of the KV cache and of states.
   void Held(uint64_t bytes) { held_bytes_ = std::max(held_bytes_, bytes); }
@@ -92,11 +92,11 @@ class Request {
 
   const RequestOptions options_;
   const int64_t prompt_size_;
-  const int64_t context_;  // positions that it may come to
+  const int64_t context_;  // the most positions that it may reach
   std::vector<int32_t> tokens_;
   std::vector<int32_t> ends_;   // the model's end tokens
   std::vector<uint64_t> mask_;  // of what may be drawn; empty: all
-  std::vector<float> biased_;   // logits, where there is a bias
+  std::vector<float> biased_;   // logits, if there is a bias
   Sampler sampler_;
   std::unique_ptr<OutputStream> output_;
   GenerateResult result_;

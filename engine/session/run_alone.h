@@ -10,9 +10,9 @@
 
 namespace tally {
 
-// Runs the request to its end. `interrupted` is polled between steps, `listen` called with every event: true
-// of the one, false of the other ends the request with kInterrupted. `progress` is called before the first and after each piece of the prompt.
-// Errors: of a step in the prompt. A later one is the result's.
+// Runs the request to its end. `interrupted` is polled between steps, and `listen` gets every event. True from `interrupted` or false from
+// `listen` ends the request with kInterrupted. `progress` is called before the first and after each piece of the prompt. Errors: of a step
+// in the prompt. A later one is the result's.
 Result<GenerateResult> RunAlone(Engine& engine, const std::shared_ptr<Request>& request,
                                 const std::function<void(int64_t done, int64_t total)>& progress,
                                 const std::function<bool()>& interrupted, const std::function<bool(const RequestEvent&)>& listen);

@@ -87,7 +87,7 @@ uint64_t Sampler::NextBelow(uint64_t n) {
   return static_cast<uint64_t>(product >> 64);
 }
 
-// The tokens of the repeat penalty, a bit each; nothing where it is off.
+// The tokens of the repeat penalty, a bit each; nothing if it is off.
 std::span<const uint64_t> Sampler::Penalised(size_t vocab, std::span<const int32_t> history) {
   if (config_.repeat_penalty == 1.0 || config_.repeat_last_n == 0) return {};
   if (config_.repeat_last_n > 0 && history.size() > static_cast<size_t>(config_.repeat_last_n)) {

@@ -43,8 +43,8 @@ void Scheduler::Remember(const Entry& e, int32_t states) {
   engine_.Remember(e.sequence, *e.request->prefix_key(), e.request->tokens(), states);
 }
 
-// Of recurrent layers, for others to begin where the sequence is: here and there in a long prompt, and at its end, where the state before
-// the last one is kept too: in a conversation's next turn the prompt may end otherwise.
+// States of recurrent layers to remember, so that other requests can begin there: here and there in a long prompt, and two at its end,
+// since in a conversation's next turn the prompt may end otherwise.
 int32_t Scheduler::StatesToKeep(const Entry& e) const {
   const int64_t length = engine_.Length(e.sequence);
   if (!recurrent_) return 0;
@@ -58,7 +58,7 @@ void Scheduler::GiveBack(Entry& e) {
   engine_.Free(std::exchange(e.sequence, -1));
 }
 
-// It runs no more: the request has its bill.
+// Removes a request that runs no more, and gives it its bill.
 void Scheduler::Drop(Entry& e) {
   GiveBack(e);
   if (e.bill != kNoBill) e.request->Billed(engine_.CloseBill(e.bill));
@@ -79,7 +79,7 @@ bool Scheduler::MayAdmit() const {
   return (!is_full_ || running_.empty()) && static_cast<int64_t>(running_.size()) < engine_.max_logit_rows();
 }
 
-// Whether a running request has yet to run, in its prompt, tokens that this one begins with, and they have enough in common.
+// True if a running request has yet to run prompt tokens with which this one begins too, and there are enough of them.
 bool Scheduler::WaitsForPrefix(const Request& request) const {
   if (!request.prefix_key() || running_.empty()) return false;
   const std::span<const int32_t> tokens = WithoutLast(request.tokens());
@@ -114,7 +114,7 @@ bool Scheduler::HasRoom(const Request& request, int32_t sequence) const {
 void Scheduler::Admit() {
   for (size_t i = 0; i < waiting_.size() && MayAdmit();) {
     Entry& next = waiting_[i];
-    if (WaitsForPrefix(*next.request)) {  // those behind it do not
+    if (WaitsForPrefix(*next.request)) {  // requests behind it need not wait
       if (++i == static_cast<size_t>(engine_.max_logit_rows())) return;
       continue;
     }
@@ -143,7 +143,7 @@ int64_t Scheduler::Left(const Entry& e) const {
   return static_cast<int64_t>(e.request->tokens().size()) - engine_.Length(e.sequence);
 }
 
-// Of one step: of a recurrent model, up to the next position whose state others may begin from.
+// The most rows of one step. With recurrent layers: up to the next position whose state others may begin from.
 int64_t Scheduler::MostRows(const Entry& e) const {
   const int64_t left = Left(e);
   return recurrent_ && e.request->prefix_key() ? std::min(left, kStateEvery - engine_.Length(e.sequence) % kStateEvery) : left;
@@ -204,7 +204,7 @@ void Scheduler::AddRows(Entry& e) {
   }
 }
 
-// Tells the request what the step gave it.
+// Gives the request the results of the step.
 void Scheduler::Settle(Entry& e, const StepOutput& out) {
   if (e.rows == 0) return;
   const int64_t length = engine_.Length(e.sequence);

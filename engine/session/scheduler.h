@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs many requests on one engine, a step at a time.
 //
-// A step takes rows from all that run, within the engine's max_batch: first one row of each request that decodes, then pieces of prompts
-// in equal shares. Requests begin in the order in which they came, as long as there is room. Where a running request needs room and
-// there is none, the one that began last is preempted: it gives its sequence back, and goes on later from its tokens with the same bits.
+// A step takes rows from all that run, within the engine's max_batch: first one row of each request that decodes, then pieces of prompts in
+// equal shares. Requests begin in the order in which they came, as long as there is room. If a running request needs room and there is
+// none, the one that began last is preempted: it gives its sequence back. Later it runs its tokens again and continues with the same bits.
 //
-// Requests of one key share what they begin with: what a sequence has run is remembered (Engine::Remember), and a request whose prompt
-// has more in common with that of one that runs waits until that has run.
+// Requests of one key share what they begin with: what a sequence has run is remembered (Engine::Remember), and a request waits while a
+// running one has yet to run more of their common beginning.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 namespace tally {
 
 struct SchedulerOptions {
-  // A step that has rows of prompts lasts about so many seconds at most where other requests decode, and four times as long where none
-  // does: pieces of prompts are sized by the time of past steps. 0: pieces are as large as the engine takes. Results are the same bits.
+  // The most seconds that a step with rows of prompts lasts, about, if other requests decode; four times as long if none does. Past steps
+  // decide how large pieces of prompts are. 0: pieces are as large as the engine takes. Results are the same bits.
   double step_seconds = 0;
 };
 
@@ -38,7 +38,8 @@ class Scheduler {
   // Requests that have not ended end with kInterrupted.
   ~Scheduler();
 
-  // A request waits until there is room; not for what others hold of the engine, once none of the scheduler's runs.
+  // Adds a request, which waits until there is room. If no request of the scheduler runs, it does not wait for what others hold of the
+  // engine.
   void Add(std::shared_ptr<Request> request) { waiting_.push_back({.request = std::move(request)}); }
   // Ends the request with kInterrupted, unless it has ended. One that was not added is ignored.
   void Cancel(const Request& request);
@@ -48,8 +49,8 @@ class Scheduler {
   size_t running() const { return running_.size(); }
   // Begins requests that wait and have room. Step does too.
   void Admit();
-  // Runs one step, if any request is left. A request that fails ends with its error (`finish` is kError), also where it runs alone and
-  // has no room. An error of the whole step ends all that run with it.
+  // Runs one step, if any request is left. A request that fails ends with its error (`finish` is kError), even if it runs alone and has no
+  // room. An error of the whole step ends all that run with it.
   void Step();
 
  private:
@@ -58,7 +59,7 @@ class Scheduler {
     int32_t sequence = -1;   // while it runs
     int32_t bill = kNoBill;  // from when it began until it has ended
     int64_t rows = 0;        // in this step
-    size_t logits = 0;       // which of the step's rows with logits is its last, where it wants them
+    size_t logits = 0;       // its last row's place among the step's rows with logits, if it wants logits
     bool wants_logits = false;
   };
 

@@ -66,7 +66,7 @@ class SummedFile {
   Checksum sum_;
 };
 
-// A mistyped name must not cost somebody another file.
+// A mistyped name must not destroy another file.
 Status CheckMayReplace(const std::string& path) {
   const Result<FileReader> there = FileReader::Open(path);
   if (!there.ok() || there->size() == 0) return {};  // none, or one that OutputFile refuses

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a model is best divided among the processes of a group: from what the network and the memories do.
+// How a model is best divided among the processes of a group, by the speed of the network and of the memories.
 #pragma once
 
 #include <span>
@@ -15,7 +15,8 @@
 
 namespace tally {
 
-// What a token of decoding takes, estimated: weights read from memory by the slowest process, gathers, and the bytes that they bring it.
+// What a token of decoding is estimated to take: weights that the slowest process reads from memory, gathers, and the bytes that they bring
+// it.
 struct SplitEstimate {
   double weight_bytes = 0, gathers = 0, received_bytes = 0;
   double Seconds(double memory_bytes_per_s, double latency_s, double network_bytes_per_s) const {

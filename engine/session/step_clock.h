@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many rows of prompts a step may take to last no longer than it should, from how long past steps lasted. Internal to the session.
+// Chooses the rows of prompts in a step, so that it lasts no longer than it should, by the times of past steps. Internal to the session.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class StepClock {
       if (decode_rows > 0) Mix(decode_seconds_, seconds);
       return;
     }
-    // Times vary: rows are never free.
+    // Times vary. This keeps the cost of a row above 0.
     const double rest = std::max(seconds - (decode_rows > 0 ? decode_seconds_ : 0), seconds * kLeastShare);
     Mix(row_seconds_, rest / static_cast<double>(prompt_rows));
     most_measured_ = std::max(most_measured_, prompt_rows);

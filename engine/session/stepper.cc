@@ -162,7 +162,7 @@ Status Stepper::CheckRows(std::span<const BatchRow> rows) {
   return {};
 }
 
-// Positions for the sequence's rows. kNoRoom.
+// Makes room for the positions of the sequence's rows. kNoRoom.
 Status Stepper::MakeRoom(const Extent& e) {
   int64_t limit = options_.context;
   if (recipe_.learned_positions) limit = std::min<int64_t>(limit, recipe_.context);
@@ -325,7 +325,7 @@ Result<StepOutput> Stepper::RunStep(std::span<const BatchRow> rows) {
   executor_.EndStep();
   ++recorded_steps_;
   if (!logits.ok()) {
-    if (group_ != nullptr) {  // the others have gone on
+    if (group_ != nullptr) {  // the other processes have gone on
       group_->Fail(logits.status());
       return logits.status();
     }

@@ -96,7 +96,7 @@ class Stepper final : public Engine {
   void EnableExplain() override { executor_.EnableExplain(); }
   std::vector<std::string> Explanations() const override;
 
-  // Of any process of a group but the first: makes a call of the first one's engine, whose arguments follow.
+  // For any process of a group but the first: makes a call of the first one's engine, whose arguments follow.
   Status Follow(Command command, CommandReader& arguments);
   ~Stepper() override;
 
@@ -126,7 +126,7 @@ class Stepper final : public Engine {
     CommandWriter& writer = log_->Add(command).Put(id_);
     (writer.Put(arguments), ...);
   }
-  // And sends it, with what was told before.
+  // The same, and sends it with what was told before.
   template <class... Arguments>
   Status TellNow(Command command, Arguments... arguments) const {
     Tell(command, arguments...);

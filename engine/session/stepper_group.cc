@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stepper as one of a group's: what the first process tells the others, what they answer, and how they follow.
+// A stepper as one of a group's: what the first process tells the others, their answers, and how they follow.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -42,8 +42,8 @@ RankOps ReadOps(CommandReader& in) {
   return kept;
 }
 
-// What is added to a process's times to make them the first one's: the k-th gather of a step ends everywhere at about the same time. The
-// median. `first`: the gathers of the first process.
+// The difference that turns a process's times into the first one's. The k-th gather of a step ends in all processes at about the same time;
+// this is the median of the differences. `first`: the gathers of the first process.
 int64_t ClockDifference(std::span<const RankOp> first, std::span<const RankOp> other) {
   std::vector<int64_t> differences;
   const auto end = [](const RankOp& op) { return op.start_nanoseconds + static_cast<int64_t>(op.nanoseconds); };
@@ -80,7 +80,7 @@ class Part {
     const std::span<uint8_t> piece = std::span(piece_).first(n);
     return n > 0 && group_.Broadcast(piece, Communicator::Wait::kStep).ok() ? piece : std::span<const uint8_t>();
   }
-  // Where what is given next is put: as much as the next piece has.
+  // The place for the bytes of the next piece, as many as it has.
   std::span<uint8_t> next() { return std::span(piece_).first(std::min(left_, kPartPieceBytes)); }
 
  private:
@@ -100,7 +100,7 @@ class Part {
 
 }  // namespace
 
-// What the others need for the step: they make the same one.
+// Sends the other processes what they need to make the same step.
 Status Stepper::TellStep(std::span<const BatchRow> rows) {
   if (log_ == nullptr) return {};
   TALLY_RETURN_IF_ERROR(CheckRows(rows));
@@ -133,7 +133,7 @@ Bill Stepper::CloseBill(int32_t id) {
   return bill;
 }
 
-// To the first process.
+// Gathers a bill at the first process.
 Status Stepper::GatherBill(Bill& bill) {
   CommandWriter own;
   uint64_t touched = 0;
@@ -152,7 +152,7 @@ Status Stepper::GatherBill(Bill& bill) {
   return {};
 }
 
-// To the first process.
+// Gathers the books at the first process.
 Result<std::vector<ProcessBooks>> Stepper::GatherBooks() {
   std::vector<ProcessBooks> books = {BooksOf(ledger_, group_ != nullptr ? group_->Place(group_->rank()) : "")};
   if (group_ == nullptr) return books;
@@ -225,7 +225,7 @@ Result<std::vector<RankOps>> Stepper::RankRecords() {
   return others;
 }
 
-// The bytes of each process's part of an exported sequence, to all.
+// Tells all processes the bytes of each one's part of an exported sequence.
 Result<std::vector<uint64_t>> Stepper::PartBytes(int32_t sequence) const {
   uint64_t own = 0;
   TALLY_RETURN_IF_ERROR(store_->Export(sequence, [&](std::span<const uint8_t> bytes) {
@@ -249,7 +249,7 @@ Result<uint64_t> Stepper::ExportedBytes(int32_t sequence) const {
   return bytes;
 }
 
-// Of a group: the number of processes and the bytes of each one's part, 8 bytes each, then the parts.
+// A group writes the number of processes and the bytes of each one's part, 8 bytes each, then the parts.
 Status Stepper::Export(int32_t sequence, const SequenceStore::Sink& write) const {
   if (group_ == nullptr) return store_->Export(sequence, write);
   if (!store_->IsLive(sequence)) return BadInput("no sequence " + std::to_string(sequence));
@@ -303,7 +303,7 @@ Result<int32_t> Stepper::Import(const SequenceStore::Source& read) {
   return ImportParts(parts, read);
 }
 
-// Whether all processes have as many positions of it as the first one.
+// Checks that all processes have as many positions of a sequence as the first one.
 Status Stepper::HaveLength(int32_t sequence) {
   const int64_t own = store_->Length(sequence);
   TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> all,
@@ -312,7 +312,7 @@ Status Stepper::HaveLength(int32_t sequence) {
   return same ? Status() : BadInput("a KV cache whose parts are of different lengths");
 }
 
-// The new sequence is made in all processes or in none. `read`: of the first one.
+// Makes the new sequence in all processes or in none. `read`: of the first one.
 Result<int32_t> Stepper::ImportParts(std::span<const uint64_t> parts, const SequenceStore::Source& read) {
   const size_t rank = static_cast<size_t>(group_->rank());
   const auto beyond = [] { return BadInput("a KV cache that is cut short"); };
@@ -325,7 +325,7 @@ Result<int32_t> Stepper::ImportParts(std::span<const uint64_t> parts, const Sequ
       left -= bytes.size();
       return read(bytes);
     });
-    // What is not taken is skipped, so that the parts of the others follow.
+    // Skips bytes that were not taken, so that the next process's part follows.
     std::vector<uint8_t> skipped(std::min(left, kPartPieceBytes));
     const bool whole = left == 0;
     for (; left > 0 && source.ok(); left -= skipped.size()) {
@@ -372,8 +372,8 @@ Result<int32_t> Stepper::ImportParts(std::span<const uint64_t> parts, const Sequ
   return own.ok() ? all : own;
 }
 
-// Makes one call of the first process's engine. A request's errors are the same on all processes, and the first one reports them; what is
-// returned here ends the group.
+// Makes one call of the first process's engine. A request's errors are the same on all processes, and the first one reports them. An error
+// that this returns ends the group.
 Status Stepper::Follow(Command command, CommandReader& in) {
   switch (command) {
     case Command::kNewSequence: (void)NewSequence(); break;
@@ -435,7 +435,7 @@ Status Stepper::Follow(Command command, CommandReader& in) {
   return {};
 }
 
-// After a step: whether some process found rows that failed, and if so, all of them, for the first process.
+// After a step: gathers the failed rows of all processes at the first one, if there are any.
 Status Stepper::FindBadRows() {
   bad_.assign(decoder_->bad_rows().begin(), decoder_->bad_rows().end());
   if (group_ == nullptr) return {};

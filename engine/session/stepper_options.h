@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine is planned from: its options with their defaults filled in.
+// The options of an engine with their defaults filled in: what it is planned from.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,6 @@ struct StepperOptions {
   StoreSize kv_size() const { return {context, sequences, plan.max_batch, kv_bytes}; }
 };
 
-// Of an engine for a model.
 StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& options);
 
 }  // namespace tally

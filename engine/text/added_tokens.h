@@ -18,7 +18,7 @@ struct ByteRange {
 struct AddedToken {
   std::string text;
   int32_t id = -1;
-  bool special = false;  // found only where the caller parses special tokens, all of it
+  bool special = false;  // found only if it lies within a range in which the caller parses special tokens
   bool lstrip = false;   // a match includes the white space before the token
   bool rstrip = false;   // a match includes the white space after the token
 };

@@ -22,8 +22,8 @@ struct BpeOptions {
   const std::vector<bool>* control = nullptr;
 };
 
-// GPT-2's alphabet: printable Latin-1 bytes stand for themselves, the others for U+0100 onwards in order.
-// The bytes that `token` is written for; false where a character is outside the alphabet.
+// GPT-2's alphabet: printable Latin-1 bytes stand for themselves, the others for U+0100 onwards in order. The bytes that `token` is written
+// for; false if a character is outside the alphabet.
 bool BytesOfAlphabet(std::string_view token, std::string* bytes);
 std::string AlphabetOfBytes(std::string_view bytes);
 // The value of a token spelled <0xNN>, -1 for others. any_case: <0xnn> too, as decoders read it.
@@ -42,7 +42,7 @@ struct ScoredToken {
   float score = 0;
   bool mergeable = true;
 };
-// `bytes`: the id of each byte's token, -1 where there is none.
+// `bytes`: the id of each byte's token, -1 if there is none.
 Result<std::unique_ptr<TokenModel>> MakeScoredBpe(std::span<const ScoredToken> tokens, const std::array<int32_t, 256>& bytes,
                                                   int32_t unknown);
 

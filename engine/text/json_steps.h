@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 // The JSON object in a file, within limits of size and depth; a key that appears twice is an error.
 Result<Json> ParseJsonFile(const std::string& path);
-// A member; null where `object` is no object or has none of that name.
+// A member; null if `object` is no object or has none of that name.
 const Json& Member(const Json& object, std::string_view key);
 // "type", or nothing.
 std::string Type(const Json& node);

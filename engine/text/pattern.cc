@@ -104,7 +104,7 @@ size_t EscapeBytes(std::string_view text, size_t at) {
   return e == 'u' ? 6 : 2;
 }
 
-// Of the class that begins at *at, which the grammar has accepted: at most three deep. *at moves behind it. Groups here match one
+// Reads the class that begins at *at, which the grammar has accepted: at most three deep. *at moves behind it. Groups here match one
 // character in one way, so that nothing is tried again inside them.
 ClassParts ReadClass(std::string_view text, size_t* at) {
   ClassParts whole;
@@ -239,7 +239,7 @@ Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& wher
   if (code->code == nullptr) {
     return BadInput(where + ": bad regular expression (" + ErrorText(error) + "): " + std::string(regex));
   }
-  // Where the system forbids executable memory PCRE2 interprets the expression, with the same matches.
+  // If the system forbids executable memory, PCRE2 interprets the expression, with the same matches.
   code->jit = pcre2_jit_compile(code->code.get(), PCRE2_JIT_COMPLETE) == 0;
   code->callout_cost = kCalloutCost + regex.size() / kPatternBytesPerCalloutCost + translation.least;
   code->byte_cost = 1 + regex.size() / kPatternBytesPerByteCost;
@@ -252,7 +252,7 @@ Result<Pattern> Pattern::Compile(std::string_view regex, const std::string& wher
 struct Matcher::Impl {
   Owned<pcre2_match_data> data{pcre2_match_data_create(1, nullptr), pcre2_match_data_free};
   Owned<pcre2_match_context> context{pcre2_match_context_create(nullptr), pcre2_match_context_free};
-  Owned<pcre2_jit_stack> stack{nullptr, pcre2_jit_stack_free};  // where PCRE2's own 32 KiB did not do
+  Owned<pcre2_jit_stack> stack{nullptr, pcre2_jit_stack_free};  // if PCRE2's own 32 KiB were too small
   size_t memory = 0;
   uint64_t budget = 0, callout_cost = 0, byte_cost = 0;  // the costs are those of the expression
   PCRE2_SIZE place = 0;                                  // of the last callout

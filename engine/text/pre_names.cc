@@ -154,8 +154,8 @@ bool Isolates(const PreStep& step, std::string_view expression) {
   return step.kind == PreStep::Kind::kRegex && Spelled(step.regex.source()) == Spelled(expression);
 }
 
-// Falcon's file cuts its byte alphabet at digits as well, which the names do not say: where no merge crosses such a cut the tokens are
-// the same. So GgufTokenizerKeys compares texts.
+// Falcon's file also cuts its byte alphabet at digits, which the names do not say. If no merge crosses such a cut, the tokens are the same.
+// So GgufTokenizerKeys compares texts.
 std::vector<PreStep> WithoutAlphabet(const PreTokenizer& pre) {
   std::vector<PreStep> steps;
   bool alphabet = false;

@@ -56,13 +56,13 @@ class PreTokenizer {
 struct NamedPreTokenizer {
   PreTokenizer pre;
   bool ignore_merges = false;  // a piece that is a token is that token
-  bool add_bos = false;        // where tokenizer.ggml.add_bos_token is absent
+  bool add_bos = false;        // if tokenizer.ggml.add_bos_token is absent
 };
 // An unknown name is an error whose line `where` begins.
 Result<NamedPreTokenizer> PreTokenizerByName(std::string_view name, const std::string& where);
 
-// The names, best first, whose pre-tokenizer cuts as `pre` does: the same expressions, or what they stand for. Of files, not of
-// tiktoken's encodings.
+// The GGUF names, best first, whose pre-tokenizer cuts as `pre` does: by the same expressions, or by equivalent ones. Names of tiktoken's
+// encodings are not among them.
 std::vector<std::string_view> PreTokenizerNames(const PreTokenizer& pre, bool ignore_merges);
 
 // The expression of GPT-2 (openai/gpt-2, encoder.py), which ByteLevel uses.

@@ -62,7 +62,8 @@ Status TextTokenizer::EncodeRaw(std::string_view text, std::span<const ByteRange
   if (p_.normalizer.size() == 0) return EncodeNormalized(text, special, at_start, scratch);
   const Result<std::string> normalized = p_.normalizer.Apply(text, scratch.matcher, scratch.normal_growth);
   if (!normalized.ok()) return {normalized.status().code(), "normalizer: " + normalized.status().message()};
-  // Normalization moves bytes. What lies in no range may not become special, so a stretch of both kinds has no special tokens.
+  // Normalization moves bytes, and bytes outside `special` must not become special. So a stretch has special tokens only if all of it is in
+  // a range.
   const ByteRange all{0, normalized->size()};
   const bool whole = special.size() == 1 && special[0].begin == 0 && special[0].end == text.size();
   return EncodeNormalized(*normalized, std::span(&all, whole ? 1 : 0), at_start, scratch);

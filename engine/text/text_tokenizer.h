@@ -40,7 +40,7 @@ class TextTokenizer final : public Tokenizer {
     std::unordered_map<int32_t, std::string, NumberHash> control_text;  // of those with a spelling
     std::vector<int32_t> prefix, suffix;                                // the ids that add_special puts around a text
     bool drops_leading_space = false;
-    // By id: the decoded token at the beginning of a text, where it is not `bytes` less one leading space.
+    // By id: the decoded token at the beginning of a text, if that is not `bytes` less one leading space.
     std::unordered_map<int32_t, std::string, NumberHash> first_bytes;
     int32_t bos = -1;
     std::vector<int32_t> eos;

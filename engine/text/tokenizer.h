@@ -18,7 +18,7 @@
 namespace tally {
 
 struct EncodeOptions {
-  bool add_special = true;     // BOS (and EOS) where the model's tokenizer adds them
+  bool add_special = true;     // BOS (and EOS) if the model's tokenizer adds them
   bool parse_special = false;  // special tokens spelled out in the text become tokens
 };
 
@@ -59,8 +59,7 @@ class TALLY_API Tokenizer {
 // From the tokenizer.ggml.* keys of a GGUF. Error kBadInput names the key; a model of an unsupported kind is
 // named.
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& metadata);
-// From a tokenizer.json (Hugging Face tokenizers); tokenizer_config.json beside it is read for BOS/EOS where
-// present.
+// From a tokenizer.json (Hugging Face tokenizers); tokenizer_config.json beside it is read for BOS/EOS if present.
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string& path);
 // From a file of ranks as tiktoken publishes them: on each line a token's bytes in base64, a space and its rank, which is its id.
 // The file holds neither the expression that cuts text nor the special tokens: both come with the encoding, "r50k_base",
@@ -71,13 +70,13 @@ TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFromRanks(const std::strin
 // kBadInput, naming them: the file, or files of the directory, hold a tokenizer of another kind than tokenizer.json (SentencePiece's
 // .model, vocab.json and merges.txt, tekken.json, ...).
 TALLY_API Status UnreadTokenizer(const std::string& path);
-// Whichever the checkpoint has; a null pointer where it has none (token ids in, token ids out).
+// The tokenizer of the checkpoint, of whichever kind; null if it has none (token ids in, token ids out).
 TALLY_API Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory);
 
 // The tokenizer of a Hugging Face directory as keys of its GGUF file.
 struct GgufTokenizer {
   std::vector<std::pair<std::string, MetaValue>> keys;
-  // What tokenizer.* has no key for. Keys of our own, tally.tokenizer.*, say it, and other engines do not know them.
+  // A property that tokenizer.* has no key for. It is written under Tally's own keys, tally.tokenizer.*, which other engines do not know.
   struct Loss {
     std::string name;  // one of TokenizerLossNames
     std::string what;  // "its normalizer"
@@ -87,9 +86,9 @@ struct GgufTokenizer {
 // "strip", "normalized", "normalizer", "space", "ends"; and "all", for a tokenizer that cannot be written.
 TALLY_API std::vector<std::string_view> TokenizerLossNames();
 
-// With `vocab` tokens: unused ones are added up to there. `name`: general.name of the file, by which engines know Phi-3's tokens.
-// kBadInput: a tokenizer that the keys cannot express, or of more tokens. The result is read back, and texts of all kinds, with special
-// tokens and white space beside them, must have the same tokens as before.
+// Unused tokens are added up to `vocab`. `name`: general.name of the file, by which engines recognise Phi-3's tokens. kBadInput: a
+// tokenizer that the keys cannot express, or of more tokens. The result is read back, and texts of all kinds, with special tokens and white
+// space beside them, must have the same tokens as before.
 TALLY_API Result<GgufTokenizer> GgufTokenizerKeys(const Inventory& directory, int32_t vocab, const std::string& name);
 
 // Turns a stream of tokens into text, holding back bytes until they form whole UTF-8 characters.

@@ -49,8 +49,8 @@ class GgufTokenizerReader {
   Status MakeModel(BpeOptions options);
   Status ReadScored();
   Status ReadAddedTokens();
-  // The id under a key; -1 where it says that there is none (2^32 - 1 is how some writers do). One beyond the vocabulary can never be
-  // drawn: that is noted, and the key is as if absent (so it is in llama.cpp).
+  // The id under a key; -1 if the key says that there is none (some writers do so by 2^32 - 1). An id beyond the vocabulary can never be
+  // drawn: it is noted, and the key counts as absent, as in llama.cpp.
   Result<int32_t> Id(std::string_view key);
   int32_t AbsentId(std::string_view key) const;
   Result<bool> Flag(std::string_view key, bool otherwise) const;
@@ -195,7 +195,7 @@ Status GgufTokenizerReader::ReadSpecialIds() {
 
 // Control and unknown tokens are found in text only on request, user-defined ones always.
 Status GgufTokenizerReader::ReadAddedTokens() {
-  // Phi-3's special tokens take the white space after them along; GGUF has no key for it, so its name tells.
+  // Phi-3's special tokens take the white space after them along. GGUF has no key for that, so the model's name decides.
   TALLY_ASSIGN_OR_RETURN(const auto name, m_.GetString("general.name"));
   std::string lower = name.value_or("");
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -351,7 +351,7 @@ Status GgufTokenizerReader::ReadScored() {
     step.split = false;
     parts_.pre.Add(std::move(step));
   } else {
-    // The space that is put before text is put before every stretch that follows a special token, too.
+    // The space that is put before the text is also put before every stretch that follows a special token.
     if (space_prefix) parts_.normalizer.Add({.kind = NormalStep::Kind::kPrepend, .content = " "});
     parts_.normalizer.Add({.kind = NormalStep::Kind::kReplaceLiteral, .find = " ", .content = std::string(kSpaceMark)});
   }

@@ -40,7 +40,7 @@ constexpr std::string_view kSamples[] = {
     "HelloWorld HTTPServer aB Ab I'll I'LL you've O'Neil \xC7\x85 $+<=>^~|` !!!??? ... --- a_b \xC2\xA0x\xE3\x80\x80y",
 };
 
-// What may have to stand in a key of our own.
+// Properties that may need a key of Tally's own.
 enum LossBit : unsigned { kStrip = 1, kNormalized = 2, kNormalizer = 4, kSpaceBefore = 8, kEnds = 16, kAllLosses = 32 };
 struct LossName {
   LossBit bit;
@@ -100,8 +100,8 @@ class Converter {
     return {};
   }
 
-  // SentencePiece's way: spaces become U+2581, and one may be put before the text. By the last steps of the normalizer, which are taken
-  // off, or by a Metaspace.
+  // Reads SentencePiece's treatment of spaces: they become U+2581, and one may be put before the text. Either the last steps of the
+  // normalizer do that, which are then removed, or a Metaspace does.
   Status ReadSpaces(std::vector<Json>* normal) {
     bool replaces = false;
     while (!normal->empty()) {
@@ -232,7 +232,7 @@ class Converter {
     constexpr int64_t kNone = 0xFFFFFFFF;  // without the key SentencePiece's default counts
     if (bos >= 0 || !byte_level_) Set("bos_token_id", bos >= 0 ? int64_t{bos} : kNone);
     if (eos.empty() && !byte_level_) Set("eos_token_id", kNone);
-    // Behind the first those that readers do not know by their names: there are two more keys.
+    // After the first end token come those that readers do not know by name: there are two more keys.
     const auto nameless = [&](int32_t id) {
       return !EndsGeneration(tokenizer_->IsControl(id) ? tokenizer_->ControlText(id) : tokenizer_->TokenBytes(id), false);
     };
@@ -247,7 +247,7 @@ class Converter {
     return {};
   }
 
-  // The keys that say most: of those of our own as few as make the file's tokenizer that of the directory.
+  // Chooses the keys: as few of Tally's own as make the file's tokenizer equal to the directory's.
   Result<GgufTokenizer> Choose() {
     AddTexts();
     unsigned present = 0;

@@ -23,7 +23,7 @@ Utf8Char ReadUtf8Before(std::string_view text, size_t end);
 
 void AppendUtf8(uint32_t code, std::string* out);
 
-// `text` itself where it is well formed; else a copy in *storage with U+FFFD for what is not.
+// `text` itself if it is well formed; else a copy in *storage with U+FFFD for ill-formed bytes.
 std::string_view WellFormed(std::string_view text, std::string* storage);
 
 // Appends the whole characters of `bytes`, with U+FFFD for ill-formed ones. Returns the number of bytes used; the rest (at most 3) begins a
