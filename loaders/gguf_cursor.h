@@ -29,8 +29,7 @@ class GgufCursor {
   void SetPlace(std::string place) { place_ = std::move(place); }
   Status Error(std::string_view what) const;
 
-  // Errors where fewer than `n` bytes are left; `what` says what would have been in them ("a string of 7
-  // bytes").
+  // An error if fewer than `n` bytes are left; `what` says what would have been in them ("a string of 7 bytes").
   Status Need(uint64_t n, std::string_view what) const;
   Status NeedItems(uint64_t count, uint64_t bytes_each, std::string_view what) const;
 
@@ -48,7 +47,7 @@ class GgufCursor {
   const FileReader& file_;
   const std::string& path_;
   std::string place_ = "header";
-  uint64_t end_ = 0;  // the file's, or the header limit where that comes first
+  uint64_t end_ = 0;  // the file's, or the header limit if that comes first
   std::vector<uint8_t> buffer_;
   uint64_t buffer_start_ = 0;  // of buffer_ in the file
   size_t buffer_at_ = 0, buffer_size_ = 0;

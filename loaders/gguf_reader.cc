@@ -363,7 +363,7 @@ std::optional<SplitName> ParseSplitName(const std::string& path) {
   return name;
 }
 
-// NaN is as it was, whatever it is compared with.
+// Compares floats by their bits, so that a NaN equals itself.
 bool SameValue(const MetaValue& a, const MetaValue& b) {
   const auto same = [](double x, double y) { return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y); };
   if (const double* x = std::get_if<double>(&a)) {
@@ -377,7 +377,7 @@ bool SameValue(const MetaValue& a, const MetaValue& b) {
   return a == b;
 }
 
-// Adds what a later shard says to what the first one said; the two may repeat each other, not differ.
+// Adds the metadata of a later shard to the first one's. The two may repeat each other, not differ.
 Status MergeMetadata(const Shard& from, Metadata* into) {
   for (const auto& [key, value] : from.metadata.values()) {
     if (key.starts_with("split.") || key == internal::kGgufAlignmentKey) continue;  // each file's own

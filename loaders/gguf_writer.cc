@@ -57,7 +57,7 @@ bool AppendInteger(std::string* out, Value value) {
   return true;
 }
 
-// Appends one value (or array element) as `type`; false where the type cannot hold it.
+// Appends one value (or array element) as `type`; false if the type cannot hold it.
 template <class Value>
 bool AppendScalar(std::string* out, const Value& value, uint32_t type) {
   using namespace internal;

@@ -30,7 +30,7 @@ bool IsDirectory(const std::string& path) {
   return fs::is_directory(path, error);
 }
 
-// Anything at all of that name; what it is shows when it is opened.
+// True for anything of that name. Opening it tells what it is.
 bool Exists(const std::string& path) {
   std::error_code error;
   return fs::symlink_status(path, error).type() != fs::file_type::not_found;
@@ -112,7 +112,7 @@ Result<bool> AreSame(const Inventory& inventory, const StoredTensor& a, const St
   return true;
 }
 
-// A tensor that several shards have, the same in all, is listed once: where the index says, or else where it is first.
+// Lists a tensor once that several shards have, the same in all: at the place that the index says, or else at the first.
 Status KeepOneOfEach(const std::string& place, const std::map<std::string, std::string, std::less<>>& weight_map,
                      Inventory* inventory) {
   std::vector<StoredTensor>& tensors = inventory->tensors;
@@ -140,7 +140,7 @@ Status KeepOneOfEach(const std::string& place, const std::map<std::string, std::
   return {};
 }
 
-// What wrappers put before every name: torch.compile, DataParallel, PEFT once its adapter is merged.
+// Removes prefixes that wrappers put before every name: torch.compile, DataParallel, PEFT once its adapter is merged.
 void StripPrefixes(Inventory* inventory) {
   constexpr std::string_view kPrefixes[] = {"_orig_mod.", "module.", "base_model.model."};
   const auto all_have = [&](std::string_view prefix) {
@@ -180,7 +180,7 @@ Status ReadSharded(const std::string& directory, Inventory* inventory) {
   return {};
 }
 
-// `what`: the file that tells.
+// `what`: the file that shows that it is an adapter.
 Status RefuseAdapter(const std::string& directory, std::string_view what) {
   return BadInput(Printable(directory) + ": a LoRA adapter (" + std::string(what) +
                   "), not a model: merge it into its model (PEFT: merge_and_unload) and name that directory");
@@ -211,7 +211,7 @@ Status ReadWeights(const std::string& directory, Inventory* inventory) {
   return BadInput(std::move(message));
 }
 
-// Without hyper-parameters and tensors. `source`: the configuration's file, for messages.
+// An inventory without hyper-parameters and tensors. `source`: the configuration's file, for messages.
 Inventory EmptyInventory(const std::string& path, const std::string& source) {
   Inventory inventory;
   inventory.format = FileFormat::kHuggingFace;
@@ -220,7 +220,7 @@ Inventory EmptyInventory(const std::string& path, const std::string& source) {
   return inventory;
 }
 
-// Of a path that is a directory with a config.json, or a file: the configuration's hyper-parameters, no tensors yet.
+// Reads the configuration of a directory with a config.json, or of a file: hyper-parameters, no tensors yet.
 Result<Inventory> ReadConfiguration(const std::string& path) {
   if (path.empty()) return BadInput("the path of the checkpoint is empty");
   std::string config = path;

@@ -98,7 +98,7 @@ class Flattener : public JsonHandler {
     return {};
   }
 
-  // The value of array_, nullopt where it is not of one kind.
+  // The value of array_, nullopt if it is not of one kind.
   std::optional<MetaValue> ArrayValue() {
     bool bools = true, strings = true, integers = true, numbers = true;
     for (const JsonScalar& e : array_) {

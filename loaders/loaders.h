@@ -19,8 +19,8 @@ namespace tally {
 
 // GGUF v2 or v3; `path` may be any shard of a split file (name-00001-of-00003.gguf): all shards are opened.
 Result<Inventory> ReadGguf(const std::string& path);
-// Bytes that the header of a GGUF file takes (metadata and tensor descriptions; the data come after), of which `beginning` are the first;
-// nullopt: it goes on beyond them. `place` goes in front of messages.
+// Bytes of a GGUF file's header (metadata and tensor descriptions, before the data). `beginning`: the file's first bytes; nullopt: the
+// header is longer. `place` goes in front of messages.
 Result<std::optional<uint64_t>> GgufHeaderBytes(std::span<const uint8_t> beginning, const std::string& place);
 
 // A Hugging Face directory: config.json, optional generation_config.json and tokenizer.json, model.safetensors or
@@ -40,21 +40,21 @@ int GgufFileType(DType dtype);
 
 // Writers call fill(tensor index, byte offset in the tensor, piece) until all is written, in order; a piece is at most 8 MiB and whole
 // rows, or, of longer rows, whole blocks. The file gets its name when it is complete, replacing one that was there; on any error the
-// partial file is removed and the status says what happened. A file system without room is one before a byte is written.
+// partial file is removed and the status says what happened. Missing room on the file system is an error before a byte is written.
 using FillTensor = std::function<void(size_t tensor, uint64_t offset, std::span<uint8_t> piece)>;
 using WriteProgress = std::function<bool(uint64_t done, uint64_t total)>;  // false: stop, kInterrupted
 
 // Writes GGUF v3: metadata in the order given, then tensors whose bytes come from a callback in pieces.
 class GgufWriter {
  public:
-  // Integers are written as u32 where they fit (i64 arrays as i32), doubles as f32, as GGUF readers expect.
+  // Integers are written as u32 if they fit (i64 arrays as i32), doubles as f32, as GGUF readers expect.
   void Set(std::string key, MetaValue value);
   // gguf_type: of the value, or of an array's elements. A value that the type cannot hold is an error in Write.
   void SetTyped(std::string key, MetaValue value, uint32_t gguf_type);
   // shape outermost first, as everywhere in Tally.
   void AddTensor(std::string name, DType dtype, std::vector<uint64_t> shape);
   Status Write(const std::string& path, const FillTensor& fill, const WriteProgress& progress = nullptr) const;
-  uint64_t TotalBytes() const;  // of the file; 0 where Write would refuse what was set
+  uint64_t TotalBytes() const;  // of the file; 0 if Write would refuse what was set
 
  private:
   struct Entry {
@@ -71,7 +71,7 @@ Status WriteSafetensors(const std::string& path, const std::vector<StoredTensor>
                         const WriteProgress& progress = nullptr);
 Result<uint64_t> SafetensorsBytes(const std::vector<StoredTensor>& tensors);  // of that file
 
-// The whole text as a file, as the writers above do it.
+// Writes a text as a file, in the way of the writers above.
 Status WriteTextFile(const std::string& path, std::string_view text);
 
 }  // namespace tally

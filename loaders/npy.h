@@ -26,8 +26,7 @@ class NpyWriter {
   // Errors (kBadInput, naming the file): it cannot be created, is a pipe (where the number of rows could not be filled in), or a
   // link that leads nowhere.
   TALLY_API static Result<NpyWriter> Create(const std::string& path, int64_t cols);
-  // Goes on, in place, with a file that Create and Close left behind with `rows` rows of `cols`; removes it where it
-  // cannot be written.
+  // Continues, in place, a file that Create and Close left with `rows` rows of `cols`; removes it if it cannot be written.
   TALLY_API static Result<NpyWriter> Reopen(const std::string& path, int64_t rows, int64_t cols);
   NpyWriter(NpyWriter&&) noexcept = default;
   NpyWriter& operator=(NpyWriter&&) = delete;
@@ -52,7 +51,7 @@ class NpyWriter {
   std::unique_ptr<std::FILE, CloseFile> file_;
   std::string path_;     // as named by the caller, for messages
   std::string target_;   // the name it is to have; empty: written in place
-  std::string written_;  // what to remove where this fails; empty: nothing
+  std::string written_;  // what to remove on a failure; empty: nothing
   int64_t rows_ = 0, cols_ = 0;
 };
 

@@ -37,7 +37,7 @@ Result<std::string> Target(const std::string& path) {
   return target;
 }
 
-// Looks before a byte is written. A file system that does not say its size is taken to have room.
+// Checks before a byte is written. A file system that does not tell its size counts as having room.
 Status CheckRoom(const std::string& target, uint64_t total) {
   const std::filesystem::path folder = std::filesystem::path(target).parent_path();
   struct statvfs info;

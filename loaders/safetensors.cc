@@ -54,7 +54,7 @@ class HeaderHandler : public JsonHandler {
   }
 
   Status Scalar(JsonScalar value) override {
-    // "__metadata__": null is in files that are about, and the published library takes it for none.
+    // Some files in circulation have "__metadata__": null, which the published library accepts as none.
     if (skipping_ && depth_ == 1 && std::holds_alternative<std::nullptr_t>(value)) return {};
     if (skipping_ && depth_ == 2) {
       return std::holds_alternative<std::string>(value) ? Status() : Error("expected its values to be strings");

@@ -10,7 +10,7 @@ namespace tally {
 namespace internal {
 namespace {
 
-// Bytes of the pieces in which a tensor is asked for: whole rows where one fits, else whole blocks.
+// Bytes of the pieces in which a tensor is asked for: whole rows if one fits, else whole blocks.
 uint64_t PieceBytes(const StoredTensor& t) {
   const DTypeInfo info = GetDTypeInfo(t.dtype);
   const uint64_t row = t.shape.empty() ? 1 : t.shape.back();

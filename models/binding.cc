@@ -56,7 +56,7 @@ std::vector<NeededTensor> NeededBy(const TensorBinding& b, uint64_t rows) {
   return needed;
 }
 
-// Rows of the tensors that bindings share: those that they take together.
+// For each tensor that bindings share: the rows that they take together.
 std::map<std::string_view, uint64_t> SharedRows(const ModelSpec& spec) {
   std::map<std::string_view, uint64_t> rows;
   for (const TensorBinding& b : spec.bindings) {
@@ -151,8 +151,8 @@ void FindScales(const Inventory& inventory, TensorBinding& b, ModelSpec& spec) {
   }
 }
 
-// The entry of `own`, or else of HfDecoderNames: of several the first that is stored, or else the first. Of GgufOtherNames only one that
-// is stored. Null: none. `made_with`: as of BindRoles.
+// The entry of a role in `own`, or else in HfDecoderNames: the first that is stored, or else the first. From GgufOtherNames only one that
+// is stored. Null: none. `made_with`: as in BindRoles.
 const RoleName* FindName(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, Role role,
                          int32_t layer, std::optional<DType> made_with = std::nullopt) {
   const bool gguf = inventory.format == FileFormat::kGguf;
@@ -180,8 +180,8 @@ Recipe OfLayer(Recipe r, int32_t layer) {
   return r;
 }
 
-// TensorBinding::stored_heads. GGUF has what Mamba-2 and Kimi Delta Attention keep a number of for each head as [heads, 1], and Mamba-2's
-// norm as [groups, n].
+// TensorBinding::stored_heads. For Mamba-2 and Kimi Delta Attention, GGUF stores vectors with a number for each head as [heads, 1], and
+// Mamba-2's norm as [groups, n].
 uint64_t StoredHeads(const Recipe& r, Role role, int32_t layer, bool gguf) {
   if (layer < 0) return 0;
   const LayerRecipe& l = r.layers[static_cast<size_t>(layer)];
@@ -356,7 +356,8 @@ class Claims {
     return {};
   }
 
-  // GPTQ and AWQ store NAME.qweight where others store NAME.weight. Else what may be the tensor within a wrapper.
+  // For a message: what is stored in place of a tensor. GPTQ and AWQ store NAME.qweight instead of NAME.weight; else a name that may be the
+  // tensor within a wrapper.
   std::string InItsPlace(const std::string& name) const {
     constexpr std::string_view kWeight = ".weight";
     if (name.ends_with(kWeight)) {
@@ -367,7 +368,7 @@ class Claims {
     const auto wrapped = std::ranges::find_if(inventory_.tensors, within);
     return wrapped == inventory_.tensors.end() ? "" : "; there is " + Quote(wrapped->name);
   }
-  // Of a tensor without a place that scales codes.
+  // For a message: the codes that a tensor of scales belongs to, if their type cannot be run with scales.
   std::string Scaled(const StoredTensor& scales) const {
     for (const std::string_view end : {"_scale_inv", "_scale"}) {
       if (!scales.name.ends_with(end)) continue;

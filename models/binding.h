@@ -24,12 +24,12 @@ struct RoleName {
   std::optional<DType> split = std::nullopt;  // TensorBinding::split: name_blocks and name_scales
 };
 
-// A prefix of its own kind: "~model.layers" is model.language_model.layers, "~lm_head" lm_head. So transformers writes checkpoints
-// with a vision tower since 4.52.
+// A special prefix: "~model.layers" is model.language_model.layers, "~lm_head" lm_head. transformers has written checkpoints with a vision
+// tower so since 4.52.
 inline constexpr std::string_view kTextModelWithin = "model.language_model.";
 
-// Another: names are those of the body alone, without the part that it is below ("~model.layers" and "model.layers" are layers). So
-// transformers writes checkpoints of a class without a head.
+// Another special prefix: names are those of the body alone, without the part above it ("~model.layers" and "model.layers" are layers).
+// transformers writes checkpoints of a class without a head so.
 inline constexpr std::string_view kWithoutBody = "(body)";
 
 std::string ExpandName(std::string_view name, int32_t layer, std::string_view prefix, int64_t expert = 0);

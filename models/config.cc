@@ -21,7 +21,7 @@ void ForEachKey(std::string_view keys, F f) {
   }
 }
 
-// The name that a message gives keys by: the first that is not below another.
+// The name by which messages call the keys: the first that is not below another.
 std::string_view NameOf(std::string_view keys) {
   std::string_view name = keys.substr(0, keys.find('|'));
   ForEachKey(keys, [&](std::string_view key) {
@@ -118,7 +118,7 @@ std::string Config::Defaults() const {
 
 void Config::TakeDefault(std::string_view keys, const std::string& value) {
   if (gguf()) return;  // its converters leave out what a model does not have
-  bool null = false;   // written, though as none
+  bool null = false;   // the file has a key with null
   ForEachKey(keys, [&](std::string_view k) { return null = IsNull(k); });
   if (null) return;
   std::string key = prefix_ + std::string(NameOf(keys));

@@ -49,9 +49,9 @@ class Config {
   std::vector<bool> Bools(std::string_view key);           // empty: absent, or no array
   std::vector<double> Doubles(std::string_view key);       // empty: absent; finite
   bool Has(std::string_view keys) const { return !Present(keys).empty(); }
-  // Refuses the key where it is there and is neither an object nor null.
+  // Refuses the key if it is present and is neither an object nor null.
   void ExpectObject(std::string_view key);
-  // Refuses the key where it is there with another value.
+  // Refuses the key if it is present with another value.
   void ExpectBool(std::string_view key, bool value);
   void ExpectText(std::string_view key, std::string_view value);
   void ExpectNumber(std::string_view key, double value);
@@ -68,11 +68,11 @@ class Config {
   void Fail(std::string_view what);
   void Unsupported(std::string_view key, std::string what);
 
-  // Something that is read otherwise than the files say, and that its user is told. One clause.
+  // A note for the user: something is read differently from what the files say. One clause.
   void Note(std::string what) { notes_.push_back(std::move(what)); }
-  // What Note was given, and each key that nobody has asked for and that looks like one that was asked for and is missing.
+  // The notes, and one for each key that no look-up has asked for and that looks like a misspelt one of the missing keys.
   std::vector<std::string> Notes() const;
-  // Hugging Face: the keys that are missing, with the published defaults that were taken ("vocab_size (32000)"); empty: none.
+  // Hugging Face: the keys that are missing, with the published defaults used for them ("vocab_size (32000)"); empty: none.
   std::string Defaults() const;
 
   std::string tensor_prefix;            // what '~' in names of tensors stands for

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes down what a family has that is counted and not run (Recipe::counted_only). Sizes are those of the published checkpoints.
+// Records the parts of a family that are counted and not run (Recipe::counted_only). Sizes are those of the published checkpoints.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class CountedParts {
  public:
   explicit CountedParts(Recipe& recipe) : recipe_(recipe), only_(recipe.counted_only.emplace()) {}
 
-  // What follows is of this layer; -1: outside the layers.
+  // The parts added next belong to this layer; -1: outside the layers.
   void At(int32_t layer) { layer_ = layer; }
   void Matrix(std::string_view name, Component component, uint64_t rows, uint64_t cols) {
     only_.tensors.push_back({.name = std::string(name), .layer = layer_, .component = component, .rows = rows, .cols = cols});
@@ -23,7 +23,7 @@ class CountedParts {
     Matrix(name, component, 1, size);
     only_.tensors.back().vector = true;
   }
-  // Of which a token reads so many rows.
+  // A table of which a token reads `read` rows.
   void Table(std::string_view name, Component component, uint64_t rows, uint64_t cols, uint64_t read) {
     Matrix(name, component, rows, cols);
     only_.tensors.back().looked_up = read;

@@ -58,7 +58,7 @@ void ReadLatent(Config& c, Recipe& r, int32_t kv_rank = 512, int32_t q_rank = 15
     l.rope_dim = c.Int("rope.dimension_count", 1, kMaxHeads);
     l.nope_dim = c.Int("attention.key_length_mla|attention.key_length", l.rope_dim, kMaxHeads) - l.rope_dim;
     l.v_dim = c.Int("attention.value_length_mla|attention.value_length", 1, kMaxHeads);
-    // Files of others have one for all norms; ours say what the published code has.
+    // Files of other converters have one eps for all norms; Tally's have the published code's.
     l.norm_eps =
         static_cast<float>(c.Positive("attention.latent_norm_rms_epsilon", c.Positive("attention.layer_norm_rms_epsilon")));
     return;
@@ -96,7 +96,8 @@ void ReadRoutingV2(Config& c, Recipe& r) {
   const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), false);
   r.routing = normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
   const double scale = c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1);
-  if (!normed || c.gguf()) r.route_scale = static_cast<float>(scale);  // the published code scales what it does not normalise
+  if (!normed || c.gguf())
+    r.route_scale = static_cast<float>(scale);  // the published code scales weights that it does not normalise
 }
 
 void ReadRoutingV3(Config& c, Recipe& r) {

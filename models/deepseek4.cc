@@ -73,7 +73,7 @@ void Read(Config& c, ModelSpec& spec) {
   ReadExperts(c, r, "n_routed_experts", "moe_intermediate_size");
   r.d_shared = c.Int("n_shared_experts", 0, 64, 1) * r.d_expert;
   r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers, 0);
-  // Of these layers a table says each token's experts: it is not learned.
+  // In these layers a table, which is not learned, gives each token's experts.
   const int32_t hashed = c.Int("num_hash_layers", 0, r.n_layers, 3);
   const std::vector<int64_t> ratios = c.Ints("compress_ratios");
   if (c.ok() && ratios.size() < r.layers.size()) c.Fail("compress_ratios lists fewer layers than there are");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSeek-V3.2 (2025) and GLM-5 (2026): DeepSeek-V3 whose attention sees the positions that an indexer chooses. Counted, not run. The
 // indexer has heads of its own, whose queries come from the compressed ones, one key a position with a LayerNorm, and a weight a head
-// (transformers' DeepseekV32Indexer and GlmMoeDsaIndexer). In some of GLM-5.2's layers the choice of an earlier layer is taken.
+// (transformers' DeepseekV32Indexer and GlmMoeDsaIndexer). Some of GLM-5.2's layers use the choice of an earlier layer.
 #include <algorithm>
 
 #include "models/counted.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Falcon (Almazrouei et al. 2023): LayerNorm, rope, exact GELU, both blocks on the layer's input (parallel residual) with one
-// norm or two, one key-value head (7B) or groups (40B and 180B, the "new decoder architecture"). Sequential blocks, a key-value
-// head for each head, and biases are options. Hugging Face stores the queries of a key-value head, then its key and its value;
-// GGUF all of q, then k, then v. Where there are two norms, GGUF calls the feed-forward's attn_norm. GGUF does not name the
-// activation: the published models' is the exact GELU. ALiBi is refused: the published code rounds its biases to bf16.
+// Falcon (Almazrouei et al. 2023): LayerNorm, rope, exact GELU, both blocks on the layer's input (parallel residual) with one norm or two,
+// one key-value head (7B) or groups (40B and 180B, the "new decoder architecture"). Sequential blocks, a key-value head for each head, and
+// biases are options. Hugging Face stores the queries of a key-value head, then its key and its value; GGUF all of q, then k, then v. If
+// there are two norms, GGUF calls the feed-forward's attn_norm. GGUF does not name the activation: the published models' is the exact GELU.
+// ALiBi is refused: the published code rounds its biases to bf16.
 #include "models/family.h"
 #include "models/qkv_rows.h"
 
@@ -45,7 +45,7 @@ constexpr RoleName kGgufNames[] = {
 #undef TALLY_QKV
 #undef TALLY_LAYER
 
-// The second norm of a GGUF file with two norms: in every layer, since the first has the second's name where it is missing.
+// The second norm of a GGUF file with two norms must be in every layer: if it is missing, the first has its name.
 void ExpectSecondNorms(Config& c, const Recipe& r) {
   for (int32_t i = 0; i < r.n_layers; ++i) {
     for (const char* name : {"blk.#.attn_norm_2.weight", "blk.#.attn_norm_2.bias"}) {

@@ -16,8 +16,8 @@
 
 namespace tally {
 
-// quantization_config.quant_method as published checkpoints of a family have it: the experts' matrices are of this type, and the rest
-// is BF16 where torch_dtype does not say.
+// quantization_config.quant_method as published checkpoints of a family have it: the experts' matrices are of this type, and the rest is
+// BF16 if torch_dtype does not say.
 struct QuantMethod {
   std::string_view name;  // empty: none
   DType expert_type = DType::kF32;
@@ -34,7 +34,7 @@ struct Family {
   std::span<const RoleName> hf_names = {};    // names that differ from HfDecoderNames()
   std::span<const RoleName> gguf_names = {};  // names that differ from GgufName()
   QuantMethod quant_method = {};
-  std::string_view not_run = {};  // what its models have that nothing runs, so that they are only counted; empty: they run
+  std::string_view not_run = {};  // the feature of its models that nothing runs, so that they are only counted; empty: they run
 };
 
 // All families (registry.cc).
@@ -50,7 +50,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
 // ReadFamily, then CheckQuantMethod, and CheckClaims and CheckTypes (binding.h).
 Result<ModelSpec> ReadModelSpec(const Inventory& inventory);
 
-// CheckClaims' error, and what of the configuration may be why.
+// CheckClaims' error, with properties of the configuration that may be the reason.
 Status WithReasons(const Status& claimed, const Inventory& inventory, const ModelSpec& spec);
 
 // kBadInput: the configuration names a method of quantisation that cannot be read. Those of FP8 can, as far as their tensors can be
@@ -72,8 +72,8 @@ std::string QuantMethodOf(const Metadata& metadata);
 // An architecture's name in lower case, letters and digits only, without "ForCausalLM" and the like.
 std::string BareArchitecture(std::string_view architecture);
 
-// What layers of an architecture that Tally has no ops for are called ("state-space layers"), by any of its names: GGUF's, an entry
-// of architectures, or model_type. Empty: unknown.
+// The name of layers that Tally has no ops for ("state-space layers"), by any name of their architecture: GGUF's, an entry of
+// architectures, or model_type. Empty: unknown.
 std::string_view UnsupportedLayers(std::string_view architecture);
 
 }  // namespace tally

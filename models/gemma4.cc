@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gemma 4 (Google 2026), text. Of Gemma 3: embeddings scaled by the root of the width, norms before and after both blocks, RMSNorm of
-// each head's query and key, GeGLU, layers with a sliding window and a rope of their own. New: heads of another size in layers that see
-// all of the past, whose rope turns a part of the pairs; RMSNorm of values, no scale of q.k; norms multiply by w. E2B and E4B: the last
-// layers read the caches of earlier ones, and a second embedding of the token gates what each layer adds last. 12B, 26B, 31B: the keys of
-// full layers are their values. 26B-A4B: experts beside the dense feed-forward. A checkpoint with towers has its text model below
-// text_config and language_model.
+// Gemma 4 (Google 2026), text. From Gemma 3: embeddings scaled by the root of the width, norms before and after both blocks, RMSNorm of
+// each head's query and key, GeGLU, layers with a sliding window and a rope of their own. New: heads of another size in layers that see all
+// of the past, whose rope turns a part of the pairs; RMSNorm of values, no scale of q.k; norms multiply by w. E2B and E4B: the last layers
+// read the caches of earlier ones, and a second embedding of the token gates what each layer adds last. 12B, 26B, 31B: the keys of full
+// layers are their values. 26B-A4B: experts beside the dense feed-forward. A checkpoint with towers has its text model below text_config
+// and language_model.
 #include <cmath>
 
 #include "models/family.h"
@@ -48,7 +48,7 @@ bool Unified(const Config& c) {
   return c.Is({"Gemma4UnifiedForCausalLM", "Gemma4UnifiedForConditionalGeneration", "gemma4_unified_text", "gemma4_unified"});
 }
 
-// Which layers see all of the past. Hugging Face: every sixth, unless layer_types says; the last one does whatever it says.
+// Which layers see all of the past. Hugging Face: by layer_types, or every sixth; the last one in any case.
 void ReadWindows(Config& c, Recipe& r) {
   const int32_t window = c.gguf() ? c.Int("attention.sliding_window", 1, kMaxContext)
                                   : c.Int("sliding_window", 1, kMaxContext, Unified(c) ? 1024 : 512);
@@ -61,7 +61,8 @@ void ReadWindows(Config& c, Recipe& r) {
   for (LayerRecipe& layer : r.layers) layer.rope = layer.window > 0 ? LayerRope::kLocal : LayerRope::kGlobal;
 }
 
-// What a configuration that transformers has saved again says of one layer ("05" of ten or more); empty: nothing.
+// The prefix of one layer's own keys in a configuration that transformers has saved again (layer "05" if there are ten or more); empty:
+// none.
 std::string OwnKeys(const Config& c, const Recipe& r, size_t layer) {
   const std::string number = std::to_string(layer), most = std::to_string(r.n_layers - 1);
   for (const std::string& padded : {std::string(most.size() - number.size(), '0') + number, number}) {

@@ -112,7 +112,7 @@ class Keys {
     Int("attention.key_length_mla", l.nope_dim + l.rope_dim);
     Int("attention.value_length_mla", l.v_dim);
     if (r_.rope.style == RopeStyle::kNone) Int("rope.dimension_count", l.rope_dim);
-    // A key of ours: llama.cpp has one eps for all norms, the published code of DeepSeek-V2 and its kin another for these.
+    // A key of Tally's own. llama.cpp has one eps for all norms; the published code of DeepSeek-V2 and its kin has another for these.
     if (l.norm_eps != r_.norm_eps && (architecture_ == "deepseek2" || architecture_ == "mistral4")) {
       Float("attention.latent_norm_rms_epsilon", static_cast<double>(l.norm_eps));
     }
@@ -147,8 +147,8 @@ class Keys {
     if (architecture_.starts_with("qwen35")) Sections();
   }
 
-  // Required. Of the pairs of an interleaved rope each third is of a section; a pair that no section has is not turned. Without effect on
-  // text where all are.
+  // A required key. In an interleaved rope each section has a third of the pairs; a pair without a section is not turned. Without effect on
+  // text if every pair has a section.
   void Sections() {
     const int64_t pairs = r_.rope.dim / 2;
     Set("rope.dimension_sections", std::vector<int64_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});

@@ -61,7 +61,7 @@ void Read(Config& c, ModelSpec& spec) {
   r.routing = RoutingRule::kTopKThenSoftmax;
   const bool bias = c.gguf() || c.Bool("attention_bias", true);
   SetBiases(r, bias, bias);
-  // Where no layer_types say which layers have the window, even ones do.
+  // Without layer_types, even layers have the window.
   const int32_t window =
       c.gguf() ? c.Int("attention.sliding_window", 1, kMaxContext) : c.Int("sliding_window", 1, kMaxContext, 128);
   for (LayerRecipe& layer : r.layers) layer.feed_forward = FeedForward::kSparse;

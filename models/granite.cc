@@ -40,8 +40,8 @@ void ReadMixture(Config& c, Recipe& r) {
   for (LayerRecipe& layer : r.layers) layer.feed_forward = FeedForward::kSparse;
 }
 
-// GGUF: a list of which layers have the window, and one of those with rope. Hugging Face: every fourth layer from the first sees all of
-// the past, where nothing else is said; a theta of 0 is a layer without rope.
+// GGUF: a list of which layers have the window, and one of those with rope. Hugging Face: every fourth layer from the first sees all of the
+// past, unless the configuration says otherwise; a theta of 0 is a layer without rope.
 void ReadSwa(Config& c, Recipe& r) {
   r.family = "granite-swa";
   r.sinks = true;

@@ -51,9 +51,9 @@ void ReadLongRope(Config& c, const std::string& p, Recipe& r, const DecoderDefau
   }
 }
 
-// What YaRN multiplies cos and sin by: attention_factor; or of mscale and mscale_all_dim, where both are there, the quotient of their
-// magnitudes; or 0.1 ln(factor) + 1. With latent attention the published codes differ where only one of the two is set, or 0, except
-// that DeepSeek's takes an mscale that is missing as 1; attention_factor is transformers' only.
+// YaRN's factor of cos and sin: attention_factor; else, if mscale and mscale_all_dim are both present, the quotient of their magnitudes;
+// else 0.1 ln(factor) + 1. With latent attention the published codes disagree about an mscale alone, about a 0 for either, and about
+// attention_factor, which is transformers' only. A missing mscale is 1, as in DeepSeek's code.
 double ReadYarnMagnitude(Config& c, const std::string& p, double factor, bool latent, bool lone_mscale) {
   const std::string mscale_key = p + "mscale", all_key = p + "mscale_all_dim", given_key = p + "attention_factor";
   const double all = c.Has(all_key) ? c.Double(all_key, 0) : 0;
@@ -113,8 +113,7 @@ bool IsShared(std::string_view key) {
   return std::ranges::find(kShared, key) != std::end(kShared);
 }
 
-// Refuses keys that the kind of scaling does not have. Where there is no scaling, or the newer name of a key is there too, they are
-// only named.
+// Refuses keys that the kind of scaling does not have. Without a scaling, or for the old name of a present key, it only notes them.
 void RefuseUnread(Config& c, const std::string& p, const std::string& type) {
   for (const std::string& key : c.Below(p)) {
     if (IsShared(key) || !c.Unread(p + key)) continue;
@@ -141,7 +140,7 @@ bool SameValue(const MetaValue& a, const MetaValue& b) {
   return a == b || (number(a) && number(a) == number(b));
 }
 
-// Refuses rope_parameters that say otherwise than rope_scaling, which transformers takes where both are there.
+// Refuses rope_parameters that differ from rope_scaling. transformers uses the latter if both are present.
 void ExpectAgreement(Config& c, const Rope& rope, const std::string& p) {
   for (const std::string& key : c.Below(p)) {
     if (key == "rope_theta" && c.Positive(p + key) == rope.theta) continue;
@@ -160,7 +159,7 @@ void ReadHfRope(Config& c, Recipe& r, const DecoderDefaults& d) {
   const std::string old = "rope_scaling.", flat = "rope_parameters.", full = "rope_parameters.full_attention.";
   for (const char* key : {"rope_scaling", "rope_parameters", "rope_parameters.full_attention"}) c.ExpectObject(key);
   const bool scaling = !c.Below(old).empty();
-  // What stands in either comes before a rope_theta of its own.
+  // A rope_theta within either comes before one outside of them.
   r.rope.theta = c.Positive((scaling ? old + "rope_theta|" + full + "rope_theta" : flat + "rope_theta|" + full + "rope_theta") +
                                 "|rope_theta|rotary_emb_base",
                             d.rope_theta);

@@ -17,8 +17,8 @@ constexpr RoleName kMixtralNames[] = {{Role::kRouter, "model.layers.#.block_spar
                                       {Role::kExpertUp, "model.layers.#.block_sparse_moe.experts.*.w3.weight"},
                                       {Role::kExpertDown, "model.layers.#.block_sparse_moe.experts.*.w2.weight"}};
 
-// Llama's published classes have no window, whatever the config says. Mistral's has one of 4096 where the config says nothing, and
-// none where it says null (transformers, configuration_mistral.py); Mixtral's none in both cases.
+// Llama's published classes have no window, whatever the config says. Mistral's has one of 4096 if the config says nothing, and none if it
+// says null (transformers, configuration_mistral.py); Mixtral's none in both cases.
 int32_t ReadWindow(Config& c, bool mistral, bool mixtral) {
   if (c.gguf()) return c.Int("attention.sliding_window", 0, kMaxContext, 0);
   const bool windowed = (mistral || mixtral) && !c.IsNull("sliding_window");

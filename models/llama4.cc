@@ -62,7 +62,7 @@ void ReadMixture(Config& c, Recipe& r) {
   }
 }
 
-// Where no layer_types say which layers have chunks, those with rope do.
+// Without layer_types, the layers with rope have chunks.
 void ReadChunks(Config& c, Recipe& r) {
   constexpr std::string_view kWindow = "attention.sliding_window";
   if (c.gguf() && c.Int(kWindow, 0, kMaxContext, 8192) != 8192) c.Unsupported(kWindow, "other than 8192");

@@ -35,7 +35,8 @@ void AddTensors(const ModelSpec& spec, const MadeTypes& types, MadeCheckpoint& m
   inventory.BuildIndex();
 }
 
-// Of an architecture and the same with "moe" at its end one is for models without experts, the other for those with experts.
+// True if the architecture is for models of the other kind. Of two whose names differ by "moe" at the end, one is for models without
+// experts, the other for models with them.
 bool IsOfOthers(std::string_view architecture, const Family& family, bool experts) {
   const auto with_experts = [](std::string_view shorter, std::string_view longer) {
     return longer.size() > shorter.size() && longer.starts_with(shorter) && longer.ends_with("moe");
@@ -45,7 +46,7 @@ bool IsOfOthers(std::string_view architecture, const Family& family, bool expert
   });
 }
 
-// A norm of Falcon's that stands alone has the name that the feed-forward's has beside another.
+// If Falcon has one norm only, it has the name that the feed-forward's has when there are two.
 void NameOnlyNorm(Inventory& inventory) {
   constexpr std::string_view kSecond = ".attn_norm_2.";
   for (StoredTensor& t : inventory.tensors) {
@@ -54,7 +55,7 @@ void NameOnlyNorm(Inventory& inventory) {
   inventory.BuildIndex();
 }
 
-// Of numbers that GGUF stores as f32, or that are computed from such: `b` becomes `a` where they differ by rounding.
+// For numbers that GGUF stores as f32, or that are computed from such: sets `b` to `a` if they differ by rounding only.
 template <class T>
 void Round(T a, T& b) {
   if (std::fabs(a - b) <= static_cast<T>(1e-6) * std::fabs(a)) b = a;
@@ -70,7 +71,7 @@ void RoundRope(const Rope& a, Rope& b) {
   if (a.style != RopeStyle::kNone && b.style != RopeStyle::kNone) b.style = a.style;
 }
 
-// What reading the keys back gave otherwise; empty: it is the same model.
+// What differs after reading the keys back; empty: it is the same model.
 std::string Difference(Recipe wanted, Recipe read) {
   for (Recipe* r : {&wanted, &read}) {
     for (LayerRecipe& layer : r->layers) layer.window = layer.window >= r->context ? 0 : layer.window;  // it hides nothing
@@ -99,7 +100,7 @@ std::string Difference(Recipe wanted, Recipe read) {
   return wanted.rope == read.rope ? "all of the configuration" : "the scaling of rope";
 }
 
-// What a GGUF file says otherwise: stored tensors for scalings of rope, and nothing of what is not run.
+// The recipe as a GGUF file has it: with stored tensors for scalings of rope, and without the parts that are not run.
 Recipe AsGguf(Recipe r) {
   RopeScaling& s = r.rope.scaling;
   if (s.kind == RopeScalingKind::kLlama3) {
@@ -117,7 +118,7 @@ Recipe AsGguf(Recipe r) {
     r.qk_norm_everywhere = false;
     SetAttentionScale(r, UsualAttentionScale(r));
   }
-  if (r.stored_xielu) {  // keys; the numbers are a new model's, where there are no tensors to read
+  if (r.stored_xielu) {  // GGUF has keys for them. The numbers are a new model's, since there are no tensors to read them from
     r.stored_xielu = false;
     for (LayerRecipe& layer : r.layers) layer.xielu = {.alpha_n = 0.8f, .alpha_p = 0.8f};
   }

@@ -36,7 +36,7 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types)
 // recipe of the configuration, which has the scaling as numbers.
 std::vector<float> GgufRopeFactors(Role role, const Recipe& published);
 
-// Everything is of the type; experts of another type in the two tensors of their format. kBadInput: a quantised type.
+// Everything has the type; experts of another type are in the two tensors of their format. kBadInput: a quantised type.
 Result<MadeCheckpoint> MakeHuggingFace(const Inventory& config, const MadeTypes& types);
 
 }  // namespace tally

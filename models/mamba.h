@@ -16,7 +16,7 @@ struct Mamba2Keys {
   std::string_view heads = "mamba_n_heads", head_dim = "mamba_d_head", state_dim = "mamba_d_state", groups = "mamba_n_groups",
                    taps = "mamba_d_conv", conv_bias = "mamba_conv_bias", proj_bias = "mamba_proj_bias";
   int32_t n_heads = 128, dim = 0, n_state = 256, n_groups = 1;
-  // The width of all heads where head_dim is "auto" or missing; 0: mamba_expand times the model's.
+  // The width of all heads if head_dim is "auto" or missing; 0: mamba_expand times the model's.
   int32_t inner = 0;
 };
 // Sizes of Mamba-2 and its convolution; the output is gated, then normalised, in GGUF by group.

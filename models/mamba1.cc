@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mamba (Gu & Dao 2023), Falcon-Mamba and Jamba (2024): selective state spaces with decays of their own for each channel and state, of
-// which Jamba has attention without rope in every eighth layer, and experts in every second. Counted, not run. Tensors are those of
-// transformers' classes.
+// Mamba (Gu & Dao 2023), Falcon-Mamba and Jamba (2024): selective state spaces with decays of their own for each channel and state. In
+// Jamba every eighth layer is attention without rope, and every second has experts. Counted, not run. Tensors are those of transformers'
+// classes.
 #include <variant>
 
 #include "models/counted.h"

@@ -21,7 +21,7 @@ constexpr RoleName kHfNames[] = {{Role::kAttnNorm, TALLY_LAYER "input_layernorm.
 #undef TALLY_LAYER
 constexpr RoleName kGgufNames[] = {{Role::kAttnGate, "blk.#.attn_gate.weight"}};
 
-// The last layer has no window, and of those before it every fourth.
+// The last layer has no window, nor has every fourth before it.
 void ReadWindows(Config& c, Recipe& r) {
   const int32_t window =
       c.gguf() ? c.Int("attention.sliding_window", 1, kMaxContext) : c.Int("sliding_window", 1, kMaxContext, 2048);

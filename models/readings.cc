@@ -13,7 +13,7 @@ namespace tally {
 
 namespace {
 
-// Rows of a stored matrix that a hyper-parameter follows from.
+// Rows of a stored matrix, which determine a hyper-parameter.
 int32_t StoredRows(Config& c, std::string_view name, int64_t max) {
   if (!c.ok()) return 1;
   const StoredTensor* t = c.inventory().Find(name);
@@ -283,7 +283,7 @@ void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
     s.beta_fast = c.Positive("rope.scaling.yarn_beta_fast", 32);
     s.beta_slow = c.Positive("rope.scaling.yarn_beta_slow", 1);
     s.truncate = yarn_truncate;
-    // Latent attention: what both magnitudes have in common goes into the attention scale, as with Hugging Face's mscale_all_dim.
+    // Latent attention: the common factor of both magnitudes goes into the attention scale, as with Hugging Face's mscale_all_dim.
     const double magnitude = r.latent.kv_rank > 0 ? 1 : YarnMagnitude(s.factor);
     s.attention_factor = magnitude * c.Positive("rope.scaling.attn_factor|rope.scaling.yarn_attn_factor", 1);
     if (c.Positive("rope.scaling.yarn_ext_factor", 1) != 1) c.Unsupported("rope.scaling.yarn_ext_factor", "other than 1");
@@ -312,7 +312,7 @@ int32_t FirstOf(Config& c, const Recipe& r, std::string_view key, int64_t max, c
   return c.ok() ? *some : 1;
 }
 
-// What latent attention says of heads and rope, or else the keys.
+// Heads and rope follow from latent attention, or else from the keys.
 void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
   const std::string_view heads_key = c.Pick("attention.head_count", d.hf_heads);
   r.n_heads = c.gguf() ? FirstOf(c, r, heads_key, kMaxHeads, d) : IntOr(c, heads_key, kMaxHeads, d.n_heads);
@@ -510,7 +510,7 @@ void ReadGeneration(Config& c, Recipe& r) {
       break;
     }
     std::erase_if(found, [](int64_t id) { return id == -1 || id == int64_t{UINT32_MAX}; });  // none, GGUF's as u32
-    // A token beyond the vocabulary is never drawn. Of GGUF's the tokenizer says so.
+    // A token beyond the vocabulary is never drawn. For GGUF the tokenizer reports it.
     const bool told = c.gguf() && m.Has("tokenizer.ggml.tokens");
     std::erase_if(found, [&](int64_t id) {
       const std::string named = used + " names token " + std::to_string(id) + " of a vocabulary of " + std::to_string(r.vocab);

@@ -33,7 +33,7 @@ struct DecoderDefaults {  // Hugging Face: defaults of the published configurati
   double rotated = 0;  // default of partial_rotary_factor; 0: rope rotates the whole head, and the key is not supported
   bool tied = false;
   bool gguf_yarn_truncates = true;    // true if this architecture's checkpoints round YaRN's bounds
-  bool gguf_attention_scale = false;  // GGUF: attention.scale, where it stands, is the factor of q.k
+  bool gguf_attention_scale = false;  // GGUF: attention.scale, if present, is the factor of q.k
   // Keys of norm_eps. Models with LayerNorm: "layer_norm_eps" and "attention.layer_norm_epsilon".
   std::string_view hf_eps = "rms_norm_eps", gguf_eps = "attention.layer_norm_rms_epsilon";
   bool gguf_absent_heads = false;  // GGUF: 0 heads is a layer without attention, and no error
@@ -53,7 +53,7 @@ void ReadDecoder(Config& config, ModelSpec& spec, const DecoderDefaults& default
 // The same for Mistral's models whose queries grow with their position, counted in original contexts. `required`: a Hugging Face
 // configuration must have rope_parameters, since the class has a scaling by default.
 void ReadMistralDecoder(Config& config, ModelSpec& spec, const DecoderDefaults& defaults, bool required);
-// Hugging Face: theta and scaling of Recipe::rope, of the full-attention layers where they differ. The recipe must have rope.dim,
+// Hugging Face: theta and scaling of Recipe::rope, those of the full-attention layers if they differ. The recipe must have rope.dim,
 // context and latent attention. None, linear, llama3, yarn (of latent attention with DeepSeek's magnitudes), dynamic or longrope.
 void ReadHfRope(Config& config, Recipe& recipe, const DecoderDefaults& defaults);
 // d_ff.
@@ -71,9 +71,9 @@ std::vector<int32_t> ReadOfLayers(Config& config, const Recipe& recipe, std::str
 void SetSparse(LayerRecipe& layer, bool sparse);
 // n_experts, top_k, d_expert; the keys are Hugging Face's.
 void ReadExperts(Config& config, Recipe& recipe, std::string_view count_keys, std::string_view width_keys);
-// GGUF: experts of Mixtral, Granite and ERNIE have no gate where the file has none, as llama.cpp has it. After the layers are sparse.
+// GGUF: experts of Mixtral, Granite and ERNIE have no gate if the file has none, as in llama.cpp. Call it after the layers are sparse.
 void ReadUngatedExperts(Config& config, Recipe& recipe);
-// A factor of GGUF's keys, of which llama.cpp takes 0 for none: 1.
+// A factor from GGUF's keys. 0 stands for 1, as in llama.cpp.
 double ReadGgufFactor(Config& config, std::string_view key);
 // norm_topk_prob, or what a GGUF of this architecture implies.
 RoutingRule SoftmaxRule(Config& config, bool normed_by_default);

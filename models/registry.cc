@@ -117,7 +117,7 @@ Result<const Family*> Lookup(const Inventory& inventory, Names names, std::strin
   return BadInput(place + " is not supported; known: " + known);
 }
 
-// What a GGUF file is that is no language model, and what to do; empty: one.
+// The kind of a GGUF file that is no language model, and what to do with it; empty: it is a language model.
 std::string_view OtherThanModel(const Metadata& m) {
   const auto says = [&](std::string_view key, std::string_view value) {
     const auto text = m.GetString(key);
@@ -136,7 +136,7 @@ struct Found {
   const Family* family;
   std::string architecture;  // the name it was found by
   std::string base_class;    // not empty: the file's own class ("LlamaModel"), which is the model without its head
-  std::string note;          // what the user is told of the choice
+  std::string note;          // what the user is told about the choice
 };
 
 // "qwen3_moe" and "Qwen3MoeForCausalLM" are one model's, and so are "gemma3_text" and "Gemma3ForCausalLM", and "hunyuan_v1_dense" and
@@ -149,7 +149,7 @@ bool NameOneModel(std::string_view type, std::string_view architecture) {
   return a == b;
 }
 
-// The class with a head of a class without, by its name: "LlamaForCausalLM" of "LlamaModel". Empty: there is none.
+// The class with a head for a class without one, by its name: "LlamaForCausalLM" for "LlamaModel". Empty: there is none.
 std::string_view ClassWithHead(std::string_view base) {
   if (!base.ends_with("Model") || base.ends_with("LMHeadModel")) return {};
   for (const Family* family : kFamilies) {
@@ -231,7 +231,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   config.own_names = config.gguf() ? family.gguf_names : family.hf_names;
   ModelSpec spec;
   spec.recipe.family = family.name;
-  // A class without its head is saved without what it is below in the one with a head ("model.").
+  // A class without a head is saved without the prefix ("model.") that its tensors have below a class with one.
   if (!config.gguf() && IsStored(inventory, "embed_tokens.weight")) config.tensor_prefix = kWithoutBody;
   family.read(config, spec);
   RefuseUnreadOptions(config);
@@ -312,7 +312,7 @@ Result<CountTypes> ReadCountTypes(const Inventory& inventory) {
   const std::string method = QuantMethodOf(inventory.metadata);
   const bool quantised = !method.empty() && method == quant.name;
   Config c(inventory, found.architecture);
-  // Where both are there transformers takes the new key.
+  // transformers uses the new key if both are present.
   constexpr std::string_view kKeys = "dtype|torch_dtype|text_config.dtype|text_config.torch_dtype";
   const std::string name = c.String(kKeys, "");
   CountTypes types;

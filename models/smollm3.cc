@@ -10,7 +10,7 @@ constexpr std::string_view kGguf[] = {"smollm3"};
 constexpr std::string_view kHf[] = {"SmolLM3ForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"smollm3"};
 
-// Where no layer_types say which layers have the window, those without rope do.
+// Without layer_types, the layers without rope have the window.
 void ReadWindows(Config& c, Recipe& r) {
   const bool windowed = c.Bool("use_sliding_window", false) && !c.IsNull("sliding_window");
   const int32_t window = windowed ? c.Int("sliding_window", 1, kMaxContext, 0) : 0;

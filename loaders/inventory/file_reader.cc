@@ -60,8 +60,8 @@ FileStamp StampOf(const struct stat& info) {
 Result<FileReader> FileReader::Open(const std::string& path) {
   if (path.empty()) return BadInput("the file name is empty");
   if (path.find('\0') != std::string::npos) return BadInput(Printable(path) + ": the file name holds a zero byte");
-  // Looked at before it is opened: opening a device may do something. O_NONBLOCK: a pipe put there meanwhile
-  // must not hang us.
+  // Checks the file before opening it, since opening a device may do something. O_NONBLOCK: opening a pipe that was put there meanwhile
+  // must not block.
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return BadInput(Printable(path) + ": cannot be opened: " + ErrnoText(errno));
   TALLY_RETURN_IF_ERROR(CheckRegular(path, info));

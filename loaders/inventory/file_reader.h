@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading weight files piece by piece. Part of the inventory node: whoever knows where a tensor's bytes are may read them.
+// Reading weight files piece by piece. Part of the inventory node: code that knows where a tensor's bytes are may read them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class FileReader {
   Status ReadAt(uint64_t offset, std::span<uint8_t> out) const;  // thread-safe
   uint64_t size() const { return size_; }
   const FileStamp& stamp() const { return stamp_; }  // when it was opened
-  // kBadInput where the file is no longer, or not, the one with that size and stamp.
+  // kBadInput if the file does not have, or no longer has, that size and stamp.
   Status CheckUnchanged(const InventoryFile& file) const;
   const std::string& path() const { return path_; }
 

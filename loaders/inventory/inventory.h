@@ -85,8 +85,8 @@ struct StoredTensor {
   uint32_t file = 0;                 // index into Inventory::files
   uint64_t offset = 0;               // of the first byte, from the start of the file
   uint64_t bytes = 0;
-  // The type as the file names it ("F8_E8M0", "ggml type 99") where it is none of DType; else empty. dtype is then kU8, and bytes are
-  // what the offsets leave it, padding included. Such a tensor is listed and counted; nothing reads or copies it.
+  // The type as the file names it ("F8_E8M0", "ggml type 99") if it is none of DType; else empty. dtype is then kU8, and the offsets of the
+  // tensors determine bytes, padding included. Such a tensor is listed and counted; nothing reads or copies it.
   std::string other_type = {};
   std::string_view type_name() const { return other_type.empty() ? DTypeName(dtype) : std::string_view(other_type); }
   uint64_t elements() const {
@@ -116,7 +116,7 @@ struct Inventory {
   Metadata metadata = {};
   std::vector<StoredTensor> tensors = {};  // in file order
   std::string name_prefix = {};            // Hugging Face: what all tensors' names begin with in the files; `tensors` lack it
-  std::string tokenizer_json = {};         // Hugging Face: path of tokenizer.json, empty where there is none
+  std::string tokenizer_json = {};         // Hugging Face: path of tokenizer.json, empty if there is none
   const StoredTensor* Find(std::string_view name) const;
   bool HoldsScales(const StoredTensor& t) const;  // of FP8 codes stored beside it: NAME_scale or NAME_scale_inv
   void BuildIndex();                              // after `tensors` is filled
@@ -137,7 +137,7 @@ inline std::string_view KindOf(const MetaValue& value) {
   return value.valueless_by_exception() ? "nothing" : kKinds[value.index()];
 }
 
-// The same, with a number that may be why another type was expected.
+// The same, with a number that may explain why another type was expected.
 inline std::string Found(const MetaValue& value) {
   std::string found(KindOf(value));
   if (const auto* u = std::get_if<uint64_t>(&value)) found += " (" + std::to_string(*u) + ")";
@@ -158,7 +158,7 @@ inline size_t LengthOf(const MetaValue& value) {
       value);
 }
 
-// What all elements of an array are; nullopt: no array, or not all are the same.
+// The value that all elements of an array have; nullopt: no array, or they differ.
 inline std::optional<MetaValue> CommonValue(const MetaValue& value) {
   return std::visit(
       [](const auto& x) -> std::optional<MetaValue> {
@@ -173,7 +173,7 @@ inline std::optional<MetaValue> CommonValue(const MetaValue& value) {
       value);
 }
 
-// A double counts as an integer where it is one exactly; beyond 2^53 it may be a rounded one.
+// A double counts as an integer if it is one exactly. Beyond 2^53 it may be a rounded one.
 inline std::optional<int64_t> IntegralValue(double d) {
   if (!(std::fabs(d) <= 9007199254740992.0) || d != std::trunc(d)) return std::nullopt;
   return static_cast<int64_t>(d);
@@ -198,7 +198,7 @@ inline Status Metadata::ExpectObject(std::string_view key) const {
   return object ? Status() : WrongType(key, "an object", other->second);
 }
 
-// convert: const MetaValue& -> optional<T>, nullopt where the value is not a T.
+// convert: const MetaValue& -> optional<T>, nullopt if the value is not a T.
 template <class T, class Convert>
 Result<std::optional<T>> Metadata::Get(std::string_view key, std::string_view expected, Convert convert) const {
   const MetaValue* value = Find(key);

@@ -11,7 +11,7 @@ namespace tally::internal {
 // strerror, thread-safe.
 std::string ErrnoText(int error_number);
 
-// The directory part of a path, "." where it has none; and what follows it.
+// The directory part of a path, "." if it has none; and the part after it.
 std::string DirectoryOf(const std::string& path);
 std::string FileNameOf(const std::string& path);
 std::string JoinPath(const std::string& directory, const std::string& name);

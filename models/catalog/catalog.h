@@ -31,9 +31,9 @@ struct CatalogModel {
 
 // The models of published.inc that run, in its order.
 std::vector<std::string_view> CatalogNames();
-// All models: those, those that are counted only, and those of variants.inc, which differ from others in sizes.
+// All models: these, the counted-only ones, and those of variants.inc, which differ from others in sizes.
 std::vector<std::string_view> CountedNames();
-// True of those that run.
+// True for models that run.
 bool RunsFromCatalog(std::string_view name);
 
 // The names that are most like `name`, three at most; `only_near`: without those that differ in more than a third of their letters.

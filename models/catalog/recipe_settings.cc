@@ -81,7 +81,7 @@ int32_t LeadingDense(const Recipe& r) {
   return sparse == r.layers.end() ? 0 : static_cast<int32_t>(sparse - r.layers.begin());
 }
 
-// The smallest period of layers[first..]: layer i is like layer i - period. As many as there are where nothing repeats.
+// The smallest period of layers[first..]: layer i is like layer i - period. Without repetition, the number of layers.
 template <class Same>
 size_t Period(const std::vector<LayerRecipe>& layers, size_t first, Same same) {
   const size_t n = layers.size() - first;

@@ -10,11 +10,12 @@
 
 namespace tally {
 
-// `settings` applied in order: "KEY=VALUE", or "KEY" alone for a yes-or-no key that is to be true. What depends on a changed key follows
-// it: head_dim stays d_model / n_heads where it was that and is not set itself, n_kv_heads stays n_heads; rope turns the same part of a
-// head; 1/sqrt(head_dim) stays that; more layers repeat the pattern of windows and of sparse layers there is. `window` is the width of
-// the layers that have one, or, where none has, of all. Setting n_experts of a dense model makes every layer sparse from dense_layers
-// on; 0 makes all dense. kBadInput names the key, what was given and what was expected; and what no longer fits together.
+// Applies `settings` in order: "KEY=VALUE", or "KEY" alone for a yes-or-no key that is to be true. Values that depend on a changed key
+// follow it. head_dim stays d_model / n_heads if it was that and is not set itself, and n_kv_heads stays n_heads in the same way; rope
+// turns the same part of a head; a scale of 1/sqrt(head_dim) stays that; additional layers repeat the pattern of windows and of sparse
+// layers. `window` is the width of the layers that have one, or of all layers if none has. Setting n_experts of a dense model makes every
+// layer sparse from dense_layers on; 0 makes all dense. kBadInput names the key, what was given and what was expected; and what no longer
+// fits together.
 Result<Recipe> ChangeRecipe(Recipe recipe, std::span<const std::string> settings);
 
 // The keys and what they take, for people, in one line.
