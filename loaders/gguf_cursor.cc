@@ -59,7 +59,7 @@ Status GgufCursor::ReadString(std::string* out, uint64_t limit, std::string_view
     return Error("the length of " + std::string(what) + " is " + std::to_string(length) + " bytes; the limit is " +
                  std::to_string(limit));
   }
-  // The text is made only where it is needed: vocabularies have hundreds of thousands of strings.
+  // The text is made only when it is needed: vocabularies have hundreds of thousands of strings.
   if (length > remaining()) return Need(length, std::string(what) + " (" + std::to_string(length) + " bytes)");
   out->resize(length);
   return ReadBytes(out->data(), length, what);

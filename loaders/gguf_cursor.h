@@ -25,7 +25,7 @@ class GgufCursor {
   uint64_t position() const { return buffer_start_ + buffer_at_; }
   uint64_t remaining() const { return end_ - position(); }
 
-  // Where we are, for messages: "metadata key 'general.name'".
+  // The place in the file, for messages: "metadata key 'general.name'".
   void SetPlace(std::string place) { place_ = std::move(place); }
   Status Error(std::string_view what) const;
 

@@ -18,7 +18,7 @@ constexpr RoleName kHfNames[] = {{Role::kAttnNorm, TALLY_LAYER "attention_layern
                                  {Role::kXieluP, TALLY_LAYER "mlp.act_fn.alpha_p", Storage::kSoftplus}};
 #undef TALLY_LAYER
 
-// A number of each layer: one for all, or a list that may go on beyond the last layer.
+// A number for each layer: one for all, or a list that may be longer than the layers.
 std::vector<double> OfLayers(Config& c, const Recipe& r, const std::string& key) {
   const Metadata& m = c.inventory().metadata;
   const MetaValue* const value = m.Find(key);

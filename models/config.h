@@ -57,7 +57,7 @@ class Config {
   void ExpectNumber(std::string_view key, double value);
   // JSON null means "none" if the configuration class has a default; an absent key means the default.
   bool IsNull(std::string_view key) const { return inventory_.metadata.IsNull(prefix_ + std::string(key)); }
-  // True if the key is there and no look-up has asked for it.
+  // True if the key is present and no look-up has asked for it.
   bool Unread(std::string_view key) const;
   // The keys that have a value right below a prefix ("rope_scaling."), without it.
   std::vector<std::string> Below(std::string_view prefix) const;
@@ -88,7 +88,7 @@ class Config {
   double GetPositive(std::string_view keys, const double* otherwise);
   void Missing(std::string_view keys);
   void TakeDefault(std::string_view keys, const std::string& value);
-  // A key that nobody has asked for and that looks like this full name; empty: none.
+  // A key that no look-up has asked for and that looks like this full name; empty: none.
   std::string Misspelt(std::string_view full) const;
   template <class T>
   bool Take(Result<std::optional<T>> got, T& value);  // false: error (kept) or absent

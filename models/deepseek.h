@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What families that are DeepSeek-V3 with more share.
+// Shared by families that are DeepSeek-V3 with additions.
 #pragma once
 
 #include "engine/recipe/model_spec.h"

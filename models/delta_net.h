@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What families with gated delta nets share: hyper-parameters, names, and the rows of tensors that hold several matrices.
+// Shared by families with gated delta nets: hyper-parameters, names, and the rows of tensors that hold several matrices.
 #pragma once
 
 #include <algorithm>

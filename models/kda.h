@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What families with Kimi Delta Attention (Kimi Team 2025, "Kimi Linear") share: layers of it among layers of latent attention, sizes, names.
+// Shared by families with Kimi Delta Attention (Kimi Team 2025, "Kimi Linear"): layers of it among layers of latent attention, sizes,
+// names.
 #pragma once
 
 #include <functional>

@@ -116,7 +116,7 @@ void Read(Config& c, ModelSpec& spec) {
                .context = 131072,
                .vocab = 100352,
                .rope_theta = 500000,
-               // the class's default only where nothing is said of rope
+               // the class's default holds only if the configuration says nothing of rope
                .rotated = c.Has("rope_parameters.full_attention.rope_type|rope_parameters.full_attention.rope_theta") ? 1 : 0.5});
   ReadHeadsOfLayers(c, r);
   ReadWindows(c, r);

@@ -113,7 +113,7 @@ void Read(Config& c, ModelSpec& spec) {
                .hf_eps = "norm_eps",
                .gguf_absent_heads = true});
   if (!c.gguf() && c.Has("tie_embedding"))
-    r.tied_head = c.Bool("tie_embedding", true);  // the older key counts where both are there
+    r.tied_head = c.Bool("tie_embedding", true);  // the older key counts if both are present
   r.qk_norm = QkNormKind::kHead;
   c.ExpectBool("conv_bias", false);
   r.conv_taps = c.gguf() ? c.Int("shortconv.l_cache", 1, kMaxTaps) : c.Int("conv_L_cache", 1, kMaxTaps, 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What families with Mamba-2 share.
+// Shared by families with Mamba-2.
 #pragma once
 
 #include <limits>

@@ -19,7 +19,7 @@ constexpr RoleName kHfNames[] = {{Role::kTokenEmbedding, "backbone.embeddings.we
                                  {Role::kAttnNorm, "backbone.layers.#.norm.weight"},
                                  TALLY_MAMBA_HF("backbone.layers.#.mixer.")};
 
-constexpr int32_t kContext = 1 << 20;  // where a configuration has none; llama.cpp's converter writes it
+constexpr int32_t kContext = 1 << 20;  // if a configuration has none; llama.cpp's converter writes it
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;

@@ -49,7 +49,7 @@ constexpr RoleName kHfNames[] = {{Role::kTokenEmbedding, "~embeddings.weight"},
                                  {Role::kLatentOut, TALLY_MIXER "fc2_latent_proj.weight"}};
 #undef TALLY_MIXER
 
-// What a layer is: 'M', '*', '-' (a feed-forward) or 'E' (experts).
+// The kind of each layer: 'M', '*', '-' (a feed-forward) or 'E' (experts).
 std::string ReadHfLayers(Config& c) {
   std::string kinds;
   for (const std::string& name : c.Strings("layers_block_type")) {

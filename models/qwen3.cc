@@ -21,7 +21,7 @@ constexpr RoleName kVlNames[] = {{Role::kExpertGate, kGateUp, Storage::kTranspos
                                  {Role::kExpertUp, kGateUp, Storage::kTransposed, UpRows<&Recipe::d_expert>},
                                  {Role::kExpertDown, "~model.layers.#.mlp.experts.down_proj", Storage::kTransposed}};
 
-// Of a mixture: all layers have it (transformers, modeling_qwen3_moe.py).
+// With a mixture, all layers have it (transformers, modeling_qwen3_moe.py).
 void ReadWindow(Config& c, Recipe& r) {
   if (c.gguf() || !c.Bool("use_sliding_window", false) || c.IsNull("sliding_window")) return;
   const int32_t window = c.Int("sliding_window", 1, kMaxContext, 4096);

@@ -17,7 +17,7 @@ struct Sizes {
   uint64_t E, streams, rank, index_heads, index_dim;
 };
 
-// What mixes the streams into one before a block (or the head), and what the block's output adds to each.
+// The tensors that mix the streams into one before a block (or the head), and those that add the block's output to each.
 void Mix(CountedParts& parts, const Sizes& s, const std::string& name, bool inject) {
   const uint64_t wide = s.streams * s.E;
   parts.Vector(name + "_norm", Component::kStreams, wide);

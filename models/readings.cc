@@ -351,7 +351,7 @@ void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
   r.rope.dim = c.ok() ? std::max(1, static_cast<int32_t>(r.head_dim * rotated)) : 1;
 }
 
-// Sizes that GGUF lists for each layer, where they differ from the recipe's.
+// Sizes that GGUF lists for each layer, if they differ from the recipe's.
 void ReadOwnHeads(Config& c, Recipe& r) {
   const auto read = [&](std::string_view key, int32_t Recipe::*common, int32_t LayerRecipe::*own) {
     const std::vector<int32_t> of = ReadOfLayers(c, r, key, kMaxHeads, r.*common);

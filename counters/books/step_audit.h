@@ -70,7 +70,7 @@ class StepCharges {
  public:
   // The ledger must hold exactly one step since Reset.
   TALLY_API StepCharges(const Ledger& ledger, Phase phase);
-  // Of every rank, each with exactly one step since Reset. `own_experts`: a rank's slices of experts are its own (Shard).
+  // One ledger for each rank, with exactly one step since Reset. `own_experts`: a rank's slices of experts are its own (Shard).
   TALLY_API StepCharges(std::span<const ProcessBooks> ranks, Phase phase, bool own_experts);
 
   struct Weight {

@@ -20,7 +20,7 @@ constexpr SizeOfLayers kSizes[] = {{"H", &LayerSizes::n_heads, &LayerRecipe::att
                                    {"D", &LayerSizes::head_dim, &LayerRecipe::attends},
                                    {"F", &LayerSizes::d_ff, &LayerRecipe::dense}};
 
-// The different values among the layers that have the size, in their order; the recipe's where no layer has it.
+// The different values of a size among the layers that have it, in their order; the recipe's if no layer has it.
 std::vector<int32_t> ValuesOf(const Recipe& r, const SizeOfLayers& s) {
   std::vector<int32_t> values;
   for (const LayerRecipe& l : r.layers) {

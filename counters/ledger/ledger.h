@@ -90,7 +90,7 @@ class Ledger {
   TALLY_API uint32_t AddOp(std::vector<SiteCost> sites, bool of_logits = false, WeightTouches touches = {}, bool chosen = false);
   // Charges belong to the step begun last.
   TALLY_API void BeginStep(std::span<const BookedRow> rows);
-  // The rows of a step by phase and bill. More than one: Charge needs the amounts of each where the op's rows differ.
+  // The rows of a step by phase and bill. With more than one group, Charge needs the amounts of each if the op's rows differ.
   size_t groups() const { return groups_.size(); }
   std::span<const uint32_t> row_groups() const { return row_groups_[0]; }  // of each row
   bool billed() const { return billed_; }                                  // some row of the step has a bill

@@ -43,7 +43,7 @@ struct ProcessBooks {
   }
 };
 
-// Of one process.
+// The books of one process.
 TALLY_API ProcessBooks BooksOf(const Ledger& ledger, std::string process);
 // Useful less copied.
 TALLY_API Cost WithoutCopies(const Account& account);

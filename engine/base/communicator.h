@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What processes that run one model together say to each other. machine/communicator.h starts it under a launcher (mpirun, srun).
+// The communication of processes that run one model together. machine/communicator.h starts it under a launcher (mpirun, srun).
 //
-// Every rank makes the same calls in the same order with the same sizes. Calls come from one thread at a time, and a call returns when
-// this rank has what it asked for. A failure ends the group: status() keeps the first one, and later calls return it at once.
+// Every rank makes the same calls in the same order with the same sizes. Calls come from one thread at a time, and a call returns when this
+// rank has what it asked for. A failure ends the group: status() keeps the first one, and later calls return it at once.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class Communicator {
 
   // The first failure; ok: none.
   virtual const Status& status() const = 0;
-  // This process has a failure of its own and cannot go on with the others: it becomes status(), and the others will miss this one.
+  // Reports a failure of this process alone, which cannot continue with the others. It becomes status(); the others find this rank missing.
   virtual void Fail(const Status& why) {}
   // Ends every rank with this exit code. The caller has said why.
   [[noreturn]] virtual void Abort(int exit_code) = 0;

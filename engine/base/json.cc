@@ -21,8 +21,8 @@ struct NonFinite {
   double value;
 };
 
-// Replaces each NaN, Infinity and -Infinity that stands where a number may by a zero of the same length, and returns them in order. Numbers
-// are counted as a parser counts them, up to where the text is no JSON.
+// Replaces each NaN, Infinity and -Infinity in the place of a number by a zero of the same length, and returns them in order. Numbers are
+// counted as a parser counts them, up to where the text is no JSON.
 std::vector<NonFinite> TakeNonFinite(std::string& text) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   static constexpr std::pair<std::string_view, double> kNames[] = {

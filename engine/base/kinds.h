@@ -67,9 +67,9 @@ enum class QkNormKind : uint8_t { kNone, kHead, kWhole, kEachHead, kUnweighted }
 
 // The following are options of LoadModel and NewEngine.
 
-// Type of the activations in matrix products. kAuto: f32 for F32 and F16 weights; bf16 for BF16 and FP8 weights where the target has a
-// bf16 dot product, else f32; int8 for the other quantised weights. kF32 applies to every weight type. kBF16 applies to BF16 and FP8
-// weights, kInt8 to the other quantised ones; all other weights follow kAuto. The router is always multiplied in f32.
+// Type of the activations in matrix products. kAuto: f32 for F32 and F16 weights; bf16 for BF16 and FP8 weights if the target has a bf16
+// dot product, else f32; int8 for the other quantised weights. kF32 applies to every weight type. kBF16 applies to BF16 and FP8 weights,
+// kInt8 to the other quantised ones; all other weights follow kAuto. The router is always multiplied in f32.
 enum class ActivationMode : uint8_t { kAuto, kF32, kBF16, kInt8 };
 // Type of stored keys and values.
 enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0 };

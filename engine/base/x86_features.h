@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Highway's targets do not tell of a processor.
+// Features of an x86 processor that Highway's targets do not report.
 #pragma once
 
 namespace tally {

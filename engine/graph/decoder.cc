@@ -188,7 +188,7 @@ void Decoder::CheckKvRange(const KvStoreOp& op, Site site) {
   }
 }
 
-// Of row i of m, or, for logits, of row logit_rows[i] of the batch.
+// Checks row i of m, or, for logits, of row logit_rows[i] of the batch.
 void Decoder::CheckFinite(Mat<const float> m, std::span<const int32_t> logit_rows) {
   if (AllFinite(m)) return;
   for (int64_t r = 0; r < m.rows; ++r) {

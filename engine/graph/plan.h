@@ -77,7 +77,7 @@ struct PlannedOp {
   CopiedWork copied = {};
 };
 
-// What a GatherOp points to.
+// The arrays that a GatherOp points to.
 struct GatherRoom {
   std::vector<std::vector<ColumnRun>> columns;  // [ranks]
   std::vector<GatherPart> parts;

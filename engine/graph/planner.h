@@ -40,7 +40,7 @@ KvLayout LatentLayout(const Recipe& recipe, const LayerPart& part, KvType type);
 // The state of a recurrent mixer's part. It is f32, whatever the type of keys and values.
 StateLayout RecurrentLayout(const Recipe& recipe, const LayerPart& part, Mixer mixer);
 
-// What a mixer of a layer keeps of earlier positions.
+// The cache or state of earlier positions that a mixer of a layer keeps.
 struct LayerCache {
   int32_t layer = 0;
   Mixer mixer{};
@@ -121,7 +121,7 @@ class Planner {
   void ApplyXielu(Role role, Mat<float> hidden);
   ActPack PackRouted(Role role, Mat<const float> in, const int32_t* index, RowsOf of);
 
-  // What every mixer's file has: the buffers that all layers of its kind share, and the block. The block's last matrix is ProjectOut's.
+  // In every mixer's file: the buffers that all layers of its kind share, and the block. The block's last matrix is ProjectOut's.
 
   // planner_attention.cc
   void AttentionBuffers();
@@ -165,8 +165,8 @@ class Planner {
   bool Rotates() const { return layer().rope != LayerRope::kNone && LayersRope().style != RopeStyle::kNone; }
   // True if a block has an output of its own, which AddOutput brings into the residual stream.
   bool OwnOutput() const { return r_.post_norms || r_.residual_scale != 1; }
-  // Where a block's last op leaves what the block gives: added to the residual stream, or in the block's output, to which the second
-  // and later parts of a block are added.
+  // The destination of a block's last op: the residual stream, to which it adds, or the block's output, to which the second and later parts
+  // of a block are added.
   struct Destination {
     Mat<float> out;
     bool add = false;

@@ -346,7 +346,7 @@ Status SequenceStore::Extend(int32_t sequence, int64_t n) {
   return {};
 }
 
-// Checks that after cutting to `length` no window layer lacks a block, and recurrent layers have a state to go on from.
+// Checks that after cutting to `length` no window layer lacks a block, and that a step could start from some state of the recurrent layers.
 Status SequenceStore::CheckHeld(const Sequence& s, int64_t length, const char* what) const {
   if (recurrent() && StatesAt(s, length) == 0) {
     return BadInput(std::string("cannot ") + what + " " + std::to_string(length) +

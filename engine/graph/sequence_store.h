@@ -31,7 +31,7 @@
 
 namespace tally {
 
-// What a layer keeps of a sequence.
+// The memory of a layer for a sequence.
 struct StoreLayer {
   int32_t window = 0;            // positions that a query sees, its own included; 0: all
   int32_t positions = kKvBlock;  // positions of a block: a divisor of kKvBlock, or kKvBlock itself without a window
@@ -89,9 +89,9 @@ class SequenceStore {
   // how many of the recurrent layers' states are found from now on: the last one, and the one before. Without recurrent layers every length
   // is found again; with them, those of states.
   void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states);
-  // A new sequence with the most of the first `tokens` that are remembered, maybe none: Length tells. Whole blocks are shared; a
-  // partial last one is copied, or gone on with if nobody else uses it. The caller leaves out the token whose logits it wants.
-  // kNoRoom: `sequences` are live.
+  // A new sequence with as many of the first `tokens` as are remembered, maybe none: Length tells. Whole blocks are shared; a partial last
+  // one is copied, or used as it is if no other sequence has it. The caller leaves out the token whose logits it wants. kNoRoom:
+  // `sequences` are live.
   Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens);
   // The length of such a sequence, if it were made now.
   int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const;
@@ -146,7 +146,7 @@ class SequenceStore {
     size_t state_offset = 0;       // of its state, within all layers'
     size_t group = 0;
     std::function<void(uint8_t*, int64_t)> clear;
-    std::vector<std::vector<uint8_t*>> pointers;  // [sequence][block], null where none is held
+    std::vector<std::vector<uint8_t*>> pointers;  // [sequence][block], null if none is held
     std::vector<KvTable> tables;                  // [sequence]
     std::vector<StateTable> states;               // [sequence]
     std::vector<int32_t> dirty;                   // blocks that are to be cleared; they have references
@@ -180,8 +180,8 @@ class SequenceStore {
   struct StatePlan {
     std::vector<State> kept;     // of the sequence's
     int64_t rows_from = 0;       // of the existing rows, those from here on are kept
-    bool in_place = false;       // the running state moves on where it is
-    int64_t mid_at = 0;          // where a state is kept on the way; 0: none
+    bool in_place = false;       // the running state is overwritten
+    int64_t mid_at = 0;          // position of the state that is kept on the way; 0: none
     int64_t rows_from_then = 0;  // rows_from after the step
   };
 

@@ -47,10 +47,9 @@ using Environment = std::function<const char*(const char* variable)>;  // null: 
 TALLY_API Result<Settings> ReadSettings(const Environment& environment);
 
 struct File {
-  std::string path;   // in the repository
-  uint64_t size = 0;  // bytes
-  std::string
-      digest;  // SHA-256 where it has 64 digits, else git's SHA-1 of the file as a blob: also the blob's name in the cache
+  std::string path;    // in the repository
+  uint64_t size = 0;   // bytes
+  std::string digest;  // SHA-256 if it has 64 digits, else git's SHA-1 of the file as a blob: also the blob's name in the cache
 };
 
 enum class Want : uint8_t {
@@ -59,7 +58,7 @@ enum class Want : uint8_t {
 };
 
 // What a name stands for.
-//   FILE: that file and, where it is one of several parts (-00001-of-00003), the others.
+//   FILE: that file and, if it is one of several parts (-00001-of-00003), the others.
 //   TYPE: the GGUF file of that type, with its parts.
 //   Neither: config.json, the tokenizer's files, the chat template and the safetensors files that the index names. Where there are
 //   none, the GGUF file of type Q4_K_M, or the only one.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plug-in that moves bytes between processes gives to machine/communicator.cc: a C interface, so that program and plug-in
-// may come from different compilers. The plug-in moves bytes; who waits how long, and what for, is the communicator's.
+// The interface of a plug-in that moves bytes between processes for machine/communicator.cc. It is in C, so that program and plug-in may
+// come from different compilers. The plug-in moves bytes; who waits how long, and what for, is the communicator's.
 #pragma once
 
 #include <stdint.h>
@@ -19,8 +19,8 @@ typedef struct TallyTransport {
 
   // Joins the group; returns when all ranks have done so. `node`: the lowest rank on this rank's host.
   int (*start)(int* rank, int* ranks, int* node);
-  // Begins a transfer to or from another rank. Between two ranks, the n-th receipt gets the n-th sending, of as many bytes. The data
-  // stays where it is, and is left alone, until test() says that all is done.
+  // Begins a transfer to or from another rank. Between two ranks, the n-th receipt gets the n-th sending, of as many bytes. The data must
+  // stay in place, unchanged, until test() says that all is done.
   int (*send)(int rank, const void* data, uint64_t bytes);
   int (*receive)(int rank, void* data, uint64_t bytes);
   // Makes progress on transfers. *done: all that were begun have ended.

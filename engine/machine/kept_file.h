@@ -15,9 +15,9 @@ std::optional<std::string> ReadKeptFile(const std::string& path);
 // out again. `private_file`: nobody but its owner may read it.
 bool WriteKeptFile(const std::string& directory, const std::string& name, std::string_view text, bool private_file = false);
 
-// Of the running system, different after each start; "" where unknown.
+// An id of the running system, different after each start; "" if unknown.
 std::string BootId();
-// What tells this machine from others that share a home directory: its name; "" where unknown.
+// A name that tells this machine from others that share a home directory; "" if unknown.
 std::string HostName();
 
 }  // namespace tally

@@ -47,7 +47,7 @@ std::optional<uint64_t> ParseNumber(std::string_view text) {
   return n;
 }
 
-// A file that holds one number; nothing where it is absent or says "max".
+// A file that holds one number; nothing if it is absent or says "max".
 std::optional<uint64_t> ReadNumber(const std::string& path) {
   const std::optional<std::string> text = ReadText(path);
   return text ? ParseNumber(*text) : std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine has: cores, memory; and all that asks the operating system (POSIX stays in machine/).
+// Properties of the machine (cores, memory), and all calls of the operating system: POSIX stays in machine/.
 #pragma once
 
 #include <cstddef>

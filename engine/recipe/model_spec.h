@@ -66,7 +66,7 @@ struct TensorBinding {
 
   bool vector() const { return FactsOf(role).vector; }
   size_t row_dimension() const { return shape.size() - (vector() ? 1 : 2); }  // index in `shape` (of a vector: of the elements)
-  // What `rows` maps: rows of the binding, or, with kTransposedHeads, columns.
+  // The things that `rows` maps: rows of the binding, or, with kTransposedHeads, columns.
   uint64_t mapped_rows() const { return storage == Storage::kTransposedHeads ? shape.back() : shape[row_dimension()]; }
   // The shape of the stored tensor that has all slices, of which each has `stored_rows` rows for `rows` to take from.
   std::vector<uint64_t> StoredShape(uint64_t stored_rows) const;

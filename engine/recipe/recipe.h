@@ -98,7 +98,7 @@ struct PartScales {
   bool operator==(const PartScales&) const = default;
 };
 
-// What is done with each position alone. kSparse: a mixture of experts.
+// The part of a layer that works on each position alone. kSparse: a mixture of experts.
 enum class FeedForward : uint8_t { kDense, kSparse };
 
 // A layer is a mixer and a feed-forward, either of which may be absent.

@@ -13,7 +13,7 @@
 //   POST /apply-template  a body of /v1/chat/completions -> {"prompt": TEXT}
 //   POST /cancel          {"id": ID of an answer of the same client} -> {"cancelled": BOOL}: the answer ends here, with its usage
 //   GET  /health          {"status": "ok"}; 503 while the server shuts down
-//   GET  /metrics         metrics.h, where it is asked for
+//   GET  /metrics         metrics.h, if ApiServerOptions ask for it
 //   GET  /                a chat (engine/page/chat_page.h)
 //   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events
 //

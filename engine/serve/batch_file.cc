@@ -149,7 +149,7 @@ Result<std::optional<std::string>> AnsweredId(const TextLine& line) {
   return finder.text();
 }
 
-// Whether a text may be the beginning of BatchAnswer: a file of something else is nobody's torn line.
+// True if a text may be the beginning of a BatchAnswer. Any other text is not a torn line, and must not be dropped.
 bool MayBeginAnswer(std::string_view text) {
   constexpr std::string_view kStart = R"({"id":"batch_req_)";
   return text.starts_with(kStart) || kStart.starts_with(text);

@@ -327,7 +327,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   size_t read_ = 0;
 };
 
-// What the handler has.
+// The handler's side of an exchange.
 class Handle final : public HttpExchange {
  public:
   explicit Handle(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}

@@ -113,7 +113,7 @@ class HttpServer {
   // Begins to accept. kBadInput: the system refuses what it takes.
   static Result<std::unique_ptr<HttpServer>> Start(Listener listener, const HttpLimits& limits, HttpHandlers handlers);
   virtual ~HttpServer() = default;  // as Stop(0)
-  // Accepts no more connections; those that are there go on.
+  // Accepts no more connections. Existing ones continue.
   virtual void StopAccepting() = 0;
   // Waits, at most so many seconds, until answers that have been given are read, then closes all connections. No handler is called after it
   // returns.

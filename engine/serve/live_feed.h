@@ -37,7 +37,7 @@ class LiveFeed {
   void End();
 
  private:
-  // Of a phase, since the ledger began.
+  // Sums of a phase since the ledger began.
   struct Sums {
     std::array<std::array<uint64_t, kAriths>, kWorkClasses> flops{};
     std::array<uint64_t, kByteKinds> bytes{};

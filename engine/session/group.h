@@ -106,7 +106,7 @@ class CommandReader {
   std::span<const uint8_t> left_;
 };
 
-// What the first process tells the others.
+// Sends the others what the first process does.
 class GroupLog {
  public:
   explicit GroupLog(Communicator& group) : group_(group) {}

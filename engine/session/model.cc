@@ -150,7 +150,7 @@ LoadedModel::~LoadedModel() {
 
 namespace {
 
-// What LoadModel does, in parts: a group agrees after each.
+// The parts of LoadModel. A group agrees after each.
 class Loader {
  public:
   Loader(const std::string& path, const EngineOptions& engine, const LoadOptions& options)

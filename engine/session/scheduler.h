@@ -89,7 +89,7 @@ class Scheduler {
   std::vector<BatchRow> rows_;
   int64_t decode_rows_ = 0;  // of the step
   size_t logit_rows_ = 0;
-  size_t first_ = 0;      // of running_: where a step that cannot take all begins
+  size_t first_ = 0;      // index in running_ at which a step begins that cannot take all
   bool is_full_ = false;  // there was no room for a request, and none that ran has ended since
 };
 

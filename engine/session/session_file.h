@@ -39,7 +39,7 @@ struct SessionHeader {
 };
 static_assert(sizeof(SessionHeader) == 64);
 
-// What a file says besides the KV cache.
+// The contents of a file besides the KV cache.
 struct SessionState {
   std::vector<ChatMessage> messages = {};
   ChatRequest settings = {};         // without messages

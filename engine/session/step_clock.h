@@ -12,7 +12,7 @@ class StepClock {
  public:
   static constexpr int64_t kFirstRows = 32;   // of prompts, while nothing has been measured
   static constexpr double kLeastShare = .05;  // of a step's time that its rows of prompts take
-  static constexpr int64_t kLeastRows = 8;    // a prompt goes on, however slow the steps are
+  static constexpr int64_t kLeastRows = 8;    // a prompt advances by so many at least, however slow the steps are
 
   // A step has run.
   void Add(int64_t prompt_rows, int64_t decode_rows, double seconds) {

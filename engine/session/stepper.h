@@ -167,7 +167,7 @@ class Stepper final : public Engine {
 
   std::shared_ptr<const LoadedModel> model_;
   Communicator* const group_;         // null: this process alone
-  Communicator::Traffic start_;       // until the engine was there
+  Communicator::Traffic start_;       // until the engine was made
   std::unique_ptr<GroupLog>& log_;    // the model's; of the first process of a group
   int32_t id_ = 0;                    // of the engine, for the others
   uint64_t resets_ = 0;               // of the ledger, that the others know of

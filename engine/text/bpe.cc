@@ -209,7 +209,7 @@ Status Bpe::EncodeWord(std::string_view word, ModelScratch& scratch, std::vector
 Status Bpe::EncodeCharacters(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const {
   const auto encode = [&](std::string_view word, std::vector<int32_t>* out) { return EncodeWord(word, scratch, out); };
   size_t begin = 0, at = 0;
-  int32_t left = -1;  // the character before, -1 where it has no token (its bytes might merge, unknowns might fuse)
+  int32_t left = -1;  // the character before, -1 if it has no token (its bytes might merge, unknowns might fuse)
   while (at < piece.size()) {
     const Utf8Char c = ReadUtf8(piece, at);
     const int32_t right = CharacterId(piece.substr(at, c.bytes)) >= 0 ? c.code : -1;

@@ -68,7 +68,7 @@ Status TooManySteps(const std::string& where) {
   return BadInput(where + ": more than " + std::to_string(kMaxTextSteps) + " steps");
 }
 
-// What stands for a space in Metaspace.
+// Checks the replacement of a space in Metaspace.
 Status CheckReplacement(const std::string& text, const std::string& where) {
   const Utf8Char c = ReadUtf8(text, 0);
   if (c.code >= 0 && c.bytes == text.size()) return {};

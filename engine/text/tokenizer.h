@@ -44,7 +44,7 @@ class TALLY_API Tokenizer {
   // (SentencePiece), and invalid bytes become U+FFFD.
   virtual std::string Decode(std::span<const int32_t> ids) const = 0;
   virtual bool DropsLeadingSpace() const = 0;  // whether Decode drops the first token's leading space
-  // What Decode makes of a token that begins a text: TokenBytes, but for that space (Metaspace: all spaces).
+  // The decoded text of a token that begins a text: TokenBytes without that space (Metaspace: without all spaces).
   virtual std::string FirstTokenBytes(int32_t id) const;
   virtual bool IsControl(int32_t id) const = 0;
   virtual std::string ControlText(int32_t id) const = 0;  // the spelling of a control token, "<|im_end|>"; empty for others
@@ -94,8 +94,8 @@ TALLY_API Result<GgufTokenizer> GgufTokenizerKeys(const Inventory& directory, in
 // Turns a stream of tokens into text, holding back bytes until they form whole UTF-8 characters.
 class StreamingDecoder {
  public:
-  // `at_start`: the first token begins a text, so that the space its encoding added is dropped (as Decode
-  // does); false for tokens that go on after others, such as generated ones after a prompt. `tokenizer` must outlive it.
+  // `at_start`: the first token begins a text, so that the space its encoding added is dropped (as Decode does); false for tokens that
+  // follow others, such as generated ones after a prompt. `tokenizer` must outlive it.
   explicit StreamingDecoder(const Tokenizer& tokenizer, bool at_start = true) : tokenizer_(&tokenizer), first_(at_start) {}
   TALLY_API std::string Push(int32_t id);  // the text that became complete
   TALLY_API std::string Finish();          // what is left, invalid bytes as U+FFFD

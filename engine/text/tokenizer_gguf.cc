@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer.ggml.* -> tokenizer. The keys are those of the GGUF specification (ggml/docs/gguf.md, "Tokenizer"). Where it is silent
-// (defaults, which tokens are found in text, spaces) the tokenizer does as llama.cpp. What it has no key for stands in keys of our own,
+// tokenizer.ggml.* -> tokenizer. The keys are those of the GGUF specification (ggml/docs/gguf.md, "Tokenizer"). If it is silent (defaults,
+// which tokens are found in text, spaces) the tokenizer does as llama.cpp. What it has no key for stands in keys of our own,
 // tally.tokenizer.*, which GgufTokenizerKeys writes:
 //   normalizer      as in tokenizer.json, before the model's own steps
 //   lstrip, rstrip  ids of the tokens that take the white space before or after them along

@@ -59,7 +59,7 @@ class Metadata {
   Result<std::optional<std::vector<std::string>>> GetStrings(std::string_view key) const;
   Result<std::optional<std::vector<bool>>> GetBools(std::string_view key) const;  // integers 0 and 1 too
 
-  // kBadInput: the key is there and is neither an object nor null.
+  // kBadInput: the key is present and is neither an object nor null.
   Status ExpectObject(std::string_view key) const;
 
   // The file the metadata came from, for messages.

@@ -97,7 +97,7 @@ float UsualScale(int32_t head_dim) { return static_cast<float>(1.0 / std::sqrt(s
 
 float UsualEmbeddingScale(int32_t d_model) { return d_model > 1 ? std::sqrt(static_cast<float>(d_model)) : 0; }
 
-// One run of settings: what the recipe was, what it is to be, and which keys were named.
+// One application of settings: the recipe before and after, and the keys that were named.
 class Change {
  public:
   explicit Change(Recipe recipe) : old_(recipe), r_(std::move(recipe)), dense_layers_(LeadingDense(old_)) {}

@@ -25,8 +25,7 @@ constexpr int kConvRows = 4;           // rows computed together
 constexpr int64_t kConvRowsAhead = 4;  // rows prefetched
 constexpr int64_t kMostInputs = CausalConvOp::kMostTaps - 1 + kConvRows;
 
-// Neighbouring rows of some channels. `inputs`: of the first row's oldest position and those after it. bias, gates: null where there is
-// none.
+// Neighbouring rows of some channels. `inputs`: of the first row's oldest position and those after it. bias, gates: null if there is none.
 struct ConvPiece {
   std::array<const float*, CausalConvOp::kMostTaps> weights{};
   const float* bias = nullptr;

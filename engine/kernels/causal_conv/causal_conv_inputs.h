@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of a run of CausalConvOp, of some neighbouring channels, and where they are kept.
+// The inputs of a run of CausalConvOp for some neighbouring channels, and the places that keep them.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops on the KV cache check of their rows, and how they describe them.
+// Checks and descriptions of rows, shared by the ops on the KV cache.
 #pragma once
 
 #include <string>

@@ -140,7 +140,7 @@ struct BitsRange {
   }
 };
 
-// Of the scales of a group's activations.
+// The range of the scales of a group's activations.
 template <class F>
 BitsRange ActScales(const MatJob& job, const RowGroup& group) {
   const int64_t tile = TilingOf(job.x.format, group.rows).rows;

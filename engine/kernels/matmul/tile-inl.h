@@ -30,9 +30,9 @@ HWY_INLINE void Pin(V& v) {
 #endif
 }
 
-// Prefetches for weights that stream from memory and are read at p now. Zen 4 needs none where a few rows are multiplied: products
-// of one row were 4 % faster without in BF16 (llama-3.2-1b) and equal in MXFP4 (gpt-oss-20b). With 8 rows, whose arithmetic takes as
-// long as the memory, Q8_0 is a third faster with them and Q4_K a half.
+// Prefetches for weights that stream from memory and are read at p now. Zen 4 needs none if few rows are multiplied: products of one row
+// were 4 % faster without in BF16 (llama-3.2-1b) and equal in MXFP4 (gpt-oss-20b). With 8 rows, whose arithmetic takes as long as the
+// memory, Q8_0 is a third faster with them and Q4_K a half.
 inline constexpr int kPrefetchAhead = HWY_TARGET == HWY_AVX3_ZEN4 ? 0 : 2048;  // bytes; 0: none
 inline constexpr int kPrefetchAheadManyRows = HWY_TARGET == HWY_AVX3_ZEN4 ? 4096 : kPrefetchAhead;
 template <bool kManyRows = false>
@@ -51,7 +51,7 @@ class Epilogue {
         bias_(job.bias.empty() ? nullptr : job.bias.Vector(slice)),
         up_bias_(job.up_bias.empty() ? nullptr : job.up_bias.Vector(slice)) {}
 
-  // Where an output is written.
+  // The address that an output is written to.
   float* Line(int64_t row, int64_t col) const {
     return job_.out.Row(job_.out_row.empty() ? row : job_.out_row[static_cast<size_t>(row)]) + col;
   }

@@ -118,7 +118,7 @@ void DropGroups(const RouteOp& op, const float* scores, int32_t* keys, int32_t* 
   }
 }
 
-// What the weights are taken from, and the scores that experts are chosen by; both may be the logits. `values` and `scores` are work
+// The values that weights are made from, and the scores that experts are chosen by; both may be the logits. `values` and `scores` are work
 // arrays [X].
 struct Scored {
   const float *values, *scores;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops of a recurrent layer keep of a sequence, and how a step's rows find it.
+// The memory of a sequence in a recurrent layer, and how a step's rows find it.
 //
 // A state is what a layer knows after some positions: the recurrence's own floats, then the tail, which is the convolution's inputs of the
 // last taps - 1 positions, the oldest first. All bytes of it are written.
@@ -35,7 +35,7 @@ struct StateLayout {
   size_t rows_bytes() const { return static_cast<size_t>(kStateRows * row_floats()) * sizeof(float); }  // of a block
 };
 
-// What a layer has of one sequence in a step that begins at position p.
+// The memory of one sequence in a layer, for a step that begins at position p.
 struct StateTable {
   const uint8_t* from = nullptr;  // the state after `at` positions; null: zeros
   int64_t at = 0;                 // at most p; positions [at, p) are replayed from their rows

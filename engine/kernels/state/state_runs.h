@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops on states check of a step's runs, how they count and describe them, and where they find a state's parts.
+// Checks, counts and descriptions of a step's runs, shared by the ops on states, and the places of a state's parts.
 #pragma once
 
 #include <span>
