@@ -112,7 +112,7 @@ Result<bool> AreSame(const Inventory& inventory, const StoredTensor& a, const St
   return true;
 }
 
-// Lists a tensor once that several shards have, the same in all: at the place that the index says, or else at the first.
+// If several shards have the same tensor, lists it once: in the shard that the index names, or else in the first.
 Status KeepOneOfEach(const std::string& place, const std::map<std::string, std::string, std::less<>>& weight_map,
                      Inventory* inventory) {
   std::vector<StoredTensor>& tensors = inventory->tensors;

@@ -96,8 +96,7 @@ void ReadRoutingV2(Config& c, Recipe& r) {
   const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), false);
   r.routing = normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
   const double scale = c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1);
-  if (!normed || c.gguf())
-    r.route_scale = static_cast<float>(scale);  // the published code scales weights that it does not normalise
+  if (!normed || c.gguf()) r.route_scale = static_cast<float>(scale);  // the published code scales unnormalised weights
 }
 
 void ReadRoutingV3(Config& c, Recipe& r) {

@@ -113,7 +113,7 @@ bool IsShared(std::string_view key) {
   return std::ranges::find(kShared, key) != std::end(kShared);
 }
 
-// Refuses keys that the kind of scaling does not have. Without a scaling, or for the old name of a present key, it only notes them.
+// Refuses keys that the kind of scaling does not have. Without a scaling, and for `type` beside rope_type, it only notes them.
 void RefuseUnread(Config& c, const std::string& p, const std::string& type) {
   for (const std::string& key : c.Below(p)) {
     if (IsShared(key) || !c.Unread(p + key)) continue;

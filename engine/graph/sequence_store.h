@@ -85,9 +85,9 @@ class SequenceStore {
   //
   // From now on the blocks of a sequence's first positions are found by `tokens`, which these positions have run; more of them than the
   // sequence has are ignored. To be called after each step, since the next one drops blocks that a window has left; its cost grows with the
-  // tokens since the last call. A sequence has one key. Blocks of equal contents are kept once: the sequence's tables may change. `states`:
-  // how many of the recurrent layers' states are found from now on: the last one, and the one before. Without recurrent layers every length
-  // is found again; with them, those of states.
+  // tokens since the last call. A sequence has one key. Blocks of equal contents are kept once: the sequence's tables may change.
+  // `states`: how many of the recurrent layers' states are found from now on: the last one, and the one before. Without recurrent layers
+  // every length is found again; with them, those of states.
   void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states);
   // A new sequence with as many of the first `tokens` as are remembered, maybe none: Length tells. Whole blocks are shared; a partial last
   // one is copied, or used as it is if no other sequence has it. The caller leaves out the token whose logits it wants. kNoRoom:

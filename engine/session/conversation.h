@@ -46,9 +46,9 @@ class TALLY_API Conversation {
 
   // Adds `messages` (a user's, or results of tools; none: the history ends with them) to the history, runs the prompt and generates the
   // assistant's answer, which is added too, as far as it came. If the prompt was interrupted (`finish` is kInterrupted and there are no
-  // tokens), the history is as before. So it is on errors. kNoRoom: the prompt leaves no room in the context or the KV cache; no sequence
-  // or memory is left. kBadInput: what the format refuses; a sampling option out of range; errors of Step in the prompt. An error of a
-  // later Step ends the answer, as in Generate.
+  // tokens), the history is as before, as on errors.
+  // kNoRoom: the prompt leaves no room in the context or the KV cache; no sequence or memory is left. kBadInput: what the format refuses; a
+  // sampling option out of range; errors of Step in the prompt. An error of a later Step ends the answer, as in Generate.
   virtual Result<Turn> Say(std::vector<ChatMessage> messages, const TurnOptions& options) = 0;
 
   // Forgets the last user message and what came after it; false: there is none.
@@ -72,7 +72,8 @@ class TALLY_API Conversation {
 };
 
 // `engine` must outlive the conversation, which takes one of its sequences during a turn. `prefix_key`: conversations and requests of the
-// same key share equal beginnings (RequestOptions). The time to an answer reveals that. kBadInput: a model without a tokenizer.
+// same key share equal beginnings (RequestOptions). The time to an answer reveals that.
+// kBadInput: a model without a tokenizer.
 TALLY_API Result<std::unique_ptr<Conversation>> NewConversation(Engine& engine, std::shared_ptr<const ChatFormat> format,
                                                                 std::string prefix_key = {});
 

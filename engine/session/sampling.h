@@ -45,14 +45,15 @@ class Sampler {
   TALLY_API Sampler(Sampler&& other) noexcept;
   TALLY_API Sampler& operator=(Sampler&& other) noexcept;
   TALLY_API ~Sampler();
-  // The next token, from `logits` [vocab], not empty. `history`: the tokens so far, prompt included, for the repeat penalty. `mask` [(vocab
-  // + 63) / 64]: bit i % 64 of word i / 64 allows token i; words that are missing allow none, an empty mask allows all. A mask gives the
-  // same token as logits of minus infinity in place of those that it forbids, and never a forbidden one. kNoToken if it allows none; no
-  // random number is used then. Temperature 0 gives the argmax, ties to the lower id. NaN counts as minus infinity. If all allowed logits
-  // are that, the first allowed token is returned. The same seed, logits, history and mask give the same token on every machine: weights
-  // are found by operations that IEEE 754 rounds correctly, and are integers in units of 2^-40 of the largest, so that sums do not depend
-  // on order. If a token is 2^-n times as probable as the best, its weight errs by less than (1 + n) 2^-22 of itself; for n > 41 the token
-  // is never drawn.
+  // The next token, from `logits` [vocab], not empty. `history`: the tokens so far, prompt included, for the repeat penalty.
+  // `mask` [(vocab + 63) / 64]: bit i % 64 of word i / 64 allows token i; words that are missing allow none, an empty mask allows all. A
+  // mask gives the same token as logits of minus infinity in place of those that it forbids, and never a forbidden one. kNoToken if it
+  // allows none; no random number is used then.
+  // Temperature 0 gives the argmax, ties to the lower id. NaN counts as minus infinity. If all allowed logits are that, the first allowed
+  // token is returned.
+  // The same seed, logits, history and mask give the same token on every machine: weights are found by operations that IEEE 754 rounds
+  // correctly, and are integers in units of 2^-40 of the largest, so that sums do not depend on order. If a token is 2^-n times as probable
+  // as the best, its weight errs by less than (1 + n) 2^-22 of itself; for n > 41 the token is never drawn.
   TALLY_API int32_t Sample(std::span<const float> logits, std::span<const int32_t> history, std::span<const uint64_t> mask = {});
 
  private:

@@ -22,7 +22,7 @@
 namespace tally {
 
 struct SchedulerOptions {
-  // The most seconds that a step with rows of prompts lasts, about, if other requests decode; four times as long if none does. Past steps
+  // About how many seconds a step with rows of prompts may last if other requests decode; four times as many if none does. Past steps
   // decide how large pieces of prompts are. 0: pieces are as large as the engine takes. Results are the same bits.
   double step_seconds = 0;
 };

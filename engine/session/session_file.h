@@ -48,7 +48,8 @@ struct SessionState {
 
 // Replaces a session file, or an empty one, in one step, or makes one, for its owner alone. `sequence` has run the state's tokens and
 // nothing else; it is ignored if there are none. `durable`: the file is on the disk when this returns; else a crash of the system may leave
-// one that is damaged, which Open finds. kBadInput: the file cannot be written, or is another kind of file.
+// one that is damaged, which Open finds.
+// kBadInput: the file cannot be written, or is another kind of file.
 Status WriteSession(const std::string& path, const SessionState& state, const Engine& engine, int32_t sequence,
                     bool durable = true);
 

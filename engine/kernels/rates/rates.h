@@ -10,8 +10,10 @@
 namespace tally {
 
 // For each element of a head: s = min(max(softplus(x + bias), least), most), softplus(y) = log(1 + exp(y)), and y itself above 20, as in
-// torch; decay = exp(A s), exactly 0 below e^-60: smaller decays would leave subnormal numbers in the state, which cost a hundred times as
-// much. With a bound, s = 1 / (1 + exp(-A (x + bias))) and decay = exp(bound s). If beta is given, beta = 1 / (1 + exp(-beta)).
+// torch;
+// decay = exp(A s), exactly 0 below e^-60: smaller decays would leave subnormal numbers in the state, which cost a hundred times as much.
+// With a bound, s = 1 / (1 + exp(-A (x + bias))) and decay = exp(bound s).
+// If beta is given, beta = 1 / (1 + exp(-beta)).
 struct RatesOp {
   static constexpr std::string_view kName = "rates";
   Mat<float> x;     // [n, heads * K]; becomes s

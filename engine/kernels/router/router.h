@@ -12,11 +12,14 @@ constexpr bool ScoresAll(RoutingRule r) { return SoftmaxOfAll(r) || SigmoidOfAll
 
 // The experts with the k largest scores, ties to the lower index, in descending order. The score is the logit, or, for rules with a sigmoid
 // of all, sigmoid(logit) + bias; with a softmax of all and a bias, the probability + bias. A NaN ranks above all numbers, so that it
-// reaches the weights. With groups (DeepSeek-V2 and V3) only experts of the `kept_groups` groups with the largest sums of their
-// `group_best` best scores are chosen. Useful, class router, per row. Choosing: k X compares; with groups also group_best X and kept_groups
-// * groups compares, and (group_best - 1) groups adds. Softmax over m = k or X values: m max, m subtracts, m adds; special: m exps, m
-// divides. Sigmoid of m values: m adds; special: m exps, m divides; X adds of the bias. Dividing by the sum: k - 1 adds (k with sum_eps)
-// and k divides. Scale: k multiplies; scales of the experts: k more.
+// reaches the weights.
+// With groups (DeepSeek-V2 and V3) only experts of the `kept_groups` groups with the largest sums of their `group_best` best scores are
+// chosen.
+// Useful, class router, per row. Choosing: k X compares; with groups also group_best X and kept_groups * groups compares, and (group_best -
+// 1) groups adds.
+// Softmax over m = k or X values: m max, m subtracts, m adds; special: m exps, m divides. Sigmoid of m values: m adds; special: m exps, m
+// divides; X adds of the bias.
+// Dividing by the sum: k - 1 adds (k with sum_eps) and k divides. Scale: k multiplies; scales of the experts: k more.
 struct RouteOp {
   static constexpr std::string_view kName = "route";
   Mat<const float> logits;  // [n, X]
