@@ -56,8 +56,8 @@ TALLY_API Phase PhaseOf(std::span<const BookedRow> rows);
 // One Step() of the engine.
 struct StepRecord {
   Phase phase = Phase::kPrefill;
-  uint32_t rows = 0;                // tokens in the batch
-  uint32_t logit_rows = 0;          // rows with logits
+  uint32_t rows = 0;  // tokens in the batch
+  uint32_t logit_rows = 0;
   uint64_t parameters_touched = 0;  // the union over the step's ops and tokens
 };
 

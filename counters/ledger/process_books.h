@@ -43,7 +43,6 @@ struct ProcessBooks {
   }
 };
 
-// The books of one process.
 TALLY_API ProcessBooks BooksOf(const Ledger& ledger, std::string process);
 // Useful less copied.
 TALLY_API Cost WithoutCopies(const Account& account);

@@ -48,7 +48,7 @@ enum class FormatUse : uint8_t { kNone, kEverything, kMatrices, kExperts };
 struct DTypeInfo {
   std::string_view name = {};  // as people write it: "BF16"
   uint32_t block_size = 0;     // elements in a block (1: not quantised)
-  uint32_t block_bytes = 0;    // bytes of a block
+  uint32_t block_bytes = 0;
   bool quantised = false;
   FormatUse use = FormatUse::kNone;  // kNone: no weight format
 };

@@ -128,7 +128,7 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
   const JsonLimits limits_;
   JsonHandler& handler_;
   std::vector<StringSet> keys_;  // of each open object (an array's stay empty)
-  size_t open_keys_ = 0;         // in keys_
+  size_t open_keys_ = 0;
   size_t values_ = 0;
   const std::vector<NonFinite> non_finite_;
   size_t numbers_ = 0, next_ = 0;  // the text's numbers so far; the next of non_finite_

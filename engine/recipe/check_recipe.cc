@@ -68,7 +68,6 @@ Status CheckLatent(const Recipe& r) {
   return {};
 }
 
-// Checks the heads of a layer's attention.
 Status CheckHeads(const LayerSizes& s) {
   if (s.n_kv_heads < 1 || s.n_heads % s.n_kv_heads != 0) {
     return BadInput(Text(s.n_heads) + " attention heads cannot share " + Text(s.n_kv_heads) + " key-value heads evenly");

@@ -93,10 +93,10 @@ class Completion {
   ApiAnswer answer_;
   const Tokenizer* tokenizer_ = nullptr;
   std::vector<std::shared_ptr<Request>> requests_;
-  std::vector<bool> told_ended_;        // of each request
-  std::vector<int64_t> prompt_tokens_;  // of each prompt
-  int64_t n_ = 1;                       // requests of a prompt
-  int64_t tokens_ = 0;                  // of the prompts of all requests
+  std::vector<bool> told_ended_;  // of each request
+  std::vector<int64_t> prompt_tokens_;
+  int64_t n_ = 1;       // requests of a prompt
+  int64_t tokens_ = 0;  // of the prompts of all requests
   int64_t reasoning_tokens_ = 0;
   bool tally_ = false;
   const ServedModel* model_ = nullptr;

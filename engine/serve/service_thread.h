@@ -14,7 +14,7 @@ class ServiceThread {
   // Waits until it has run; at once if it was not started.
   void Join();
   ServiceThread();
-  ~ServiceThread();  // joins
+  ~ServiceThread();
 
  private:
   struct Thread;

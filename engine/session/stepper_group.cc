@@ -133,7 +133,6 @@ Bill Stepper::CloseBill(int32_t id) {
   return bill;
 }
 
-// Gathers a bill at the first process.
 Status Stepper::GatherBill(Bill& bill) {
   CommandWriter own;
   uint64_t touched = 0;
@@ -152,7 +151,6 @@ Status Stepper::GatherBill(Bill& bill) {
   return {};
 }
 
-// Gathers the books at the first process.
 Result<std::vector<ProcessBooks>> Stepper::GatherBooks() {
   std::vector<ProcessBooks> books = {BooksOf(ledger_, group_ != nullptr ? group_->Place(group_->rank()) : "")};
   if (group_ == nullptr) return books;

@@ -71,7 +71,6 @@ inline float* PartialOf(const AttentionOp& op, int64_t row, int64_t head, int64_
          ((row * op.heads + head) * op.partials.ranges + range) * AttentionPartials::PartialFloats(op.layout.v_dim);
 }
 
-// attention_hwy.cc
 TaskPlan PlanAttentionHwy(const AttentionOp& op, int threads);
 void RunAttentionHwy(const AttentionOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n);

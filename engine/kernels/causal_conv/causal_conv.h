@@ -44,7 +44,6 @@ struct CausalConvOp {
 template <>
 std::span<const Kernel<CausalConvOp>> Kernels<CausalConvOp>();
 
-// causal_conv_hwy.cc
 void RunCausalConvHwy(const CausalConvOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally

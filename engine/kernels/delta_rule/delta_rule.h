@@ -62,7 +62,6 @@ struct DeltaRuleOp {
 template <>
 std::span<const Kernel<DeltaRuleOp>> Kernels<DeltaRuleOp>();
 
-// delta_rule_hwy.cc
 void RunDeltaRuleHwy(const DeltaRuleOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally

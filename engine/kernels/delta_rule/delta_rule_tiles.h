@@ -10,7 +10,6 @@ namespace tally {
 inline StateTiles TilesOf(const DeltaRuleOp& op) { return {op.value_heads, op.k_dim(), op.v_dim()}; }
 inline ReplayRows RowsOf(const DeltaRuleOp& op) { return {op.key_heads, op.k_dim(), op.value_heads, op.v_dim(), op.decay_dim()}; }
 
-// True if this is the first value head of its key head.
 inline bool FirstOfKeyHead(const DeltaRuleOp& op, int64_t value_head) {
   return op.tiled ? value_head < op.key_heads : value_head % (op.value_heads / op.key_heads) == 0;
 }

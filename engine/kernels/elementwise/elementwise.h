@@ -48,7 +48,6 @@ struct ElementwiseTask {
 template <>
 std::span<const Kernel<ElementwiseOp>> Kernels<ElementwiseOp>();
 
-// elementwise_hwy.cc
 void RunElementwiseHwy(const ElementwiseOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally

@@ -27,7 +27,6 @@ struct GatedAddOp {
 template <>
 std::span<const Kernel<GatedAddOp>> Kernels<GatedAddOp>();
 
-// gated_add_hwy.cc
 void RunGatedAddHwy(const GatedAddOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally

@@ -32,7 +32,6 @@ struct GatedNormOp {
 template <>
 std::span<const Kernel<GatedNormOp>> Kernels<GatedNormOp>();
 
-// gated_norm_hwy.cc
 void RunGatedNormHwy(const GatedNormOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally

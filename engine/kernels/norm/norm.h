@@ -39,7 +39,6 @@ struct NormOp {
 template <>
 std::span<const Kernel<NormOp>> Kernels<NormOp>();
 
-// norm_hwy.cc
 void RunNormHwy(const NormOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally

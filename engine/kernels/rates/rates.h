@@ -38,7 +38,6 @@ struct RatesOp {
 template <>
 std::span<const Kernel<RatesOp>> Kernels<RatesOp>();
 
-// rates_hwy.cc
 void RunRatesHwy(const RatesOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally

@@ -47,7 +47,6 @@ std::span<const Kernel<RopeTableOp>> Kernels<RopeTableOp>();
 template <>
 std::span<const Kernel<RopeOp>> Kernels<RopeOp>();
 
-// rope_hwy.cc
 void RunRopeTableHwy(const RopeTableOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 void RunRopeHwy(const RopeOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 

@@ -63,7 +63,6 @@ std::span<const Kernel<RouteOp>> Kernels<RouteOp>();
 template <>
 std::span<const Kernel<MoeCombineOp>> Kernels<MoeCombineOp>();
 
-// router_hwy.cc
 void RunRouteHwy(const RouteOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 void RunMoeCombineHwy(const MoeCombineOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 

@@ -44,7 +44,6 @@ std::span<const Kernel<ScaleRowsOp>> Kernels<ScaleRowsOp>();
 template <>
 std::span<const Kernel<TemperatureOp>> Kernels<TemperatureOp>();
 
-// scale_rows_hwy.cc
 void RunScaleRowsHwy(const ScaleRowsOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally

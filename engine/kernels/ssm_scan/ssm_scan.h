@@ -46,7 +46,6 @@ struct SsmScanOp {
 template <>
 std::span<const Kernel<SsmScanOp>> Kernels<SsmScanOp>();
 
-// ssm_scan_hwy.cc
 void RunSsmScanHwy(const SsmScanOp& op, int64_t begin, int64_t end, std::span<uint8_t> scratch);
 
 }  // namespace tally
