@@ -62,7 +62,7 @@ double ReadPass(Team& team, std::span<const uint8_t> memory, ReadAhead ahead) {
   return static_cast<double>(blocks) * kBlock / std::max(MonotonicSeconds() - start, 1e-9);
 }
 
-constexpr std::array<ReadAhead, 6> kAhead = {{{0, 0}, {1024, 0}, {2048, 0}, {4096, 0}, {8192, 0}, {1024, 4096}}};
+constexpr std::array<ReadAhead, 5> kAhead = {{{0, 0}, {1024, 0}, {2048, 0}, {4096, 0}, {1024, 4096}}};
 constexpr size_t kFewestPasses = 3;  // of each, in a measurement of a moment
 static_assert(kFewestPasses * kAhead.size() < ReadRoof::kParts);
 
