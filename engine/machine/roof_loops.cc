@@ -16,13 +16,16 @@ namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-uint64_t ReadAllT(const uint8_t* p, size_t bytes, size_t prefetch) {
+uint64_t ReadAllT(const uint8_t* p, size_t bytes, ReadAhead ahead) {
   const hn::CappedTag<uint64_t, 8> d;  // 64 bytes at most, so that four vectors divide 256 bytes
   const size_t step = hn::Lanes(d) * sizeof(uint64_t);
   auto a = hn::Zero(d), b = a, c = a, e = a;
   for (size_t i = 0; i < bytes; i += 256) {
-    if (prefetch != 0) {
-      for (size_t line = 0; line < 256; line += 64) hwy::Prefetch(p + i + prefetch + line);
+    if (ahead.first_cache != 0) {
+      for (size_t line = 0; line < 256; line += 64) hwy::Prefetch(p + i + ahead.first_cache + line);
+    }
+    if (ahead.second_cache != 0) {
+      for (size_t line = 0; line < 256; line += 64) __builtin_prefetch(p + i + ahead.second_cache + line, 0, 2);
     }
     for (size_t j = i; j < i + 256; j += 4 * step) {
       const uint64_t* const w = reinterpret_cast<const uint64_t*>(p + j);
@@ -137,7 +140,7 @@ HWY_EXPORT(Bf16T);
 HWY_EXPORT(FloatLanesT);
 HWY_EXPORT(NativeBf16T);
 
-uint64_t ReadAll(const uint8_t* p, size_t bytes, size_t prefetch) { return HWY_DYNAMIC_DISPATCH(ReadAllT)(p, bytes, prefetch); }
+uint64_t ReadAll(const uint8_t* p, size_t bytes, ReadAhead ahead) { return HWY_DYNAMIC_DISPATCH(ReadAllT)(p, bytes, ahead); }
 
 std::vector<ArithmeticLoop> PortableLoops() {
   const int64_t lanes = HWY_DYNAMIC_DISPATCH(FloatLanesT)();

@@ -25,8 +25,12 @@ std::vector<ArithmeticLoop> X86Loops();
 // are native.
 std::vector<ArithmeticLoop> PortableLoops();
 
-// Reads [p, p + bytes), bytes a multiple of 256, asking for data `prefetch` bytes ahead (0: not at all).
-// Returns the exclusive or of all 8-byte words, so that no read can be left out.
-uint64_t ReadAll(const uint8_t* p, size_t bytes, size_t prefetch);
+// How many bytes ahead data is asked for, by cache. 0: not at all.
+struct ReadAhead {
+  size_t first_cache = 0, second_cache = 0;
+};
+
+// Reads [p, p + bytes), bytes a multiple of 256. Returns the exclusive or of all 8-byte words, so that no read can be left out.
+uint64_t ReadAll(const uint8_t* p, size_t bytes, ReadAhead ahead);
 
 }  // namespace tally

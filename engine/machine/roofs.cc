@@ -48,13 +48,13 @@ double MeasureLoop(Team& team, const ArithmeticLoop& loop, double seconds) {
 
 // Bytes per second of one pass over whole blocks of `memory`, handed out as a matrix's panels are: what a slow core has left,
 // others take.
-double ReadPass(Team& team, std::span<const uint8_t> memory, size_t prefetch) {
+double ReadPass(Team& team, std::span<const uint8_t> memory, ReadAhead ahead) {
   constexpr size_t kBlock = ReadRoof::kBlock;
   const int64_t blocks = static_cast<int64_t>(memory.size() / kBlock);
   std::atomic<uint64_t> sink{0};
   auto body = [&](int, int64_t first, int64_t last) {
     const size_t bytes = static_cast<size_t>(last - first) * kBlock;
-    sink.fetch_xor(ReadAll(memory.data() + static_cast<size_t>(first) * kBlock, bytes, prefetch));
+    sink.fetch_xor(ReadAll(memory.data() + static_cast<size_t>(first) * kBlock, bytes, ahead));
   };
   const double start = MonotonicSeconds();
   constexpr int64_t kChunk = (512 << 10) / kBlock;
@@ -62,17 +62,17 @@ double ReadPass(Team& team, std::span<const uint8_t> memory, size_t prefetch) {
   return static_cast<double>(blocks) * kBlock / std::max(MonotonicSeconds() - start, 1e-9);
 }
 
-constexpr std::array<size_t, 5> kPrefetch = {0, 1024, 2048, 4096, 8192};  // bytes ahead
-constexpr size_t kFewestPasses = 3;                                       // of each, in a measurement of a moment
-static_assert(kFewestPasses * kPrefetch.size() < ReadRoof::kParts);
+constexpr std::array<ReadAhead, 5> kAhead = {{{0, 0}, {1024, 0}, {2048, 0}, {4096, 0}, {1024, 4096}}};
+constexpr size_t kFewestPasses = 3;  // of each, in a measurement of a moment
+static_assert(kFewestPasses * kAhead.size() < ReadRoof::kParts);
 
 // The rate of the best of the prefetch distances, each in at least `fewest` passes over what next() gives.
 template <class Next>
 double BestRate(Team& team, size_t fewest, double seconds, const Next& next) {
-  std::array<std::vector<double>, kPrefetch.size()> rates;
+  std::array<std::vector<double>, kAhead.size()> rates;
   const double end = MonotonicSeconds() + seconds;
   do {  // interleaved, so that a slow moment of the machine falls on all of them
-    for (size_t i = 0; i < kPrefetch.size(); ++i) rates[i].push_back(ReadPass(team, next(), kPrefetch[i]));
+    for (size_t i = 0; i < kAhead.size(); ++i) rates[i].push_back(ReadPass(team, next(), kAhead[i]));
   } while (rates[0].size() < fewest || MonotonicSeconds() < end);
   double best = 0;
   for (std::vector<double>& of_one : rates) best = std::max(best, Median(std::move(of_one)));

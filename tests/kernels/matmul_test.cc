@@ -628,8 +628,8 @@ TEST(PackActTest, EveryTargetGivesTheReferencesBits) {
       x.Row(4)[1] = std::nanf("");
       x.Row(5)[2] = INFINITY;
       for (int64_t c = 0; c < cols; ++c) x.Row(6)[c] = static_cast<float>(c % 5) * 0.5f - 1;  // ties
-      const std::vector<int32_t> index = {4, 5, 6, 3, 22, 0, 1, 7, 3, 10, 11, 12, 13, 14, 15, 16};
-      const std::vector<RowGroup> groups = {{0, 3, 0}, {3, 0, 1}, {3, 13, 2}};
+      const std::vector<int32_t> index = {4, 5, 6, 3, 22, 0, 1, 7, 3, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+      const std::vector<RowGroup> groups = {{0, 3, 0}, {3, 0, 1}, {3, 17, 2}};
       for (const DType t : {DType::kMXFP4, DType::kQ6_K, DType::kQ4_K, DType::kQ2_K}) {
         if (t != DType::kMXFP4 && kind != ActKind::kInt8) continue;
         for (const bool amx : {false, true}) {
@@ -637,8 +637,8 @@ TEST(PackActTest, EveryTargetGivesTheReferencesBits) {
           if (amx && kind == ActKind::kF32) continue;
           format.amx = amx;
           auto pack = [&](std::string_view kernel) {
-            std::vector<uint8_t> bytes(16 * ActRowBytes(format, cols) + 64, 0xEE);
-            const PackActOp op{.x = x.view(), .row_index = index, .pack = {format, 16, cols, bytes.data(), groups}};
+            std::vector<uint8_t> bytes(20 * ActRowBytes(format, cols) + 64, 0xEE);
+            const PackActOp op{.x = x.view(), .row_index = index, .pack = {format, 20, cols, bytes.data(), groups}};
             EXPECT_TRUE(op.Validate().ok()) << op.Validate().message();
             RunShuffled(KernelNamed<PackActOp>(kernel), op, 9);
             return bytes;

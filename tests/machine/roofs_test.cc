@@ -61,11 +61,11 @@ TEST(Roofs, BandwidthIsThatOfMemory) {
 TEST(Roofs, ReadAllLeavesNothingOut) {
   Result<AnonymousMemory> memory = AnonymousMemory::Allocate(size_t{8192}, false);
   ASSERT_TRUE(memory.ok());
-  for (size_t prefetch : {size_t{0}, size_t{4096}}) {
+  for (const ReadAhead ahead : {ReadAhead{}, ReadAhead{1024, 4096}}) {
     for (size_t word = 0; word < 8192 / 8; ++word) {
       const uint64_t value = 0x0123456789abcdefu + word;
       std::memcpy(memory->data() + word * 8, &value, 8);
-      ASSERT_EQ(ReadAll(memory->data(), 8192, prefetch), value) << "word " << word;
+      ASSERT_EQ(ReadAll(memory->data(), 8192, ahead), value) << "word " << word;
       std::memset(memory->data() + word * 8, 0, 8);
     }
   }

@@ -198,7 +198,7 @@ void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> s
     }
 #if TALLY_AMX
     if constexpr (kParts<F> == 1) {
-      if (job.x.format.amx) return RunAmxInt8Group<F>(job, group, first, last, scratch);
+      if (TilingOf(job.x.format, group.rows).by_row) return RunAmxInt8Group<F>(job, group, first, last, scratch);
     }
 #endif
     RunInt8Group<F>(job, group, first, last, scratch);

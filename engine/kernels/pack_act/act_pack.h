@@ -66,8 +66,8 @@ constexpr int ActTile(ActKind k) { return k == ActKind::kInt8 ? 6 : 12; }
 
 // Rows of a full tile by row.
 inline constexpr int kAmxRows = 16;
-// Larger groups of int8 activations are packed by row if the format says amx.
-inline constexpr int64_t kAmxInt8Rows = 2 * ActTile(ActKind::kInt8);
+// Larger groups of int8 activations are packed by row if the format says amx. One tile of rows is no faster than dot products.
+inline constexpr int64_t kAmxInt8Rows = kAmxRows;
 
 // How a group of `group_rows` rows lies in a pack.
 struct ActTiling {
