@@ -77,7 +77,12 @@ RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, c
 
   const Account& decode = ledger.total(Phase::kDecode);
   f.decode_steps = ledger.steps(Phase::kDecode);
-  f.decode_tokens = ledger.rows(Phase::kDecode);
+  const DraftWork& drafts = ledger.drafts();
+  f.drafted = drafts.rows;
+  f.accepted = drafts.accepted;
+  f.rejected_flops = static_cast<double>(drafts.in_vain.TotalFlops());
+  f.rejected_bytes = static_cast<double>(drafts.in_vain.MovedBytes());
+  f.decode_tokens = ledger.rows(Phase::kDecode) - drafts.rejected;
   f.decode_tokens_per_second = PerSecond(static_cast<double>(f.decode_tokens), input.generate_seconds);
   const double tokens = f.decode_tokens > 0 ? static_cast<double>(f.decode_tokens) : 1;
   for (int c = 0; c < kWorkClasses; ++c) {
@@ -115,6 +120,13 @@ std::string RunSummary(const RunFigures& f) {
   std::string out;
   PrintSpeed(out, "prompt", NotNegative(f.prompt_tokens), f.prompt_seconds, f.prompt_tokens_per_second);
   PrintSpeed(out, "decoded", f.decode_tokens, f.generate_seconds, f.decode_tokens_per_second);
+  if (f.drafted > 0) {
+    Print(out, "%-11s%12s tokens, accepted %s (%.0f %%), %.1f tokens a pass\n", "drafted", WithThousands(f.drafted).c_str(),
+          WithThousands(f.accepted).c_str(), 100 * static_cast<double>(f.accepted) / static_cast<double>(f.drafted),
+          static_cast<double>(f.decode_tokens) / static_cast<double>(std::max<uint64_t>(1, f.decode_steps)));
+    Print(out, "%-11s%12s FLOPs, %s bytes: part of what follows\n", "in vain", WithThousands(f.rejected_flops).c_str(),
+          WithThousands(f.rejected_bytes).c_str());
+  }
   Print(out, "%-11s%12s tokens%s\n", "generated", WithThousands(NotNegative(f.generated_tokens)).c_str(),
         f.generated_tokens > 0 ? ", the first of them by the prompt's last row" : "");
   if (f.threads > 0 || !f.target.empty()) {

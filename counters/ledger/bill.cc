@@ -91,6 +91,14 @@ BillWork& BillWork::operator+=(const BillWork& o) {
   return *this;
 }
 
+DraftWork& DraftWork::operator+=(const DraftWork& o) {
+  rows += o.rows;
+  accepted += o.accepted;
+  rejected += o.rejected;
+  in_vain += o.in_vain;
+  return *this;
+}
+
 BillWork Bill::total() const {
   BillWork sum = work[0];
   sum += work[1];
@@ -99,6 +107,7 @@ BillWork Bill::total() const {
 
 Bill& Bill::operator+=(const Bill& o) {
   for (size_t p = 0; p < work.size(); ++p) work[p] += o.work[p];
+  drafts += o.drafts;
   touched.Add(o.touched);
   touched_elsewhere = std::max(touched_elsewhere, o.touched_elsewhere);  // the union is this at least
   return *this;

@@ -76,8 +76,20 @@ struct BillWork {
   TALLY_API BillWork& operator+=(const BillWork& o);
 };
 
+// Rows that were drafted (BookedRow::draft): tokens that ran before it was known whether they are drawn. Their work is part of the work of
+// their phase. rows - accepted - rejected are undecided.
+struct DraftWork {
+  uint64_t rows = 0;
+  uint64_t accepted = 0;  // their tokens were drawn
+  uint64_t rejected = 0;  // their results were dropped; also in rows_in_vain
+  Cost in_vain = {};      // the useful work of those that were rejected
+
+  TALLY_API DraftWork& operator+=(const DraftWork& o);
+};
+
 struct Bill {
   std::array<BillWork, 2> work = {};  // prefill, decode
+  DraftWork drafts = {};
   TouchUnion touched = {};
   // With several processes: elements that other processes touched for the request, each counted by the lowest rank that touched it. `work`
   // covers all processes, copied work included.

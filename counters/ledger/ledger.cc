@@ -32,6 +32,7 @@ void Ledger::Reset() {
   counts_ = {};
   touched_ = TouchSet(*slices_);
   unbilled_ = {};
+  drafts_ = {};
   last_ = {};
   counted_ = false;
 }
@@ -69,12 +70,19 @@ uint32_t Ledger::AddOp(std::vector<SiteCost> sites, bool of_logits, WeightTouche
 uint32_t Ledger::FindGroup(const BookedRow& row) {
   BillSlot& slot = IsOpen(row.bill) ? bills_[static_cast<size_t>(row.bill)] : nobody_;
   const Phase phase = row.phase == Phase::kDecode ? Phase::kDecode : Phase::kPrefill;
-  uint32_t& g = slot.groups[static_cast<size_t>(phase)];
-  if (g < groups_.size() && groups_[g].slot == &slot && groups_[g].phase == phase) return g;
-  g = static_cast<uint32_t>(groups_.size());
+  const bool draft = row.draft && slot.open;
+  uint32_t& known = slot.groups[static_cast<size_t>(phase)];
+  if (!draft && known < groups_.size() && groups_[known].slot == &slot && groups_[known].phase == phase &&
+      !groups_[known].draft) {
+    return known;
+  }
+  if (!slot.drafts.empty()) Settle(slot, 0);  // of an earlier step
+  const uint32_t g = static_cast<uint32_t>(groups_.size());
+  if (!draft) known = g;
   Group& group = groups_.emplace_back();
   group.slot = &slot;
   group.phase = phase;
+  group.draft = draft;
   billed_ = billed_ || slot.open;
   return g;
 }
@@ -96,7 +104,7 @@ void Ledger::BeginStep(std::span<const BookedRow> rows) {
     }
   }
   const Phase phase = PhaseOf(rows);
-  BillSlot* const alone = billed_ && groups_.size() == 1 ? groups_[0].slot : nullptr;
+  BillSlot* const alone = billed_ && groups_.size() == 1 && !groups_[0].draft ? groups_[0].slot : nullptr;
   if (alone != alone_ || phase != phase_) BillAlone();
   alone_ = alone;
   phase_ = phase;
@@ -253,6 +261,12 @@ void Ledger::BillGroups() {
     BillSlot& slot = *group.slot;
     Cost& useful = slot.open ? slot.bill.work[static_cast<size_t>(group.phase)].useful : unbilled_;
     for (size_t entry = 0; entry < Cost::kEntries; ++entry) useful.AddEntry(entry, group.cost[entry]);
+    if (group.draft) {
+      OpenDraft& draft = slot.drafts.emplace_back(OpenDraft{.phase = group.phase, .resets = resets_});
+      for (size_t entry = 0; entry < Cost::kEntries; ++entry) draft.cost.AddEntry(entry, group.cost[entry]);
+      ++slot.bill.drafts.rows;
+      ++drafts_.rows;
+    }
     if (slot.open) TouchUnits(slot, group.rows[0] > 0, group.rows[1] > 0);
   }
   ClearSums();
@@ -295,6 +309,7 @@ Bill Ledger::CloseBill(int32_t id) {
   if (!IsOpen(id)) return {};
   BillAlone();
   BillSlot& slot = bills_[static_cast<size_t>(id)];
+  Settle(slot, 0);
   slot.open = false;
   closed_.push_back(id);
   return std::move(slot.bill);
@@ -302,6 +317,27 @@ Bill Ledger::CloseBill(int32_t id) {
 
 void Ledger::MarkInVain(int32_t id, Phase phase, uint64_t rows) {
   if (IsOpen(id)) bills_[static_cast<size_t>(id)].bill.work[phase == Phase::kDecode ? 1 : 0].rows_in_vain += rows;
+}
+
+void Ledger::SettleDrafts(int32_t id, uint64_t accepted) {
+  if (IsOpen(id)) Settle(bills_[static_cast<size_t>(id)], accepted);
+}
+
+void Ledger::Settle(BillSlot& slot, uint64_t accepted) {
+  for (size_t i = 0; i < slot.drafts.size(); ++i) {
+    const OpenDraft& draft = slot.drafts[i];
+    if (i >= accepted) ++slot.bill.work[static_cast<size_t>(draft.phase)].rows_in_vain;
+    for (DraftWork* const sum : {&slot.bill.drafts, &drafts_}) {
+      if (sum == &drafts_ && draft.resets != resets_) continue;
+      if (i < accepted) {
+        ++sum->accepted;
+      } else {
+        ++sum->rejected;
+        sum->in_vain += draft.cost;
+      }
+    }
+  }
+  slot.drafts.clear();
 }
 
 Cost Ledger::unbilled() const {

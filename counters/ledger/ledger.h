@@ -13,6 +13,9 @@
 // The last two, and what the first leaves over, are summed by entry of Cost and divided once a step, in whole numbers; the remainder r
 // goes to the first r of these rows, one to each. So the bills and unbilled() together are the useful totals to the integer.
 //
+// A drafted row of a bill has a cost of its own within the step, until it is known whether it was accepted (SettleDrafts): so the work of
+// rows that were rejected is known to the integer.
+//
 // Parameters are counted in elements. No call fails. Not to be used by two threads at once.
 #pragma once
 
@@ -47,7 +50,8 @@ struct BookedRow {
   Phase phase = Phase::kPrefill;  // kPrefill or kDecode
   bool logits = false;
   bool again = false;      // a row at this position has run for the request before: after a preemption, say
-  int32_t bill = kNoBill;  // from Ledger::OpenBill; a closed one counts as kNoBill
+  int32_t bill = kNoBill;  // from Ledger::OpenBill; one that is not open is none
+  bool draft = false;      // drafted; without a bill it is a row like others
 };
 
 // The phase that the once-per-step work of a step with these rows is booked under. No rows: kPrefill.
@@ -119,8 +123,11 @@ class Ledger {
   TALLY_API const Bill& bill(int32_t id);
   // Not during a step that has rows of the bill. An empty bill if `id` is not open.
   TALLY_API Bill CloseBill(int32_t id);
-  // Counts `rows` of the bill's rows as run in vain: tokens that were drafted and not accepted, or rows of a sequence that failed.
+  // The results of so many of the bill's rows were dropped: of a sequence that failed. Not for drafted rows.
   TALLY_API void MarkInVain(int32_t id, Phase phase, uint64_t rows);
+  // Of the drafted rows that the bill's last step had, the first `accepted` were, and the others not. What is undecided when the bill's next
+  // step begins, or when it is closed, was not.
+  TALLY_API void SettleDrafts(int32_t id, uint64_t accepted);
   // The useful work of rows without a bill since Reset, as if they had one together.
   TALLY_API Cost unbilled() const;
 
@@ -135,6 +142,7 @@ class Ledger {
   uint64_t logit_rows(Phase p) const { return counts_[static_cast<size_t>(p)].logit_rows; }
   // Sum over the steps that have ended of the parameters that each touched; divided by steps(p) it is the mean.
   uint64_t parameters_touched(Phase p) const { return counts_[static_cast<size_t>(p)].parameters_touched; }
+  const DraftWork& drafts() const { return drafts_; }  // of all bills
   TALLY_API StepRecord last_step() const;
   // The weight rows touched in the last step, and in any step.
   const TouchSet& touched() const { return touched_; }
@@ -162,18 +170,26 @@ class Ledger {
   struct Counts {
     uint64_t steps = 0, rows = 0, logit_rows = 0, parameters_touched = 0;
   };
+  // A drafted row that has run.
+  struct OpenDraft {
+    Phase phase = Phase::kDecode;
+    Cost cost = {};
+    uint64_t resets = 0;  // of the ledger, when it ran
+  };
   struct BillSlot {
     bool open = false;
     Bill bill = {};
     std::vector<uint64_t> units = {}, known = {};  // a bit for each of units_: touched by its rows; of these, in bill.touched
     std::array<uint32_t, 2> groups{};              // its group in the step, by phase, if it has one
+    std::vector<OpenDraft> drafts = {};
   };
-  // Rows of the step with one bill and phase.
+  // Rows of the step with one bill and phase; each drafted row is alone.
   struct Group {
     BillSlot* slot = nullptr;  // of bills_, or nobody_
     Phase phase = Phase::kPrefill;
     std::array<uint32_t, 2> rows{};  // all, with logits
     uint32_t again = 0;
+    bool draft = false;
     Entries cost{};  // of these rows, without what EndStep divides
   };
   uint32_t FindGroup(const BookedRow& row);
@@ -183,6 +199,7 @@ class Ledger {
   void ClearSums();
   void BillAlone();
   void BillGroups();
+  void Settle(BillSlot& slot, uint64_t accepted);
   void DivideAmongRows();
   void TouchUnits(BillSlot& slot, bool all, bool logits) const;
   std::span<const Entry> EntriesOf(const Op& op) const {
@@ -205,6 +222,7 @@ class Ledger {
   std::deque<BillSlot> bills_;   // groups_ and alone_ point into it
   std::vector<int32_t> closed_;  // ids of bills that are not open
   Cost unbilled_;                // of steps with bills
+  DraftWork drafts_;
   StepRecord last_;
   // The step.
   Phase phase_ = Phase::kPrefill;
@@ -214,8 +232,7 @@ class Ledger {
   // Index 0: all rows; 1: rows with logits.
   std::array<std::vector<uint32_t>, 2> row_groups_;
   std::array<std::array<uint32_t, 2>, 2> phase_rows_{};  // [..][phase]
-  // The bill of all rows, if they have the same one and the same phase; else null. Its amounts stay pending until the bill is read or a
-  // step has other rows.
+  // The bill of all rows, if it is one, of one phase, and none is drafted. Its amounts stay pending until the bill is read or other rows come.
   BillSlot* alone_ = nullptr;
   // Sums of amounts that were pending. Index 0: ops of all rows; 1: ops of rows with logits.
   std::array<Entries, 2> each_row_{}, for_rows_{};  // of every row; of all together, to be divided among them

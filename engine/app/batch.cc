@@ -11,6 +11,7 @@
 #include "engine/app/chat_options.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/draft.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
@@ -34,6 +35,7 @@ struct BatchFlags {
   std::optional<std::string> chat_template;
   int64_t parallel = 8, tokens = -1;
   SamplingOptions sampling;
+  std::string draft;
   bool special = false, json = false;
 };
 
@@ -76,6 +78,10 @@ Json SummaryJson(const BatchFlags& flags, const BatchPlan& plan, const BatchRepo
   document["completion_tokens_per_second"] =
       report.seconds > 0 ? static_cast<double>(usage.completion_tokens) / report.seconds : 0.0;
   document["load_seconds"] = loaded->seconds;
+  if (!flags.draft.empty()) {
+    document["drafted_tokens"] = usage.drafted_tokens;
+    document["accepted_tokens"] = usage.accepted_tokens;
+  }
   document["description"] = engine.model().Description();
   document["parallel"] = flags.parallel;
   document["threads"] = engine.threads();
@@ -97,6 +103,9 @@ void SaySummary(const BatchFlags& flags, const BatchPlan& plan, const BatchRepor
     text += "\nprompts " + Thousands(usage.prompt_tokens) + " tokens" +
             (usage.cached_tokens > 0 ? " (" + Thousands(usage.cached_tokens) + " cached)" : "") + ", answers " +
             Thousands(usage.completion_tokens) + ", " + Rate(static_cast<double>(usage.completion_tokens), report.seconds);
+    if (usage.drafted_tokens > 0) {
+      text += "\ndrafted " + Thousands(usage.drafted_tokens) + ", accepted " + Thousands(usage.accepted_tokens);
+    }
   }
   Note(text + "\n");
 }
@@ -111,6 +120,7 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
   }
   TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
   engine.sequences = static_cast<int32_t>(flags.parallel);
+  TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, engine));
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   // A file of answers is continued, or refused.
   TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", flags.out, path, {flags.requests, flags.chat_template}, true));
@@ -130,6 +140,7 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
                               .name = flags.model.model,
                               .sampling = flags.sampling,
                               .max_tokens = flags.tokens < 0 ? -1 : flags.tokens,
+                              .draft = draft,
                               .parse_special = flags.special,
                               .chat = SideOf(flags, *loaded.model, false),
                               .tool_chat = SideOf(flags, *loaded.model, true)};
@@ -175,6 +186,7 @@ Action AddBatch(CLI::App& app) {
   AddNumber(*c, "-n,--tokens", flags->tokens,
             "most tokens of an answer whose request does not say (-1 or -2: until the context is full)");
   AddSamplingSteps(*c, flags->sampling);
+  AddDraft(*c, flags->draft);
   AddRecordFlags(*c, flags->records);
   c->add_flag("--json", flags->json, "one JSON document on standard output, at the end");
   c->footer(

@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/bench_drafts.h"
 #include "engine/app/bench_neighbour.h"
 #include "engine/app/bench_report.h"
 #include "engine/app/bench_screen.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/draft.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/kept_bench.h"
@@ -33,6 +35,7 @@ struct BenchFlags {
               format = "table";
   SpeedOptions speed;
   std::optional<std::string> report;
+  std::string draft, replay;
   bool json = false, full = false, serve = false;
 };
 
@@ -151,6 +154,18 @@ Status ReportBench(const BenchFlags& flags, const std::shared_ptr<const Model>& 
 }
 
 Result<int> RunBench(BenchFlags& flags) {
+  if (!flags.draft.empty() || !flags.replay.empty()) {
+    if (Ranks() != nullptr) return BadInput("--draft: not possible with several processes");
+    DraftBench drafts = {.model = flags.model,
+                         .draft = flags.draft,
+                         .replay = flags.replay,
+                         .rounds = flags.speed.rounds,
+                         .json = flags.json || flags.format == "json"};
+    TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> threads, ParseNumbers("--threads", flags.threads, 0, 1024));
+    drafts.model.threads = threads.front();
+    drafts.model.kv = ListItems(flags.kv).front();
+    return RunDraftBench(drafts);
+  }
   TALLY_ASSIGN_OR_RETURN(EngineOptions load, ReadFlags(flags));
   TALLY_RETURN_IF_ERROR(CheckNeighbours(flags));
   SpeedOptions& speed = flags.speed;
@@ -225,6 +240,12 @@ Action AddBench(CLI::App& app) {
   c->add_option("--beside-command", flags->command, "the same beside a command of the shell that runs until it is killed");
   c->add_option("--target", flags->target,
                 "measure with at most this instruction set, as `bench` names it (AMX, AVX2, AVX2_VNNI)");
+  AddDraft(*c, flags->draft);
+  c->add_option(
+       "--replay", flags->replay,
+       "with --draft: file of recorded answers, a line each: {\"prompt\": a text or token ids, \"answer\": the same}; they "
+       "are generated again, with drafts and without")
+      ->type_name(kFileType);
   AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
   AddNumber(*c, "-s,--seed", flags->speed.seed, "of the random tokens");
   Choices(c->add_option("--format", flags->format, "what is printed")->capture_default_str(),

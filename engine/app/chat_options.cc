@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/app/chat_templates.h"
+#include "engine/app/draft.h"
 #include "engine/app/numbers.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
@@ -85,6 +86,7 @@ void AddChatFlags(CLI::App& command, ChatFlags& flags) {
   AddNumber(command, "-n,--tokens", flags.tokens, "most tokens of an answer (-1 or -2: until the context is full)");
   AddSampling(command, flags.sampling, flags.seed_drawn);
   TextOption(command.add_option("--stop", flags.stop, "end an answer before this text (may be repeated)"));
+  AddDraft(command, flags.draft);
   command.add_flag("--show-prompt", flags.show_prompt, "say what the template made of the conversation, before every answer");
   command.add_flag("-q,--quiet", flags.quiet, "the answers alone, neither thinking nor books");
   command.add_flag("--json", flags.json, "one message, one answer, one JSON document on standard output");

@@ -26,6 +26,7 @@ struct ChatFlags {
   bool think = false, no_think = false;
   int64_t tokens = -1;
   SamplingOptions sampling;
+  std::string draft;
   std::vector<std::string> stop;
   bool show_prompt = false, json = false, quiet = false, seed_drawn = false;
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/app/console.h"
+#include "engine/app/draft.h"
 #include "engine/app/rates.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
@@ -37,6 +38,7 @@ std::string TurnWords(const TurnFigures& turn, Omitted omitted) {
     words.push_back((omitted < kParameters ? Count(f.parameters.active_all) + " parameters, " : "") +
                     Scaled(f.all.useful, "FLOPs") + ", " + Scaled(MovedBytesPerToken(f), "B") + " a token");
   }
+  if (f.drafted > 0) words.push_back(DraftWords(f));
   if (omitted < kContext) {
     words.push_back("context " + Count(turn.context_used) + (omitted < kContextSize ? " of " + Count(turn.context) : ""));
   }

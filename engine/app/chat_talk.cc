@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/app/console.h"
+#include "engine/app/draft.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/kept_bench.h"
 #include "engine/app/output_files.h"
@@ -41,9 +42,11 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   if (flags.tokens < -2) {
     return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
   }
-  TALLY_ASSIGN_OR_RETURN(const EngineOptions engine, ToEngineOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, engine));
   TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
   std::unique_ptr<Talk> talk(new Talk(flags));
+  talk->draft_ = draft;
   TALLY_ASSIGN_OR_RETURN(talk->model_path_, ModelPath(flags.model.model, flags.model.yes));
   if (flags.session) {
     TALLY_RETURN_IF_ERROR(CheckOutputFile("--session", *flags.session, talk->model_path_,
@@ -140,6 +143,7 @@ Result<Turn> Talk::SayOnce(const std::vector<ChatMessage>& messages) {
   options.sampling.seed += draws_++;
   options.stop = source_.stop;
   options.stop.insert(options.stop.end(), flags_.stop.begin(), flags_.stop.end());
+  options.draft = draft_;
   options.interrupted = Interrupted;
   PromptBar bar(*loaded_.engine);
   options.prompt_progress = [&](int64_t done, int64_t total) { bar.Show(done, total); };

@@ -66,6 +66,7 @@ class Talk {
   const std::optional<LastTurn>& last() const { return last_; }
   const Model& model() const { return *loaded_.model; }
   const Engine& engine() const { return *loaded_.engine; }
+  bool drafts() const { return draft_ > 0; }
   const ChatTemplateSource& source() const { return source_; }
   std::string FormatDescription() const { return format_->Description(); }
 
@@ -96,6 +97,7 @@ class Talk {
   std::vector<ChatMessage> kept_;     // last seen by Keep
   std::optional<LastTurn> last_;
   std::set<std::string> noted_;  // by NoteWhatIsLost
+  int64_t draft_ = 0;            // RequestOptions::draft
   uint64_t draws_ = 0;           // answers that were drawn: each has a seed of its own
 };
 

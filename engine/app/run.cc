@@ -11,6 +11,7 @@
 #include "engine/app/chat_screen.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/draft.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/kept_bench.h"
@@ -33,6 +34,7 @@ struct RunFlags {
   std::optional<std::string> prompt, file, prompt_tokens;
   int64_t tokens = 256;
   SamplingOptions sampling;
+  std::string draft;
   std::vector<std::string> stop;
   bool json = false, ignore_eos = false, explain = false, special = false, quiet = false, verbose = false, seed_drawn = false;
 };
@@ -133,7 +135,8 @@ Result<int> RunModel(const RunFlags& flags) {
   TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
   if (flags.tokens < -2)
     return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
-  TALLY_ASSIGN_OR_RETURN(const EngineOptions load, ToEngineOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(EngineOptions load, ToEngineOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, load));
   // What is wrong with the prompt is said before a model is fetched for it; standard input may first have to answer a question.
   Prompt prompt;
   const bool input = IsFromInput(flags);
@@ -166,6 +169,7 @@ Result<int> RunModel(const RunFlags& flags) {
   options.sampling = flags.sampling;
   options.stop = flags.stop;
   options.ignore_eos = flags.ignore_eos;
+  options.draft = draft;
   options.interrupted = Interrupted;
   PromptBar bar(*loaded.engine);
   options.prompt_progress = [&](int64_t done, int64_t total) { bar.Show(done, total); };
@@ -193,6 +197,7 @@ Result<int> RunModel(const RunFlags& flags) {
   }
   if (flags.json) {
     Json document = RunJson(flags, *loaded.engine, result, books);
+    if (draft > 0) document["drafts"] = DraftJson(books.figures);
     if (!books.ranks.ranks.empty()) document["ranks"] = RanksJson(books.ranks);
     PrintJson(document);
   } else {
@@ -226,6 +231,7 @@ Action AddRun(CLI::App& app) {
   AddSampling(*c, flags->sampling, flags->seed_drawn);
   TextOption(c->add_option("--stop", flags->stop, "end before this text (may be repeated)"));
   c->add_flag("--ignore-eos", flags->ignore_eos, "never draw a token that ends the text");
+  AddDraft(*c, flags->draft);
   AddRecordFlags(*c, flags->records);
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   CLI::Option* const quiet = c->add_flag("-q,--quiet", flags->quiet, "the text alone, no books");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/app/draft.h"
 #include "engine/app/rates.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
@@ -88,6 +89,7 @@ std::string RunScreen(const RunBooks& run) {
   const auto prompt = static_cast<uint64_t>(std::max<int64_t>(0, f.prompt_tokens));
   return Line(Speed("prompt", prompt, f.prompt_tokens_per_second), Times(run)) +
          Line(Speed("decode", f.decode_tokens, f.decode_tokens_per_second), Bandwidth(run)) +
+         (f.drafted > 0 ? DraftWords(f) + "\n" : "") +
          Line(Work(run), "active(all) " + WithThousands(f.parameters.active_all) + " of " + WithThousands(f.parameters.total)) +
          Line("memory   peak RSS " + BytesText(run.peak_resident),
               "ended: " + run.ended + (run.seed_drawn && run.samples ? ", seed " + std::to_string(run.seed) : "")) +

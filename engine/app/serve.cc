@@ -14,6 +14,7 @@
 #include "engine/app/chat_options.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/draft.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
@@ -40,6 +41,7 @@ struct ServeFlags {
   int64_t parallel = 4, tokens = -1, queue = 256, connections = 256;
   double deadline = 0, grace = 10, step = 0.15;
   SamplingOptions sampling;
+  std::string draft;
   bool special = false, metrics = false, insecure = false, json = false;
 };
 
@@ -110,6 +112,7 @@ Result<int> Serve(const ServeFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(ApiServerOptions options, OptionsOf(flags));
   TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
   engine.sequences = static_cast<int32_t>(flags.parallel);
+  TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, engine));
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   // Before the weights: whether it can be had is known at once.
   TALLY_ASSIGN_OR_RETURN(Listener listener, Listener::Open(flags.host, flags.port));
@@ -126,6 +129,7 @@ Result<int> Serve(const ServeFlags& flags) {
                               .name = NameOf(flags, path),
                               .sampling = flags.sampling,
                               .max_tokens = flags.tokens < 0 ? -1 : flags.tokens,
+                              .draft = draft,
                               .parse_special = flags.special,
                               .chat = SideOf(flags, *loaded.model, false),
                               .tool_chat = SideOf(flags, *loaded.model, true)};
@@ -190,6 +194,7 @@ Action AddServe(CLI::App& app) {
   AddNumber(*c, "-n,--tokens", flags->tokens,
             "most tokens of an answer whose request does not say (-1 or -2: until the context is full)");
   AddSamplingSteps(*c, flags->sampling);
+  AddDraft(*c, flags->draft);
   c->add_flag("--json", flags->json, "one JSON document on standard output, when the server answers");
   c->footer(
       "At / is a chat, with what it costs beside it. Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, "

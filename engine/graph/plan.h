@@ -42,6 +42,7 @@ struct PlanOptions {
   int64_t max_batch = 512;
   int64_t max_logit_rows = 1;  // of a batch
   int64_t context = 0;         // the most positions of a sequence; 0: unknown, and attention is not split over positions
+  int64_t split_rows = 1;      // attention of so many rows is split over positions
 };
 
 // The inputs of a plan. All of it must outlive the plan.

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kFewQueries = 32;  // rows times heads that may be split over positions, at least
 
-int64_t QueriesToSplit(int64_t heads) { return std::max(heads, kFewQueries); }
+int64_t QueriesToSplit(int64_t heads, int64_t rows) { return std::max(heads * rows, kFewQueries); }
 
 }  // namespace
 
@@ -142,7 +142,7 @@ void Planner::StoreKv(Mixer mixer, Mat<const float> k, Mat<const float> v, const
 
 void Planner::Attend(Mixer mixer, Mat<const float> q, Mat<float> out, const Span& heads, const KvLayout& layout) {
   AttentionPartials partials = partials_;
-  partials.queries = QueriesToSplit(heads.size());
+  partials.queries = QueriesToSplit(heads.size(), options_.split_rows);
   const std::span<const float> slopes(plan_.slopes);
   Add(Component::kAttention,
       AttentionOp{
@@ -170,12 +170,13 @@ void Planner::Attend(Mixer mixer, Mat<const float> q, Mat<float> out, const Span
   };
 }
 
-// Reserves partials for layers with `heads` heads: for one row of all heads, or for several rows if heads are few.
+// Room for PlanOptions::split_rows rows of all heads, or of few heads several rows, of a layer with such heads.
 void Planner::Partials(int64_t heads, int64_t v_dim) {
   const int64_t ranges = options_.context / (kRangeBlocks * kKvBlock) + 1;
   if (options_.context == 0 || ranges < 2) return;
-  const uint64_t floats = SaturatingMul(static_cast<uint64_t>(QueriesToSplit(heads) * AttentionPartials::PartialFloats(v_dim)),
-                                        static_cast<uint64_t>(ranges));
+  const uint64_t floats =
+      SaturatingMul(static_cast<uint64_t>(QueriesToSplit(heads, options_.split_rows) * AttentionPartials::PartialFloats(v_dim)),
+                    static_cast<uint64_t>(ranges));
   partials_.ranges = ranges;
   partial_floats_ = std::max(partial_floats_, floats);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The states and rows that a store keeps of a sequence for recurrent layers.
 //
-// A step starts at the last state. It overwrites that state if an earlier state, with the rows since, still leads back. States at multiples
-// of kStateRows stay, with the rows from the first of them on. A long step also stores one state between its ends, and the rows from there
-// on. So a sequence has at most three states.
+// A step goes on from the last state. It moves it on in place if the sequence can still come back: from an earlier state, by the rows
+// since. States at multiples of kStateRows stay, and rows from the first of them on. A long step stores one state between its ends, and
+// rows from there on. A step with drafts stores the state after its first row, which stays whatever becomes of the others. With all that a
+// sequence has at most three states.
 #include <algorithm>
 
 #include "engine/graph/sequence_store.h"
@@ -35,7 +36,7 @@ void SequenceStore::DropStates(Sequence& s, size_t kept) {
   s.states.resize(std::min(kept, s.states.size()));
 }
 
-SequenceStore::StatePlan SequenceStore::PlanStates(const Sequence& s, int64_t n) const {
+SequenceStore::StatePlan SequenceStore::PlanStates(const Sequence& s, int64_t n, bool keep_first) const {
   StatePlan plan;
   if (!recurrent()) return plan;
   const int64_t end = s.length + n;
@@ -45,14 +46,25 @@ SequenceStore::StatePlan SequenceStore::PlanStates(const Sequence& s, int64_t n)
   const auto before_last = std::span(s.states).first(s.states.size() - 1);
   const auto useful = [&](const State& state) { return state.at >= std::max(s.rows_from, first); };
   const bool whole = std::ranges::any_of(before_last, [&](const State& x) { return useful(x) && x.at % kStateRows == 0; });
+  const bool alone = last.id >= 0 && pool_->references(state_group(), last.id) == 1 && pool_->holder(state_group(), last.id) < 0;
+  const bool can_move = last.at == s.length && last.at % kStateRows != 0 && alone;
+  if (keep_first && n > 1) {
+    plan.mid_at = s.length + 1;
+    for (const State& state : before_last) {
+      if (can_move && useful(state) && state.at % kStateRows == 0) plan.kept = {state};
+    }
+    plan.in_place = !plan.kept.empty();
+    plan.kept.push_back(last);
+    plan.rows_from = plan.rows_from_then = std::max(s.rows_from, plan.kept.front().at);
+    return plan;
+  }
   const int64_t mid = (end - kBeforeEnd) / kStateRows * kStateRows;
   plan.mid_at = mid > s.length ? mid : 0;
   for (const State& state : before_last) {
     if (plan.mid_at > 0 && last.at == s.length) break;  // the last state alone is enough to go back to
     if (useful(state) && (whole ? state.at % kStateRows == 0 : plan.kept.empty())) plan.kept.push_back(state);
   }
-  const bool alone = last.id >= 0 && pool_->references(state_group(), last.id) == 1 && pool_->holder(state_group(), last.id) < 0;
-  plan.in_place = !plan.kept.empty() && last.at == s.length && last.at % kStateRows != 0 && alone;
+  plan.in_place = !plan.kept.empty() && can_move;
   if (!plan.in_place && plan.kept.size() > 1) plan.kept.erase(plan.kept.begin());
   plan.kept.push_back(last);
   plan.rows_from = std::max(s.rows_from, plan.kept.front().at);

@@ -268,8 +268,8 @@ uint64_t SequenceStore::BytesToDrop(const Sequence& s, const StatePlan& plan) co
   return bytes;
 }
 
-bool SequenceStore::FitsToExtend(const Sequence& s, int64_t n) const {
-  const StatePlan plan = PlanStates(s, n);
+bool SequenceStore::FitsToExtend(const Sequence& s, int64_t n, bool keep_first) const {
+  const StatePlan plan = PlanStates(s, n, keep_first);
   return BytesToExtend(s, n, plan) <= pool_->available() + BytesToDrop(s, plan);
 }
 
@@ -313,7 +313,7 @@ void SequenceStore::Put(size_t group, int32_t sequence, size_t at, int32_t id) {
   for (const size_t l : groups_[group].layers) layers_[l].pointers[q][at] = Block(group, id) + layers_[l].offset;
 }
 
-Status SequenceStore::Extend(int32_t sequence, int64_t n) {
+Status SequenceStore::Extend(int32_t sequence, int64_t n, bool keep_first) {
   if (!IsLive(sequence)) return BadInput(Unknown(sequence));
   if (n < 0) return BadInput("cannot extend a sequence by " + std::to_string(n) + " positions");
   Sequence& s = sequences_[static_cast<size_t>(sequence)];
@@ -322,15 +322,15 @@ Status SequenceStore::Extend(int32_t sequence, int64_t n) {
                   std::to_string(size_.context));
   }
   if (n == 0) return {};
-  if (!FitsToExtend(s, n)) {
+  if (!FitsToExtend(s, n, keep_first)) {
     int64_t fit = 0;
     for (int64_t too_many = n; too_many - fit > 1;) {
       const int64_t middle = fit + (too_many - fit) / 2;
-      (FitsToExtend(s, middle) ? fit : too_many) = middle;
+      (FitsToExtend(s, middle, keep_first) ? fit : too_many) = middle;
     }
     return NoRoom("the KV cache is full: room for " + std::to_string(fit) + " more positions of this sequence");
   }
-  const StatePlan plan = PlanStates(s, n);
+  const StatePlan plan = PlanStates(s, n, keep_first);
   for (size_t g = 0; g < groups_.size(); ++g) DropBelow(g, sequence, DroppedBelow(s, g, plan));
   if (recurrent()) ExtendStates(sequence, n, plan);
   for (size_t g = 0; g < groups_.size(); ++g) {

@@ -73,8 +73,9 @@ class SequenceStore {
   bool IsLive(int32_t sequence) const;
   int64_t Length(int32_t sequence) const;  // positions; 0 for a sequence that is not live
   // Makes room for `n` more positions, in blocks that no other sequence has; new blocks are zero. kNoRoom: beyond the context, or too
-  // few bytes.
-  Status Extend(int32_t sequence, int64_t n);
+  // few bytes. `keep_first`: of recurrent layers, the state after the first of several new positions is kept, to go back to without doing
+  // steps again. Earlier positions than those of the state before may then be given up.
+  Status Extend(int32_t sequence, int64_t n, bool keep_first = false);
   // Keeps the first `length` positions. kBadInput: no such sequence, more than there are, or positions that a window layer or a recurrent
   // one needs and has dropped. Truncating to the length before the last Extend always succeeds. With recurrent layers, so does any length
   // from the last multiple of kStateRows on, and from the one before it if steps were short.
@@ -203,7 +204,7 @@ class SequenceStore {
   bool recurrent() const { return state_stride_ > 0; }
   size_t state_group() const { return groups_.size(); }  // the pool's
   uint8_t* StateOf(int32_t id) const { return Block(state_group(), id); }
-  StatePlan PlanStates(const Sequence& s, int64_t n) const;
+  StatePlan PlanStates(const Sequence& s, int64_t n, bool keep_first) const;
   uint64_t RowBlocksToTake(const Sequence& s, size_t group, int64_t n, const StatePlan& plan) const;
   void ExtendRows(size_t group, int32_t sequence, int64_t n, const StatePlan& plan);
   void ExtendStates(int32_t sequence, int64_t n, const StatePlan& plan);
@@ -214,7 +215,7 @@ class SequenceStore {
   Status NoRoomFor(const std::string& what, uint64_t bytes) const;
   uint64_t BytesToExtend(const Sequence& s, int64_t n, const StatePlan& plan) const;
   uint64_t BytesToDrop(const Sequence& s, const StatePlan& plan) const;
-  bool FitsToExtend(const Sequence& s, int64_t n) const;
+  bool FitsToExtend(const Sequence& s, int64_t n, bool keep_first) const;
   size_t DroppedBelow(const Sequence& s, size_t group, const StatePlan& plan) const;
   bool WritesShared(const Sequence& s, size_t group) const;
   void OwnLast(size_t group, int32_t sequence);

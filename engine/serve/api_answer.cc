@@ -21,11 +21,16 @@ OrderedJson MessageJson(const ChatAnswer& answer) {
   return message;
 }
 
-OrderedJson WorkJson(const BillWork& work) {
-  OrderedJson bytes = OrderedJson::object(), classes = OrderedJson::object();
+OrderedJson BytesOf(const Cost& cost) {
+  OrderedJson bytes = OrderedJson::object();
   for (size_t k = 0; k < kByteKindNames.size(); ++k) {
-    bytes[std::string(kByteKindNames[k])] = work.useful.Bytes(static_cast<ByteKind>(k));
+    bytes[std::string(kByteKindNames[k])] = cost.Bytes(static_cast<ByteKind>(k));
   }
+  return bytes;
+}
+
+OrderedJson WorkJson(const BillWork& work) {
+  OrderedJson classes = OrderedJson::object();
   for (size_t c = 0; c < kWorkClassNames.size(); ++c) {
     const uint64_t flops = work.useful.Flops(static_cast<WorkClass>(c));
     if (flops > 0) classes[std::string(kWorkClassNames[c])] = flops;
@@ -36,7 +41,7 @@ OrderedJson WorkJson(const BillWork& work) {
           {"rows_in_vain", work.rows_in_vain},
           {"flops", work.useful.TotalFlops()},
           {"special", work.useful.TotalSpecial()},
-          {"bytes", std::move(bytes)},
+          {"bytes", BytesOf(work.useful)},
           {"flops_by_class", std::move(classes)}};
 }
 
@@ -155,6 +160,13 @@ OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& 
                       {"parameters_touched", bill.parameters_touched()},
                       {"parameters_active", engine.model().parameters().active_all},
                       {"kv_bytes", kv_bytes}};
+  if (const DraftWork& drafts = bill.drafts; drafts.rows > 0) {
+    json["drafts"] = {{"rows", drafts.rows},
+                      {"accepted", drafts.accepted},
+                      {"not_accepted", drafts.rejected},
+                      {"not_accepted_flops", drafts.in_vain.TotalFlops()},
+                      {"not_accepted_bytes", BytesOf(drafts.in_vain)}};
+  }
   const std::vector<WeightInfo>& weights = engine.ledger().weights();
   for (size_t id = 0; id < weights.size(); ++id) {
     const WeightInfo& w = weights[id];

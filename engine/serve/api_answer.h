@@ -44,10 +44,11 @@ struct ApiChoice {
 };
 
 struct ApiUsage {
-  int64_t prompt_tokens = 0;      // of all prompts, each once
-  int64_t cached_tokens = 0;      // of these that did not have to run
-  int64_t completion_tokens = 0;  // of all choices
-  int64_t reasoning_tokens = 0;   // of these: with which thinking came
+  int64_t prompt_tokens = 0;                        // of all prompts, each once
+  int64_t cached_tokens = 0;                        // of these that did not have to run
+  int64_t completion_tokens = 0;                    // of all choices
+  int64_t reasoning_tokens = 0;                     // of these: with which thinking came
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // that ran before they were known; of these, drawn
 };
 
 struct ApiAnswer {
@@ -67,9 +68,10 @@ const char* ApiFinish(const ApiChoice& choice);
 // What an answer cost, of all its choices together: {"prompt_tokens", "decode_steps", "preemptions", "prompt_seconds",
 // "first_token_seconds", "generate_seconds", "prefill", "decode", "parameters_touched"}. prompt_tokens are those that ran;
 // first_token_seconds is the least of a choice; prefill and decode are the work of its Bill: {"rows", "logit_rows", "rows_again",
-// "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}. Also, for its choices together:
-// "parameters_active", those of a token by the convention that counts all; "kv_bytes", what the choices held of the KV cache and of states
-// at their end, shared bytes counted for each; "experts_touched": {LAYER: n}, for models with experts. `engine` ran the choices.
+// "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}.
+// Besides, of its choices together: "parameters_active", of a token by the convention that counts all; "kv_bytes", what they held of the
+// KV cache and of states in the end, what several of them share counted for each; "drafts", where tokens
+// were drafted: {"rows", "accepted", "not_accepted", "not_accepted_flops", "not_accepted_bytes": {KIND: n}}; "experts_touched": {LAYER: n}, of models that have experts. `engine` ran them.
 OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine);
 
 // `bill` becomes its member "tally" unless it is null.

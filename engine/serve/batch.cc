@@ -152,7 +152,7 @@ class BatchRun {
     }
     return {};
   }
-  size_t MostChoices() const { return static_cast<size_t>(model_.engine->max_logit_rows()) + kAhead; }
+  size_t MostChoices() const { return static_cast<size_t>(model_.engine->max_requests()) + kAhead; }
 
   void Begin(const TextLine& line) {
     BatchRequest read = ReadBatchRequest(line);
@@ -204,6 +204,8 @@ class BatchRun {
       report_.usage.prompt_tokens += job.usage.prompt_tokens;
       report_.usage.cached_tokens += job.usage.cached_tokens;
       report_.usage.completion_tokens += job.usage.completion_tokens;
+      report_.usage.drafted_tokens += job.usage.drafted_tokens;
+      report_.usage.accepted_tokens += job.usage.accepted_tokens;
       jobs_.pop_front();
     }
     return {};

@@ -27,7 +27,8 @@ RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, ui
                             .ignore_eos = request.ignore_eos,
                             .logit_bias = request.logit_bias,
                             .top_logprobs = request.top_logprobs,
-                            .prefix_key = request.prefix_key};
+                            .prefix_key = request.prefix_key,
+                            .draft = model.draft};
   SamplingOptions& s = options.sampling;
   s.temperature = request.temperature.value_or(s.temperature);
   s.top_p = request.top_p.value_or(s.top_p);
@@ -262,6 +263,8 @@ ApiUsage Completion::usage() const {
   }
   for (const std::shared_ptr<Request>& request : requests_) {
     usage.completion_tokens += static_cast<int64_t>(request->result().tokens.size());
+    usage.drafted_tokens += request->result().drafted;
+    usage.accepted_tokens += request->result().accepted;
   }
   return usage;
 }

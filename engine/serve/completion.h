@@ -30,6 +30,7 @@ struct ServedModel {
   std::string name = {};          // as answers have it
   SamplingOptions sampling = {};  // for fields that a body leaves out; except the seed, which is drawn
   int64_t max_tokens = -1;        // the same; -1: until the context is full
+  int64_t draft = 0;              // RequestOptions::draft
   bool parse_special = false;     // special tokens spelled out in a text prompt become tokens
   bool tally = true;              // answers have their bills, unless the body says otherwise
   Result<ChatSide> chat = BadInput("the model has no chat template");  // an error: chats are answered with it

@@ -88,6 +88,8 @@ void Metrics::CountUsage(const ApiUsage& usage) {
   usage_.prompt_tokens += usage.prompt_tokens;
   usage_.cached_tokens += usage.cached_tokens;
   usage_.completion_tokens += usage.completion_tokens;
+  usage_.drafted_tokens += usage.drafted_tokens;
+  usage_.accepted_tokens += usage.accepted_tokens;
 }
 
 void Metrics::CountCancelled() {
@@ -121,6 +123,9 @@ std::string Metrics::Text() const {
       static_cast<uint64_t>(usage_.cached_tokens), &text);
   One("tally_completion_tokens_total", "counter", "Tokens that were generated.", static_cast<uint64_t>(usage_.completion_tokens),
       &text);
+  One("tally_drafted_tokens_total", "counter", "Tokens that were drafted.", static_cast<uint64_t>(usage_.drafted_tokens), &text);
+  One("tally_accepted_tokens_total", "counter", "Of these, the tokens that were drawn.",
+      static_cast<uint64_t>(usage_.accepted_tokens), &text);
   One("tally_billed_rows_total", "counter", "Rows on the bills of requests that have ended.", billed_rows_, &text);
   One("tally_billed_flops_total", "counter", "Floating-point operations on these bills.", billed_flops_, &text);
   One("tally_rows_again_total", "counter", "Rows on these bills that ran at a position that had run before.", rows_again_, &text);

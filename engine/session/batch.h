@@ -21,6 +21,9 @@ struct BatchRow {
   // request before. The bill counts such rows.
   int32_t bill = -1;
   bool again = false;
+  // The token is a guess at what the row before will give: Engine::KeepDrafts says how many were right. The last rows of a sequence in a
+  // step.
+  bool draft = false;
 };
 
 // Why a sequence did not take part in a step.

@@ -107,7 +107,8 @@ std::set<std::string> FormattedConversation::CallIds() const {
 
 // Runs the prompt and the answer. The history is the caller's.
 Result<Turn> FormattedConversation::Answer(const Prompt& prompt, const TurnOptions& options) {
-  const RequestOptions of_request = {.max_tokens = options.max_tokens, .sampling = options.sampling, .prefix_key = prefix_key_};
+  const RequestOptions of_request = {
+      .max_tokens = options.max_tokens, .sampling = options.sampling, .prefix_key = prefix_key_, .draft = options.draft};
   TALLY_RETURN_IF_ERROR(Request::Check(engine_, prompt.tokens, of_request));
   Turn turn;
   const auto request = std::make_shared<Request>(

@@ -22,6 +22,7 @@ struct TurnOptions {
   int64_t max_tokens = -1;  // of the answer; -1: until the context is full
   SamplingOptions sampling = {};
   std::vector<std::string> stop = {};  // the answer's content ends before any of these (`finish` is kStop)
+  int64_t draft = 0;                   // RequestOptions::draft
   // The answer as it comes. Returning false stops it (`finish` is kInterrupted); it is not called again.
   std::function<bool(std::span<const OutputPart> parts)> on_parts = {};
   std::function<void(int64_t done, int64_t total)> prompt_progress = {};  // of the prompt's tokens that are run

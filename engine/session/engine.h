@@ -29,6 +29,9 @@ class TALLY_API Engine {
   int64_t context() const { return memory_plan().context; }  // maximum positions of a sequence
   virtual int64_t max_batch() const = 0;                     // maximum rows of one Step
   virtual int64_t max_logit_rows() const = 0;                // maximum rows with want_logits
+  virtual int64_t draft_rows() const { return 0; }           // EngineOptions::draft_rows, as far as there are logits for them
+  // Requests that can decode in one Step, with room for the drafts.
+  int64_t max_requests() const { return max_logit_rows() - draft_rows(); }
   // The number of a new, empty sequence, to be freed with Free. kNoRoom: EngineOptions::sequences are in use.
   virtual Result<int32_t> NewSequence() = 0;
   // A new sequence with the first `length` positions of another. It shares their memory, except for the last length % 128
@@ -52,6 +55,9 @@ class TALLY_API Engine {
   // Keeps the first `length` positions. kBadInput: no such sequence, a length it does not have, positions that a sliding window
   // has already dropped, a state that recurrent layers have given up: they can go back over the last steps, some 32 positions.
   virtual Status Truncate(int32_t sequence, int64_t length) = 0;
+  // Of the rows with `draft` that the last Step ran for this sequence, keeps the first `accepted`, which its bill then names as accepted.
+  // The others are taken back as by Truncate, and named as not accepted. kBadInput: the sequence has fewer; errors of Truncate.
+  virtual Status KeepDrafts(int32_t sequence, int64_t accepted) = 0;
   virtual void Free(int32_t sequence) = 0;  // an unknown one is ignored
   // Writes a sequence's KV cache as bytes, block by block: `write` gets what follows, valid during the call. With several processes: all
   // parts in order. kBadInput: no such sequence; errors of `write`.

@@ -38,7 +38,7 @@ Status CheckTokens(const Engine& engine, std::span<const int32_t> tokens) {
 Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt, const GenerateOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckStops(engine.model(), options));
   const RequestOptions of_request = {
-      .max_tokens = options.max_tokens, .sampling = options.sampling, .ignore_eos = options.ignore_eos};
+      .max_tokens = options.max_tokens, .sampling = options.sampling, .ignore_eos = options.ignore_eos, .draft = options.draft};
   TALLY_RETURN_IF_ERROR(Request::Check(engine, prompt, of_request));
   const Tokenizer* tokenizer = engine.model().tokenizer();
   const auto request = std::make_shared<Request>(engine, std::vector<int32_t>(prompt.begin(), prompt.end()), of_request,

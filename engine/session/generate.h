@@ -24,6 +24,7 @@ struct GenerateOptions {
   SamplingOptions sampling = {};
   std::vector<std::string> stop = {};  // generation ends before any of these
   bool ignore_eos = false;             // end tokens are never drawn
+  int64_t draft = 0;                   // RequestOptions::draft
   // Called once per generated token with the text that became certain: whole characters that cannot begin a stop string. It is
   // often empty, and always without a tokenizer. Called once more with token -1 if text was held back until the end. Returning
   // false stops (`finish` is kInterrupted); it is not called again.
@@ -36,14 +37,17 @@ struct GenerateOptions {
 enum class FinishReason : uint8_t { kLength, kEos, kStop, kContextFull, kInterrupted, kError };
 
 struct GenerateResult {
-  std::vector<int32_t> tokens = {};  // generated, the end token not included
-  int32_t end_token = -1;            // the end token that was drawn, if `finish` is kEos
-  std::string text = {};             // UTF-8; empty without a tokenizer
-  int64_t prompt_tokens = 0;         // prompt tokens that were run
-  int64_t decode_steps = 0;          // steps of one token; the first token comes from the prompt's logits
-  double prompt_seconds = 0;         // prefill
-  double first_token_seconds = 0;    // from the beginning of the prefill until the first token was chosen; 0: none was
-  double generate_seconds = 0;       // decode steps, sampling included
+  std::vector<int32_t> tokens = {};   // generated, the end token not included
+  int32_t end_token = -1;             // the end token that was drawn, if `finish` is kEos
+  std::string text = {};              // UTF-8; empty without a tokenizer
+  int64_t prompt_tokens = 0;          // prompt tokens that were run
+  int64_t decode_steps = 0;           // tokens that ran after the prompt, without drafts that were not accepted; the first token
+                                      // comes from the prompt's logits
+  int64_t decode_passes = 0;          // steps that they took: fewer where drafts were accepted
+  int64_t drafted = 0, accepted = 0;  // tokens that were drafted; of these, drawn
+  double prompt_seconds = 0;          // prefill
+  double first_token_seconds = 0;     // from the beginning of the prefill until the first token was chosen; 0: none was
+  double generate_seconds = 0;        // decode steps, sampling included
   FinishReason finish = FinishReason::kLength;
   Status error = {};  // of the failed step, if `finish` is kError; kBadInput without a token that may be drawn
   Bill bill = {};     // the work of its rows in the ledger

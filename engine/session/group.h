@@ -32,6 +32,7 @@ enum class Command : uint8_t {
   kNewSequenceFor,  // engine, key, tokens
   kRemember,        // engine, sequence, states, key, tokens
   kTruncate,        // engine, sequence, length
+  kKeepDrafts,      // engine, sequence, accepted
   kFree,            // engine, sequence
   kResetLedger,     // engine
   kStep,            // engine, rows

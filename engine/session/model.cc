@@ -122,8 +122,11 @@ StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& opt
   s.sequences = std::max(1, options.sequences);
   s.kv_bytes = options.kv_bytes;
   s.plan.max_batch = std::clamp<int64_t>(options.max_batch, 1, std::max<int64_t>(1, s.context * s.sequences));
+  const int64_t drafts = std::clamp<int64_t>(options.draft_rows, 0, s.plan.max_batch);
   s.plan.max_logit_rows =
-      std::clamp<int64_t>(options.max_logit_rows > 0 ? options.max_logit_rows : s.sequences, 1, s.plan.max_batch);
+      std::clamp<int64_t>(options.max_logit_rows > 0 ? options.max_logit_rows : s.sequences + drafts, 1, s.plan.max_batch);
+  s.draft_rows = std::min(drafts, s.plan.max_logit_rows - 1);
+  s.plan.split_rows = 1 + s.draft_rows;
   return s;
 }
 

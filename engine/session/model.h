@@ -30,8 +30,11 @@ struct EngineOptions {
   int threads = 0;             // 0 or less: all cores available to the process; at most 1024
   int64_t context = 0;         // KV positions of a sequence; 0: min(trained length, 4096)
   int64_t max_batch = 512;     // rows of one Step; clamped to 1 .. context * sequences
-  int64_t max_logit_rows = 0;  // rows of one Step with want_logits; 0: one for each sequence
-  int32_t sequences = 1;       // maximum number of live sequences; at least 1
+  int64_t max_logit_rows = 0;  // rows of one Step with want_logits; 0: one for each sequence, and draft_rows
+  // Rows of one Step that a scheduler may draft (RequestOptions::draft). Attention of one more row than that is split over positions as
+  // that of one row is.
+  int64_t draft_rows = 0;
+  int32_t sequences = 1;  // maximum number of live sequences; at least 1
   // The most bytes of the KV cache, one budget of all sequences and layers. A Step or Fork that does not fit is refused. 0: full context
   // for all.
   uint64_t kv_bytes = 0;

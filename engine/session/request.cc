@@ -29,6 +29,13 @@ Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, con
   }
   TALLY_RETURN_IF_ERROR(CheckTokens(engine, prompt));
   const int32_t vocab = engine.model().recipe().vocab;
+  if (options.draft < 0) {
+    return BadInput("the number of tokens to draft must be 0 (none) or more, not " + std::to_string(options.draft));
+  }
+  for (const int32_t token : options.replay) {
+    if (token >= 0 && token < vocab) continue;
+    return BadInput("a replayed token is " + std::to_string(token) + ", and the vocabulary has " + std::to_string(vocab));
+  }
   for (const auto& [token, bias] : options.logit_bias) {
     if (token < 0 || token >= vocab) {
       return BadInput("a bias is of token " + std::to_string(token) + ", and the vocabulary has " + std::to_string(vocab));
@@ -47,6 +54,7 @@ Request::Request(const Engine& engine, std::vector<int32_t> prompt, const Reques
       tokens_(std::move(prompt)),
       ends_(EndTokens(engine.model())),
       sampler_(options.sampling),
+      drafter_(options.draft),
       output_(std::move(output)) {
   if (options.ignore_eos && !ends_.empty()) mask_ = MaskWithout(static_cast<size_t>(engine.model().recipe().vocab), ends_);
 }
@@ -64,6 +72,7 @@ void Request::Ran(int64_t length, int64_t rows) {
   ran_ = std::max(ran_, length);
   result_.prompt_tokens += prompt;
   result_.decode_steps += fresh - prompt;
+  result_.decode_passes += fresh > prompt ? 1 : 0;
   const double now = MonotonicSeconds();
   if (decode_begin_ == 0) {
     result_.prompt_seconds = now - begin_;
@@ -81,7 +90,8 @@ std::span<const float> Request::Biased(std::span<const float> logits) {
 
 void Request::Take(std::span<const float> logits) {
   if (ended_) return;
-  const int32_t token = sampler_.Sample(Biased(logits), tokens_, mask_);
+  int32_t token = sampler_.Sample(Biased(logits), tokens_, mask_);
+  if (result_.tokens.size() < options_.replay.size()) token = options_.replay[result_.tokens.size()];
   if (token == Sampler::kNoToken) {
     return End(FinishReason::kError,
                BadInput("no token is left to draw: all tokens of the model end a text, and end tokens are not to be drawn"));
@@ -100,6 +110,25 @@ void Request::Take(std::span<const float> logits) {
   if (output_->stopped()) return End(FinishReason::kStop);
   if (static_cast<int64_t>(result_.tokens.size()) == options_.max_tokens) return End(FinishReason::kLength);
   if (static_cast<int64_t>(tokens_.size()) > context_) return End(FinishReason::kContextFull);
+}
+
+std::span<const int32_t> Request::Draft(int64_t most) {
+  if (ended_ || options_.draft == 0 || std::exchange(skip_drafts_, false)) return {};
+  // A token that is the last one of the answer, or has no position, does not run.
+  if (options_.max_tokens >= 0) most = std::min(most, options_.max_tokens - static_cast<int64_t>(result_.tokens.size()) - 1);
+  most = std::min(most, context_ - static_cast<int64_t>(tokens_.size()));
+  const std::span<const int32_t> drafts = drafter_.Propose(tokens_, most);
+  const auto end = std::ranges::find_first_of(drafts, ends_);
+  return drafts.first(static_cast<size_t>(end - drafts.begin()));
+}
+
+void Request::Drafted(int64_t drafted, int64_t accepted, double row_cost) {
+  drafter_.Settle(drafted, accepted, row_cost);
+  result_.drafted += drafted;
+  result_.accepted += accepted;
+  // They ran in the step of the token before them.
+  result_.decode_steps += accepted;
+  ran_ += accepted;
 }
 
 void Request::End(FinishReason finish, Status error) {

@@ -2,7 +2,10 @@
 // A request: the answer to a prompt, as a state machine. It says which tokens are to run, draws the next one from the logits of the last,
 // and returns its results as events. It runs nothing and waits for nothing: the scheduler does (scheduler.h).
 //
-// The same request gives the same tokens alone and beside others: a draw depends on its seed and logits alone.
+// The same request gives the same tokens alone and in company: what is drawn depends on its seed and logits alone.
+//
+// A request may draft: it guesses at tokens that come next, and they run in the step of the last one that was drawn. The logits of a draft are
+// drawn from only if what was drawn before it equals it, so a request gives the same tokens as without drafts.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +21,7 @@
 #include "engine/session/engine.h"
 #include "engine/session/generate.h"
 #include "engine/session/logprobs.h"
+#include "engine/session/lookup_drafter.h"
 #include "engine/session/output_stream.h"
 
 namespace tally {
@@ -31,6 +35,11 @@ struct RequestOptions {
   int32_t top_logprobs = -1;  // each token has its log probability, and so many of the most probable ones; -1: none at all
   // Requests of equal keys run equal beginnings of their tokens once; none: this one shares nothing.
   std::optional<std::string> prefix_key = {};
+  // Tokens that are drafted at once at most, looked up in the prompt and the text so far. They run where the engine has room for drafts
+  // (EngineOptions::draft_rows). 0: none.
+  int64_t draft = 0;
+  // Taken in place of the tokens that are drawn, from the first one on: an answer that was recorded. Drawing goes on beside it.
+  std::vector<int32_t> replay = {};
 };
 
 // The results of one token.
@@ -63,6 +72,12 @@ class Request {
   void Ran(int64_t length, int64_t rows);
   // Its sequence was taken away: it will Begin again, and what has run runs again.
   void Preempted() { ++preemptions_; }
+  // Tokens that may follow those that there are, at most `most`: to be run after them. Valid until the next call.
+  std::span<const int32_t> Draft(int64_t most);
+  // How many of the drafted tokens that ran were drawn. `row_cost`: as LookupDrafter::Settle.
+  void Drafted(int64_t drafted, int64_t accepted, double row_cost);
+  // Drafts made a step fail: the next one has none.
+  void SkipDrafts() { skip_drafts_ = true; }
   // A sequence of it ran the token at this position before.
   bool HasRun(int64_t position) const { return position < ran_; }
   // The logits of the last token, [vocab]: draws the next.
@@ -98,6 +113,8 @@ class Request {
   std::vector<uint64_t> mask_;  // of what may be drawn; empty: all
   std::vector<float> biased_;   // logits, if there is a bias
   Sampler sampler_;
+  LookupDrafter drafter_;
+  bool skip_drafts_ = false;
   std::unique_ptr<OutputStream> output_;
   GenerateResult result_;
   std::vector<RequestEvent> events_;

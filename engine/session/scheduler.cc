@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kWorthWaiting = 128;  // tokens that two requests begin with
 constexpr double kAloneTimes = 4;       // a step of prompts alone may last so many times as long
+constexpr int64_t kFewRows = 8;         // a step of so many rows lasts little longer than one of a row
 constexpr int64_t kStateEvery = 1024;   // positions at whose multiples recurrent layers' states are remembered
 
 std::span<const int32_t> WithoutLast(std::span<const int32_t> tokens) { return tokens.first(tokens.size() - 1); }
@@ -20,7 +21,28 @@ int64_t CommonLength(std::span<const int32_t> a, std::span<const int32_t> b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
+// What a second row reads besides the first, as a part of what that reads: experts that the first did not choose. And its arithmetic.
+double RowCost(Engine& engine) {
+  constexpr double kArithmetic = .06;
+  const Recipe& r = engine.model().recipe();
+  double all = 0, experts = 0;
+  for (const WeightInfo& w : engine.ledger().weights()) {
+    const bool looked_up =
+        w.kind == WeightInfo::Kind::kEmbedding || w.kind == WeightInfo::Kind::kPosition || w.kind == WeightInfo::Kind::kTable;
+    if (!looked_up) (w.experts ? experts : all) += static_cast<double>(w.packed_bytes);
+  }
+  if (experts == 0 || r.n_experts == 0) return kArithmetic;
+  const double used = static_cast<double>(r.top_k) / r.n_experts;
+  return kArithmetic + experts * used * (1 - used) / (all + experts * used);
+}
+
 }  // namespace
+
+Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options)
+    : engine_(engine),
+      options_(options),
+      recurrent_(AnyLayer(engine.model().recipe(), &LayerRecipe::recurrent)),
+      row_cost_(RowCost(engine)) {}
 
 Scheduler::~Scheduler() {
   for (Entry& e : running_) e.request->End(FinishReason::kInterrupted);
@@ -76,7 +98,7 @@ void Scheduler::DropEnded() {
 }
 
 bool Scheduler::MayAdmit() const {
-  return (!is_full_ || running_.empty()) && static_cast<int64_t>(running_.size()) < engine_.max_logit_rows();
+  return (!is_full_ || running_.empty()) && static_cast<int64_t>(running_.size()) < engine_.max_requests();
 }
 
 // True if a running request has yet to run prompt tokens with which this one begins too, and there are enough of them.
@@ -114,8 +136,8 @@ bool Scheduler::HasRoom(const Request& request, int32_t sequence) const {
 void Scheduler::Admit() {
   for (size_t i = 0; i < waiting_.size() && MayAdmit();) {
     Entry& next = waiting_[i];
-    if (WaitsForPrefix(*next.request)) {  // requests behind it need not wait
-      if (++i == static_cast<size_t>(engine_.max_logit_rows())) return;
+    if (WaitsForPrefix(*next.request)) {  // those behind it do not
+      if (++i == static_cast<size_t>(engine_.max_requests())) return;
       continue;
     }
     const Result<int32_t> made = MakeSequence(*next.request);
@@ -158,6 +180,7 @@ void Scheduler::Share() {
   for (size_t i = 0; i < n; ++i) {
     Entry& e = running_[(first_ + i) % n];
     e.rows = 0;
+    e.drafts = {};
     if (Left(e) > 1) {
       prompts.push_back(&e);
     } else if (room > 0) {
@@ -184,6 +207,23 @@ void Scheduler::Share() {
     room -= more;
   }
   first_ = room + left_out > 0 || n == 0 ? 0 : past % n;
+  if (prompts.empty() && !is_full_) ShareDrafts(room);
+}
+
+// Gives rows of a step of few rows to drafts.
+void Scheduler::ShareDrafts(int64_t room) {
+  room = std::min({room, engine_.draft_rows(), kFewRows - decode_rows_});
+  for (size_t i = 0; i < running_.size() && room > 0; ++i) {
+    Entry& e = running_[i];
+    if (e.rows == 0) continue;
+    int64_t most = (room + static_cast<int64_t>(running_.size() - i) - 1) / static_cast<int64_t>(running_.size() - i);
+    if (recurrent_ && e.request->prefix_key()) {  // others may begin from the states at these positions
+      most = std::min(most, kStateEvery - 1 - engine_.Length(e.sequence) % kStateEvery);
+    }
+    e.drafts = e.request->Draft(most);
+    room -= static_cast<int64_t>(e.drafts.size());
+    decode_rows_ += static_cast<int64_t>(e.drafts.size());
+  }
 }
 
 void Scheduler::AddRows(Entry& e) {
@@ -202,15 +242,35 @@ void Scheduler::AddRows(Entry& e) {
                      .bill = e.bill,
                      .again = e.request->HasRun(p)});
   }
+  logit_rows_ += e.drafts.size();
+  for (const int32_t token : e.drafts) {
+    rows_.push_back(
+        {.token = token, .sequence = e.sequence, .want_logits = true, .generated = true, .bill = e.bill, .draft = true});
+  }
 }
 
 // Gives the request the results of the step.
 void Scheduler::Settle(Entry& e, const StepOutput& out) {
   if (e.rows == 0) return;
-  const int64_t length = engine_.Length(e.sequence);
-  Remember(e, StatesToKeep(e));
-  e.request->Ran(length, e.rows);
-  if (e.wants_logits) e.request->Take(out.Logits(e.logits));
+  const int64_t drafts = static_cast<int64_t>(e.drafts.size());
+  if (drafts == 0) Remember(e, StatesToKeep(e));
+  e.request->Ran(engine_.Length(e.sequence) - drafts, e.rows);
+  if (e.wants_logits) Take(e, out);
+  if (drafts > 0) Remember(e, StatesToKeep(e));
+}
+
+// A draft's logits count if what was drawn before it is the draft.
+void Scheduler::Take(Entry& e, const StepOutput& out) {
+  e.request->Take(out.Logits(e.logits));
+  if (e.drafts.empty()) return;
+  size_t accepted = 0;
+  while (accepted < e.drafts.size() && !e.request->ended() && e.request->tokens().back() == e.drafts[accepted]) {
+    e.request->Take(out.Logits(e.logits + ++accepted));
+  }
+  const int64_t kept = static_cast<int64_t>(accepted);
+  const Status taken_back = engine_.KeepDrafts(e.sequence, kept);
+  e.request->Drafted(static_cast<int64_t>(e.drafts.size()), kept, row_cost_);
+  if (!taken_back.ok()) e.request->End(FinishReason::kError, taken_back);
 }
 
 // The request that began last gives its sequence back, and is the next to begin.
@@ -241,6 +301,8 @@ void Scheduler::Step() {
     const Status* const error = e.rows > 0 ? out->ErrorOf(e.sequence) : nullptr;
     if (error == nullptr) {
       Settle(e, *out);
+    } else if (!e.drafts.empty()) {  // without them it may go on
+      e.request->SkipDrafts();
     } else if (error->code() == StatusCode::kNoRoom && running_.size() > 1) {
       full = true;
     } else {

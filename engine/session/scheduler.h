@@ -5,8 +5,11 @@
 // equal shares. Requests begin in the order in which they came, as long as there is room. If a running request needs room and there is
 // none, the one that began last is preempted: it gives its sequence back. Later it runs its tokens again and continues with the same bits.
 //
-// Requests of one key share what they begin with: what a sequence has run is remembered (Engine::Remember), and a request waits while a
-// running one has yet to run more of their common beginning.
+// Requests that draft have further rows in steps of few rows that are all decode: such a step waits for the weights, and rows cost little. What
+// was not accepted is taken back before the request is told. Where a step fails for a sequence with drafts, the next one has none.
+//
+// Requests of one key share what they begin with: what a sequence has run is remembered (Engine::Remember), and a request whose prompt
+// has more in common with that of one that runs waits until that has run.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +34,7 @@ struct SchedulerOptions {
 class Scheduler {
  public:
   // `engine` must outlive the scheduler.
-  explicit Scheduler(Engine& engine, const SchedulerOptions& options = {})
-      : engine_(engine), options_(options), recurrent_(AnyLayer(engine.model().recipe(), &LayerRecipe::recurrent)) {}
+  explicit Scheduler(Engine& engine, const SchedulerOptions& options = {});
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
   // Requests that have not ended end with kInterrupted.
@@ -56,10 +58,11 @@ class Scheduler {
  private:
   struct Entry {
     std::shared_ptr<Request> request;
-    int32_t sequence = -1;   // while it runs
-    int32_t bill = kNoBill;  // from when it began until it has ended
-    int64_t rows = 0;        // in this step
-    size_t logits = 0;       // its last row's place among the step's rows with logits, if it wants logits
+    int32_t sequence = -1;                 // while it runs
+    int32_t bill = kNoBill;                // from when it began until it has ended
+    int64_t rows = 0;                      // in this step, without drafts
+    std::span<const int32_t> drafts = {};  // in this step
+    size_t logits = 0;  // which of the step's rows with logits is that of its last token, where it wants them; drafts follow
     bool wants_logits = false;
   };
 
@@ -73,8 +76,10 @@ class Scheduler {
   int64_t MostRows(const Entry& entry) const;
   int64_t Left(const Entry& entry) const;  // tokens that have not run
   void Share();
+  void ShareDrafts(int64_t room);
   void AddRows(Entry& entry);
   void Settle(Entry& entry, const StepOutput& out);
+  void Take(Entry& entry, const StepOutput& out);
   void PreemptYoungest();
   void GiveBack(Entry& entry);
   void Drop(Entry& entry);
@@ -82,12 +87,13 @@ class Scheduler {
 
   Engine& engine_;
   const SchedulerOptions options_;
-  const bool recurrent_;  // the model has recurrent layers
+  const bool recurrent_;   // the model has recurrent layers
+  const double row_cost_;  // of a drafted row, as a part of a step of one row
   std::deque<Entry> waiting_;
   std::vector<Entry> running_;  // in the order in which they began
   StepClock clock_;
   std::vector<BatchRow> rows_;
-  int64_t decode_rows_ = 0;  // of the step
+  int64_t decode_rows_ = 0;  // of the step, drafts included
   size_t logit_rows_ = 0;
   size_t first_ = 0;      // index in running_ at which a step begins that cannot take all
   bool is_full_ = false;  // there was no room for a request, and none that ran has ended since

@@ -169,7 +169,7 @@ Status Stepper::MakeRoom(const Extent& e) {
   if (e.before + e.rows > limit) {
     return NoRoom("the context is full: " + std::to_string(e.before + e.rows) + " positions, room for " + std::to_string(limit));
   }
-  return store_->Extend(e.sequence, e.rows);
+  return store_->Extend(e.sequence, e.rows, /*keep_first=*/e.drafts > 0);
 }
 
 // Checks the rows, makes room for them in the cache and fills the batch.
@@ -180,7 +180,14 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
   extents_.clear();
   failed_.clear();
   TALLY_RETURN_IF_ERROR(CheckRows(rows));
-  for (const BatchRow& row : rows) ++ExtentOf(row.sequence).rows;
+  for (const BatchRow& row : rows) {
+    Extent& e = ExtentOf(row.sequence);
+    ++e.rows;
+    if (e.drafts > 0 && !row.draft) return BadInput("a row that was not drafted follows drafted ones of its sequence");
+    if (!row.draft) continue;
+    ++e.drafts;
+    e.bill = row.bill;
+  }
   for (Extent& e : extents_) {
     Status room = MakeRoom(e);
     e.ran = room.ok();
@@ -194,7 +201,8 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
     booked_.push_back({.phase = row.generated ? Phase::kDecode : Phase::kPrefill,
                        .logits = row.want_logits,
                        .again = row.again,
-                       .bill = row.bill});
+                       .bill = row.bill,
+                       .draft = row.draft});
   }
   return {};
 }
@@ -220,11 +228,25 @@ Status Stepper::TakeAllBack(Status cause) {
   return cause;
 }
 
-// Names the rows of failed sequences in their bills.
+// Names the rows of failed sequences in their bills. Drafted ones are never accepted then.
 void Stepper::MarkInVain() {
   for (size_t i = 0; i < booked_.size(); ++i) {
-    if (ExtentOf(rows_.kv_rows[i].table).failed) ledger_.MarkInVain(booked_[i].bill, booked_[i].phase, 1);
+    if (!booked_[i].draft && ExtentOf(rows_.kv_rows[i].table).failed) ledger_.MarkInVain(booked_[i].bill, booked_[i].phase, 1);
   }
+}
+
+Status Stepper::KeepDrafts(int32_t sequence, int64_t accepted) {
+  const auto found = std::ranges::find(extents_, sequence, &Extent::sequence);
+  const int64_t drafted = found != extents_.end() && found->ran && !found->failed ? found->drafts : 0;
+  if (accepted < 0 || accepted > drafted) {
+    return BadInput("cannot keep " + std::to_string(accepted) + " drafted rows: the sequence has " + std::to_string(drafted));
+  }
+  if (drafted == 0) return {};
+  Tell(Command::kKeepDrafts, sequence, accepted);
+  ledger_.SettleDrafts(found->bill, static_cast<uint64_t>(accepted));
+  const int64_t kept = found->before + found->rows - found->drafts + accepted;
+  found->drafts = 0;
+  return kept < store_->Length(sequence) ? store_->Truncate(sequence, kept) : Status();
 }
 
 // Runs rows of one sequence, which begin at its length. They are neither charged nor recorded.

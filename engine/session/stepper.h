@@ -35,6 +35,7 @@ class Stepper final : public Engine {
   const MemoryPlan& memory_plan() const override { return plan_; }
   int64_t max_batch() const override { return options_.plan.max_batch; }
   int64_t max_logit_rows() const override { return options_.plan.max_logit_rows; }
+  int64_t draft_rows() const override { return options_.draft_rows; }
   Result<int32_t> NewSequence() override {
     Tell(Command::kNewSequence);
     return store_->NewSequence();
@@ -61,6 +62,7 @@ class Stepper final : public Engine {
     Tell(Command::kTruncate, sequence, length);
     return store_->Truncate(sequence, length);
   }
+  Status KeepDrafts(int32_t sequence, int64_t accepted) override;
   void Free(int32_t sequence) override {
     Tell(Command::kFree, sequence);
     store_->Free(sequence);
@@ -109,6 +111,8 @@ class Stepper final : public Engine {
     int64_t rows = 0;
     bool ran = false;  // there was room for them
     bool failed = false;
+    int64_t drafts = 0;      // of the rows, the last ones; until KeepDrafts
+    int32_t bill = kNoBill;  // of the drafts
   };
   // A batch for the decoder.
   struct Rows {

@@ -142,11 +142,13 @@ Status Stepper::GatherBill(Bill& bill) {
   }
   own.Put(touched);
   for (const BillWork& work : bill.work) WriteCost(work.useful, own);
+  WriteCost(bill.drafts.in_vain, own);
   TALLY_ASSIGN_OR_RETURN(const auto all, GatherBytes(*group_, own.text(), true));
   for (size_t r = 1; r < all.size(); ++r) {
     CommandReader in(all[r]);
     bill.touched_elsewhere += in.Get<uint64_t>();
     for (BillWork& work : bill.work) work.useful += ReadCost(in);
+    bill.drafts.in_vain += ReadCost(in);
   }
   return {};
 }
@@ -390,6 +392,11 @@ Status Stepper::Follow(Command command, CommandReader& in) {
     case Command::kTruncate: {
       const int32_t sequence = in.Get<int32_t>();
       (void)Truncate(sequence, in.Get<int64_t>());
+      break;
+    }
+    case Command::kKeepDrafts: {
+      const int32_t sequence = in.Get<int32_t>();
+      (void)KeepDrafts(sequence, in.Get<int64_t>());
       break;
     }
     case Command::kNewSequenceFor: {

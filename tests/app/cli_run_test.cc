@@ -54,6 +54,39 @@ TEST(CliRun, TheBundledModelIsTheDefault) {
   EXPECT_NE(text, "");
 }
 
+// The text is the same with drafts; what they came to is said.
+TEST(CliRun, Drafts) {
+  const std::string prompt = "ROMEO:\nO, it is my love! O, that she knew she were!\nJULIET:\nO, it is my love! O, that she";
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"run", "demo", "-p", prompt, "-n", "120", "--seed", "3"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Tally(arguments);
+  };
+  const Json plain = Json::parse(run({"--json"}).out), drafted = Json::parse(run({"--json", "--draft", "lookup"}).out);
+  EXPECT_EQ(drafted.at("tokens"), plain.at("tokens"));
+  EXPECT_EQ(drafted.at("decode_steps"), plain.at("decode_steps"));
+  EXPECT_FALSE(plain.contains("drafts"));
+  const Json& drafts = drafted.at("drafts");
+  EXPECT_GT(drafts.at("drafted"), 0);
+  EXPECT_GT(drafts.at("accepted"), 0);
+  EXPECT_EQ(drafts.at("passes").get<int64_t>() + drafts.at("accepted").get<int64_t>(), plain.at("decode_steps"));
+  const std::string line = "drafted " + std::to_string(drafts.at("drafted").get<int64_t>()) + ", accepted ";
+  EXPECT_NE(run({"--draft", "lookup:4"}).err.find(line), std::string::npos);
+  EXPECT_NE(run({"--draft", "lookup", "-v"}).err.find("in vain"), std::string::npos);
+  for (const char* const wrong : {"lookup:0", "lookup:8", "lookup:", "lookup4", "layers"}) {
+    const Ended e = run({"--draft", wrong});
+    EXPECT_EQ(e.code, 2) << wrong;
+    EXPECT_NE(e.err.find("--draft"), std::string::npos) << e.err;
+  }
+  const std::string recorded = TempPath("recorded.jsonl");
+  std::ofstream(recorded) << Json{{"prompt", prompt}, {"answer", "O, it is my love! O, that she knew she were!"}} << "\n";
+  const Ended bench = Tally({"bench", "demo", "--draft", "lookup", "--replay", recorded, "-r", "1", "--json"});
+  ASSERT_EQ(bench.code, 0) << bench.err;
+  EXPECT_GT(Json::parse(bench.out).at("all").at("accepted"), 0);
+  EXPECT_EQ(Tally({"bench", "demo", "--draft", "lookup"}).code, 2);
+  fs::remove(recorded);
+}
+
 class GoldenRun : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenRun, GreedyTokensAsJson) {

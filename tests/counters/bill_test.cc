@@ -236,6 +236,52 @@ TEST(Bills, AgainstAnAccountOfEachRow) {
   }
 }
 
+TEST(Bills, DraftedRowsThatAreNotAcceptedAreNamed) {
+  Ledger ledger;
+  const uint32_t all =
+      ledger.AddOp({{.site = {}, .units = {{Amount::kSlices, WeightBytes(11), {}}, {Amount::kRows, SomeFlops(10), {}}}}});
+  const int32_t a = ledger.OpenBill(), b = ledger.OpenBill();
+  const auto row = [](int32_t bill, bool draft) {
+    return BookedRow{.phase = Phase::kDecode, .logits = true, .bill = bill, .draft = draft};
+  };
+  const auto step = [&](const std::vector<BookedRow>& rows) {
+    ledger.BeginStep(rows);
+    ledger.Charge(all, RunOf(rows.size()));
+    ledger.EndStep();
+  };
+  const auto stored = [](const Cost& cost) { return cost.Bytes(ByteKind::kWeightsStored); };
+  step({row(a, false), row(a, true), row(a, true), row(b, false)});  // 11 = 3 3 3 2
+  EXPECT_EQ(stored(ledger.bill(a).total().useful), 9u);
+  EXPECT_EQ(ledger.bill(a).drafts.rows, 2u);
+  EXPECT_EQ(ledger.bill(a).drafts.accepted + ledger.bill(a).drafts.rejected, 0u) << "undecided";
+  ledger.SettleDrafts(a, 1);
+  const DraftWork first = ledger.bill(a).drafts;
+  EXPECT_EQ(first.accepted, 1u);
+  EXPECT_EQ(first.rejected, 1u);
+  EXPECT_EQ(stored(first.in_vain), 3u);
+  EXPECT_EQ(first.in_vain.TotalFlops(), 10u);
+  EXPECT_EQ(ledger.bill(a).total().rows_in_vain, 1u);
+  EXPECT_EQ(ledger.bill(b).drafts.rows, 0u);
+  EXPECT_EQ(stored(ledger.bill(b).total().useful), 2u);
+  ledger.SettleDrafts(a, 1);  // nothing is left
+  EXPECT_EQ(ledger.drafts().rejected, 1u);
+  // A draft alone in its step; the next step begins before it is known what became of it. A draft without a bill is a row.
+  step({row(a, true)});
+  step({row(kNoBill, true), row(a, false)});
+  EXPECT_EQ(ledger.bill(a).drafts.rejected, 2u);
+  EXPECT_EQ(stored(ledger.bill(a).drafts.in_vain), 3u + 11);
+  EXPECT_EQ(ledger.drafts().rows, 3u);
+  // What ran before a reset is no longer the ledger's.
+  step({row(a, false), row(a, true)});
+  ledger.Reset();
+  ledger.SettleDrafts(a, 1);
+  EXPECT_EQ(ledger.drafts().accepted, 0u);
+  const Bill closed = ledger.CloseBill(a);
+  EXPECT_EQ(closed.drafts.accepted, 2u);
+  EXPECT_EQ(closed.total().rows, 7u);
+  EXPECT_EQ(closed.total().useful.TotalFlops(), 70u);
+}
+
 TEST(Bills, IdsAreUsedAgainAndOthersAreIgnored) {
   Ledger ledger;
   const uint32_t op = ledger.AddOp({{.site = {}, .units = {{Amount::kRows, SomeFlops(3), {}}}}});

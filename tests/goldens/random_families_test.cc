@@ -21,6 +21,7 @@
 #include "models/family.h"
 #include "tests/goldens/closed_forms.h"
 #include "tests/goldens/logits.h"
+#include "tests/session/drafted.h"
 #include "tests/support/gguf_without.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/small_config.h"
@@ -287,6 +288,32 @@ TEST_P(RecurrentFamily, KeepsItsBits) {
   const int32_t reused = engine.NewSequenceFor("key", std::span(text).first(n - 1)).value();
   EXPECT_EQ(engine.Length(reused), 136);
   EXPECT_EQ(two.Run(reused, text, n, 3), wanted);
+}
+
+// Drafts that are not accepted leave no trace in states.
+TEST_P(RecurrentFamily, DraftsGiveTheSame) {
+  const std::string path = Make("made", DType::kF32);
+  EngineOptions options = Exact();
+  options.context = 300;
+  options.draft_rows = 4;
+  options.share_gain_ns = 0;
+  const Opened opened = Open(path, options);
+  ASSERT_NE(opened.engine, nullptr);
+  const auto [prompt, answer] = drafted::Recording(opened.model->recipe().vocab, 50, 200, 3);
+  std::vector<drafted::Said> said;
+  for (const int64_t draft : {0, 4}) {
+    const RequestOptions of_request{.max_tokens = static_cast<int64_t>(answer.size()),
+                                    .ignore_eos = true,
+                                    .top_logprobs = 1,
+                                    .draft = draft,
+                                    .replay = answer};
+    const auto request = drafted::NewRequest(*opened.engine, prompt, of_request);
+    drafted::RunAll(*opened.engine, {request});
+    said.push_back(drafted::SaidBy(*request));
+    EXPECT_EQ(request->result().accepted > 0, draft > 0);
+    EXPECT_EQ(request->result().accepted<request->result().drafted, draft> 0);
+  }
+  EXPECT_EQ(said[0], said[1]);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RandomFamily, testing::ValuesIn(SmallModels()), SmallModelName);

@@ -87,6 +87,7 @@ class FakeEngine : public Engine {
   std::function<float(size_t row)> noise;  // added to a step's rows, to spoil them
   int64_t batch = 8;
   int64_t logit_rows = 8;
+  int64_t drafts = 0;  // of logit_rows
   size_t sequences = 100;
   int64_t room = 1 << 20;      // positions of all sequences together
   int fail_at = -1;            // the step that fails
@@ -143,6 +144,14 @@ class FakeEngine : public Engine {
     lengths_.at(sequence) = length;
     return {};
   }
+  int64_t draft_rows() const override { return drafts; }
+  Status KeepDrafts(int32_t sequence, int64_t accepted) override {
+    const auto [bill, drafted] = drafted_[sequence];
+    drafted_.erase(sequence);
+    ledger_.SettleDrafts(bill, static_cast<uint64_t>(accepted));
+    lengths_.at(sequence) -= drafted - accepted;
+    return {};
+  }
   void Free(int32_t sequence) override { lengths_.erase(sequence); }
   Status Export(int32_t, const std::function<Status(std::span<const uint8_t>)>&) const override { return BadInput("not needed"); }
   Result<uint64_t> ExportedBytes(int32_t) const override { return BadInput("not needed"); }
@@ -177,8 +186,12 @@ class FakeEngine : public Engine {
     std::vector<BookedRow> booked;
     for (const BatchRow& r : rows) {
       if (Failed(r.sequence)) continue;
-      booked.push_back(
-          {.phase = r.generated ? Phase::kDecode : Phase::kPrefill, .logits = r.want_logits, .again = r.again, .bill = r.bill});
+      booked.push_back({.phase = r.generated ? Phase::kDecode : Phase::kPrefill,
+                        .logits = r.want_logits,
+                        .again = r.again,
+                        .bill = r.bill,
+                        .draft = r.draft});
+      if (r.draft) drafted_[r.sequence] = {r.bill, drafted_[r.sequence].second + 1};
     }
     ledger_.BeginStep(booked);
     ledger_.Charge(op_, RowAmounts(booked.size()));
@@ -249,6 +262,7 @@ class FakeEngine : public Engine {
 
   std::shared_ptr<FakeModel> model_;
   std::map<int32_t, int64_t> lengths_;
+  std::map<int32_t, std::pair<int32_t, int64_t>> drafted_;  // by sequence: the bill and the rows, until KeepDrafts
   int32_t last_id_ = -1;
   std::vector<std::pair<std::string, std::vector<int32_t>>> remembered_;
   Ledger ledger_;

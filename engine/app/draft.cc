@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/app/draft.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+
+#include "engine/app/numbers.h"
+#include "engine/app/words.h"
+#include "engine/base/format.h"
+
+namespace tally::app {
+namespace {
+
+constexpr int64_t kUsual = 4, kMost = 7;  // tokens that are drafted at once
+
+double TokensAPass(const books::RunFigures& f) {
+  return f.decode_steps > 0 ? static_cast<double>(f.decode_tokens) / static_cast<double>(f.decode_steps) : 0;
+}
+
+}  // namespace
+
+void AddDraft(CLI::App& command, std::string& draft) {
+  command
+      .add_option("--draft", draft,
+                  "run several tokens a pass: lookup[:N] guesses at most N (" + std::to_string(kUsual) +
+                      ") from the prompt and the text so far; the answer stays the same (default: none)")
+      ->type_name("lookup[:N]");
+}
+
+Result<int64_t> ReadDraft(const std::string& draft, EngineOptions& engine) {
+  if (draft.empty() || draft == "none") return int64_t{0};
+  if (draft == "layers") return BadInput("--draft layers: prediction layers are not run yet; lookup drafts from the text");
+  constexpr std::string_view kLookup = "lookup";
+  int64_t tokens = kUsual;
+  if (draft != kLookup) {
+    const std::string_view given = draft;
+    const char* const end = given.data() + given.size();
+    const bool named = given.starts_with("lookup:");
+    const char* const digits = given.data() + std::min(given.size(), kLookup.size() + 1);
+    const auto [rest, error] = std::from_chars(digits, end, tokens);
+    if (!named || error != std::errc() || rest != end || tokens < 1 || tokens > kMost) {
+      return BadInput("--draft must be lookup, or lookup:N with N of 1 to " + std::to_string(kMost) + ", not " + Quote(draft));
+    }
+  }
+  engine.draft_rows = engine.sequences > 1 ? kMost : tokens;
+  return tokens;
+}
+
+std::string DraftWords(const books::RunFigures& f) {
+  if (f.drafted == 0) return "";
+  char text[64];
+  std::snprintf(text, sizeof text, " (%.0f %%), %.1f tokens a pass",
+                100 * static_cast<double>(f.accepted) / static_cast<double>(f.drafted), TokensAPass(f));
+  return "drafted " + books::WithThousands(f.drafted) + ", accepted " + books::WithThousands(f.accepted) + text;
+}
+
+Json DraftJson(const books::RunFigures& f) {
+  return {{"drafted", f.drafted},
+          {"accepted", f.accepted},
+          {"passes", f.decode_steps},
+          {"tokens_per_pass", TokensAPass(f)},
+          {"not_accepted_flops", Number(f.rejected_flops)},
+          {"not_accepted_bytes", Number(f.rejected_bytes)}};
+}
+
+}  // namespace tally::app
