@@ -54,13 +54,14 @@ inline constexpr int kInt8SubTile = HWY_TARGET == HWY_SSE2   ? 1
 //   narrow, 2 parts   products  0
 //                     scaling  10  widening each half with its scale 3 + 3, the sum of the halves 1, then 3 as above
 //   minima            scaling  +2  for each
-//   a dot product of bytes: products 0, scaling 3 and the minima
+//   a dot product of bytes: as dot_vnni-inl.h
 template <class F>
 ExecutedCost Int8BlockCost() {
   constexpr uint64_t kMinimaFlops = 2 * kMinima<F>;
   bool dot = false;
   WithByteDot<F>([&]<ByteDot kDot>() { dot = kDot != ByteDot::kNone; });
-  if (dot) return {.products = 0, .scaling = 3 + kMinimaFlops};
+  if (TALLY_ARM) dot = CurrentByteDot() != ByteDot::kNone;
+  if (dot) return {.products = 0, .scaling = (kParts<F> == 1 ? 3u : 3u + 3u) + kMinimaFlops};
   if (F::kWide) return {.products = 2 * 8, .scaling = 3 + kMinimaFlops};
   if (kParts<F> == 1) return {.products = F::kPieces == 1 ? 3 : 3 + 3 + 1, .scaling = 3 + kMinimaFlops};
   return {.products = 0, .scaling = 3 + 3 + 1 + 3 + kMinimaFlops};
