@@ -15,16 +15,6 @@ packages=(libc6-dev libstdc++6 libgomp1 libhwy-dev libpcre2-dev libutf8proc-dev 
 processors=(cortex-a72 neoverse-n1 max)
 quick_targets=(tally kernels_tests reference_tests goldens_tests)
 
-install_tools() {
-  local missing=() p
-  command -v aarch64-linux-gnu-g++ >/dev/null || missing+=(g++-aarch64-linux-gnu)
-  command -v qemu-aarch64 >/dev/null || missing+=(qemu-user)
-  if [ ${#missing[@]} -eq 0 ]; then return; fi
-  if [ "$(id -u)" -eq 0 ]; then p=(); else p=(sudo); fi
-  ${p[@]+"${p[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 update
-  ${p[@]+"${p[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "${missing[@]}"
-}
-
 # By an apt with a state of its own, and the system's sources and preferences: install_deps.sh has added Debian 12 a newer Highway.
 unpack_root() {
   local apt=$PWD/build/arm64_apt deb link
@@ -79,7 +69,7 @@ all_tests() {
   skipped arm64
 }
 
-demo_expected=
+demo_expected=$' of the king\'s sons,\nAnd, by the king, the king, the king of York,\nAnd'
 kernel_filter='MatMul*:Types/*:PackAct*:Kernels.*'
 reference_filter='*'
 golden_filter='*'
@@ -89,8 +79,7 @@ case $what in
   --quick | --all | --build) ;;
   *) die "arm64.sh: '$what': --quick, --all or --build" ;;
 esac
-stage "install what is missing" scripts/install_deps.sh --tests
-stage "cross compiler and emulator" install_tools
+stage "install what is missing" scripts/install_deps.sh --arm64
 stage "arm64 packages" unpack_root
 stage "configure (arm64)" configure arm64 -DTALLY_BUILD_TESTS=ON
 if [ "$what" = --all ]; then

@@ -224,7 +224,7 @@ Action AddBench(CLI::App& app) {
           {"spin", "self"});
   c->add_option("--beside-command", flags->command, "the same beside a command of the shell that runs until it is killed");
   c->add_option("--target", flags->target,
-                "measure with at most this instruction set, as `bench` names it (AMX, AVX2, AVX2_VNNI)");
+                "measure with at most this instruction set, as `bench` names it (AMX, AVX2, AVX2_VNNI, NEON_DOT)");
   AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
   AddNumber(*c, "-s,--seed", flags->speed.seed, "of the random tokens");
   Choices(c->add_option("--format", flags->format, "what is printed")->capture_default_str(),
