@@ -8,6 +8,7 @@
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
 # is built and scripts/fuzz.sh works; Python's jinja2, with which tests/chat compares templates; and Chromium (25 packages, 124 MB), in which tests/browser opens reports. That test wants
 # node and npm besides, which are not installed: Debian's npm alone is some hundreds of packages.
+# With --arm64, beside any of these: the cross compiler and the emulator of scripts/arm64.sh.
 # With --mpi, beside any of these, or where TALLY_MPI=ON is set: Open MPI, with which libtally_mpi.so is built, one model over several
 # processes (docs/mpi.md).
 #
@@ -19,6 +20,7 @@
 packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev libmicrohttpd-dev nlohmann-json3-dev libcli11-dev libedit-dev)
 page_packages=(node-marked node-dompurify)  # markdown in the chat page; Tally builds without
 mpi_packages=(libopenmpi-dev openmpi-bin)
+arm64_packages=(g++-aarch64-linux-gnu qemu-user)
 test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread)
 hwy_minimum=1.2
 hwy_packages="libhwy-dev libhwy1t64"
@@ -149,23 +151,25 @@ PINS
 
 main() {
   local p id codename need_hwy=1 llvm=0 browser=0 page=0 tools=()
-  local what="" mpi=${TALLY_MPI:-}
+  local what="" mpi=${TALLY_MPI:-} arm64=
   missing=()
   for p in "$@"; do
     case $p in
       --mpi) mpi=ON ;;
+      --arm64) arm64=ON ;;
       *) what=$p ;;
     esac
   done
   # `tally pull`'s. Either flavour's header will do, and they exclude each other.
   if ! compgen -G '/usr/include/*/curl/curl.h' >/dev/null && [ ! -f /usr/include/curl/curl.h ]; then packages+=(libcurl4-openssl-dev); fi
   if [ "$mpi" = ON ]; then packages+=("${mpi_packages[@]}"); fi
+  if [ "$arm64" = ON ]; then packages+=("${arm64_packages[@]}"); fi
   case $what in
     '') ;;
     --tests | --ci)
       packages+=("${test_packages[@]}")
       ;;
-    *) die "install_deps.sh: '$what': --tests, --ci or nothing, and --mpi" ;;
+    *) die "install_deps.sh: '$what': --tests, --ci or nothing, and --mpi and --arm64" ;;
   esac
   if [ "$what" = --ci ]; then
     for p in clang-format clang-tidy; do

@@ -239,7 +239,7 @@ Action AddBench(CLI::App& app) {
           {"spin", "self"});
   c->add_option("--beside-command", flags->command, "the same beside a command of the shell that runs until it is killed");
   c->add_option("--target", flags->target,
-                "measure with at most this instruction set, as `bench` names it (AMX, AVX2, AVX2_VNNI)");
+                "measure with at most this instruction set, as `bench` names it (AMX, AVX2, AVX2_VNNI, NEON_DOT)");
   AddDraft(*c, flags->draft);
   c->add_option(
        "--replay", flags->replay,

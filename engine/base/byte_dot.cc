@@ -3,19 +3,21 @@
 
 #include <atomic>
 
+#include "engine/base/arm_features.h"
 #include "engine/base/x86_features.h"
 
 namespace tally {
 namespace {
 
 ByteDot Detect() {
+  if (const ArmFeatures arm = DetectArmFeatures(); arm.dot) return arm.i8mm && arm.bf16 ? ByteDot::kSmmla : ByteDot::kSdot;
   const X86Features f = DetectX86Features();
   if (f.avx_vnni) return ByteDot::kAvxVnni;
   return f.avx512_vnni && f.avx512vl ? ByteDot::kAvx512 : ByteDot::kNone;
 }
 
 std::atomic<ByteDot>& Current() {
-  static std::atomic<ByteDot> current{AvailableByteDot() == ByteDot::kAvxVnni ? ByteDot::kAvxVnni : ByteDot::kNone};
+  static std::atomic<ByteDot> current{AvailableByteDot() == ByteDot::kAvx512 ? ByteDot::kNone : AvailableByteDot()};
   return current;
 }
 
@@ -24,6 +26,11 @@ std::atomic<ByteDot>& Current() {
 ByteDot AvailableByteDot() {
   static const ByteDot available = Detect();
   return available;
+}
+
+bool HasByteDot(ByteDot dot) {
+  const ByteDot best = AvailableByteDot();
+  return dot == ByteDot::kNone || dot == best || (dot == ByteDot::kSdot && best == ByteDot::kSmmla);
 }
 
 ByteDot CurrentByteDot() { return Current().load(std::memory_order_relaxed); }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the AVX2 target multiplies u8 by i8. Highway has no target for AVX-VNNI.
+// Products that a processor has and no Highway target of ours: of bytes in the 256-bit vectors of its AVX2, of bytes and bf16 beside its
+// NEON.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace tally {
 
@@ -10,13 +12,22 @@ enum class ByteDot : uint8_t {
   kNone,     // pairs are summed in 16 bits
   kAvxVnni,  // vpdpbusd as AVX-VNNI encodes it
   kAvx512,   // the same as AVX-512 encodes it (VNNI and VL), for measuring and testing without AVX-VNNI
+  kSdot,     // NEON with SDOT
+  kSmmla,    // NEON with SDOT, SMMLA, BFDOT and BFMMLA
 };
 
-// What processor and operating system have: the first of kAvxVnni, kAvx512, kNone.
+// What processor and operating system have: the first of kAvxVnni, kAvx512, kNone; or of kSmmla, kSdot, kNone.
 ByteDot AvailableByteDot();
-// What the AVX2 target uses: the last SetByteDot, else kAvxVnni if available, else kNone.
+// Whether kernels may use `dot`: kNone, AvailableByteDot(), and kSdot where kSmmla is available.
+bool HasByteDot(ByteDot dot);
+// What the targets AVX2 and NEON use: the last SetByteDot, else AVX-VNNI or the best of Arm's, if available.
 ByteDot CurrentByteDot();
-// `dot`: kNone or AvailableByteDot(). Not while kernels run.
+// `dot`: HasByteDot(dot). Not while kernels run.
 void SetByteDot(ByteDot dot);
+
+// Highway's one target for Arm, with `dot`. The second is that of Armv8.2 and later with SDOT, the third has all of Armv8.6's products.
+constexpr std::string_view ArmTargetName(ByteDot dot) {
+  return dot == ByteDot::kSmmla ? "NEON_I8MM" : dot == ByteDot::kSdot ? "NEON_DOT" : "NEON";
+}
 
 }  // namespace tally

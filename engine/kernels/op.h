@@ -118,10 +118,11 @@ inline CostAmounts RowAmounts(int64_t rows) {
 }
 
 // The current Highway target of "hwy" kernels, e.g. "AVX3_ZEN4", and whether they have dot products of bf16 and of bytes. "AMX" and
-// "AVX2_VNNI" are Highway's AVX3_DL with matrix tiles and its AVX2 with dot products of bytes.
+// "AVX2_VNNI" are Highway's AVX3_DL with matrix tiles and its AVX2 with dot products of bytes; for Arm's see ArmTargetName.
 std::string_view HwyTargetName();
 bool HwyTargetHasBf16Dot();
 bool HwyTargetHasInt8Dot();
 bool HwyTargetHasAmx();
+bool HwyTargetHasSmmla();
 
 }  // namespace tally

@@ -26,7 +26,21 @@ Status LimitInstructionSet(std::string_view name) {
     hwy::SetSupportedTargetsForTest(hwy::SupportedTargets() & -best);
     return Status();
   };
-  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
+#if HWY_ARCH_ARM_A64
+  for (const ByteDot dot : {ByteDot::kSmmla, ByteDot::kSdot, ByteDot::kNone}) {
+    if (!HasByteDot(dot)) continue;
+    if (name == ArmTargetName(dot)) {
+      limited = true;
+      SetByteDot(dot);
+      return {};
+    }
+    names.emplace_back(ArmTargetName(dot));
+  }
+  const int64_t others = 0;
+#else
+  const int64_t others = hwy::SupportedTargets();
+#endif
+  for (int64_t left = others; left != 0; left &= left - 1) {
     const int64_t target = left & -left;
     if (target == HWY_AVX3_DL && AmxAvailable()) {
       if (name == "AMX") return limit(target, true, ByteDot::kNone);

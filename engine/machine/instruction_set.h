@@ -9,8 +9,8 @@
 namespace tally {
 
 // From now on kernels and measured peaks use at most the instructions of Highway's target `name` ("AVX2"), "AMX": AVX3_DL with
-// matrix tiles, or "AVX2_VNNI": AVX2 with dot products of bytes. To be called before a model is loaded. kBadInput: this processor has no such target; the message lists those
-// it has.
+// matrix tiles, "AVX2_VNNI": AVX2 with dot products of bytes, or of an ArmTargetName (base/byte_dot.h). To be called before a model is
+// loaded. kBadInput: this processor has no such target; the message lists those it has.
 Status LimitInstructionSet(std::string_view name);
 bool InstructionSetIsLimited();
 

@@ -204,11 +204,20 @@ uint64_t CacheBytes() {  // Documentation/ABI/testing/sysfs-devices-system-cpu: 
 
 std::string ProcessorName() {
   std::ifstream info("/proc/cpuinfo");
+  std::string implementer;
+  std::vector<std::string> parts;  // Arm's: of big and of little cores
   for (std::string line; std::getline(info, line);) {  // "model name\t: AMD EPYC 9R14"
     const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+    if (colon == std::string::npos) continue;
+    const std::string value = line.substr(colon + 2);
+    if (line.starts_with("model name")) return value;
+    if (line.starts_with("CPU implementer")) implementer = value;
+    if (line.starts_with("CPU part") && std::find(parts.begin(), parts.end(), value) == parts.end()) parts.push_back(value);
   }
-  return "";
+  if (parts.empty()) return "";
+  std::string name = "Arm, implementer " + implementer + ", part ";
+  for (size_t i = 0; i < parts.size(); ++i) name += (i == 0 ? "" : " and ") + parts[i];
+  return name;
 }
 
 uint64_t PeakResidentBytes() { return KibField("/proc/self/status", "VmHWM:").value_or(PeakResident()); }

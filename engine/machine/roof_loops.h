@@ -21,6 +21,8 @@ struct ArithmeticLoop {
 // The loops that this processor and operating system can run (cpuid and the enabled register state are
 // asked). x86-64.
 std::vector<ArithmeticLoop> X86Loops();
+// Arm's products of bytes and of bf16 that are in use, besides PortableLoops.
+std::vector<ArithmeticLoop> ArmLoops();
 // The same through Highway, for every other architecture: fused multiply-add, and its dot products where they
 // are native.
 std::vector<ArithmeticLoop> PortableLoops();

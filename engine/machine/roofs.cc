@@ -97,7 +97,10 @@ double ReadRoof::Measure(double seconds) {
 
 ArithmeticPeaks MeasurePeaks(Team& team, double seconds) {
   std::vector<ArithmeticLoop> loops = X86Loops();
-  if (loops.empty()) loops = PortableLoops();
+  if (loops.empty()) {
+    loops = PortableLoops();
+    for (const ArithmeticLoop& loop : ArmLoops()) loops.push_back(loop);
+  }
   ArithmeticPeaks peaks;
   const auto keep = [](double rate, const char* instruction, double& best, const char*& name) {
     if (rate > best) best = rate, name = instruction;

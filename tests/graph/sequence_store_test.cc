@@ -15,7 +15,7 @@
 namespace tally {
 namespace {
 
-constexpr KvLayout kSmall{KvType::kF16, 2, 4};
+constexpr KvLayout kSmall{KvType::kF16, 8, 4};
 
 // A layer's window and layout.
 struct Kind {
@@ -412,7 +412,7 @@ TEST(SequenceStore, RandomForksKeepWhatWasStored) {
   constexpr uint32_t kSeed = 11;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   std::mt19937 random(kSeed);
-  constexpr KvLayout kWide{KvType::kF32, 2, 4}, kOther{KvType::kF32, 2, 20, 4};
+  constexpr KvLayout kWide{KvType::kF32, 8, 4}, kOther{KvType::kF32, 8, 20, 4};
   Modelled m({{0, kWide}, {50, kWide}, {0, kOther}, {200, kOther}, {1, kWide}}, {1000, 6, 96, 3'500'000});
   int full = 0, shared = 0, gone = 0, copied_on_write = 0;
   for (int step = 0; step < 3000; ++step) {
@@ -495,7 +495,7 @@ TEST(SequenceStore, RandomForksKeepWhatWasStored) {
 
 // Whole blocks are shared and take no memory; the partial one is the fork's own.
 TEST(SequenceStore, ForkSharesWholeBlocks) {
-  Modelled m({{0, {KvType::kF32, 2, 4}}, {0, {KvType::kF32, 2, 4}}}, {1024, 3, 128, 0});
+  Modelled m({{0, {KvType::kF32, 8, 4}}, {0, {KvType::kF32, 8, 4}}}, {1024, 3, 128, 0});
   const int32_t a = *m.store().NewSequence();
   m.sequences()[a];
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(m.Extend(a, 100).ok());
@@ -531,7 +531,7 @@ TEST(SequenceStore, ForkSharesWholeBlocks) {
 
 // A copy holds what its source does, windows included, in blocks that nobody shares.
 TEST(SequenceStore, ACopySharesNothing) {
-  Modelled m({{0, {KvType::kF32, 2, 4}}, {50, {KvType::kF32, 2, 4}}}, {1024, 3, 128, 0});
+  Modelled m({{0, {KvType::kF32, 8, 4}}, {50, {KvType::kF32, 8, 4}}}, {1024, 3, 128, 0});
   const int32_t a = *m.store().NewSequence();
   m.sequences()[a];
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(m.Extend(a, 128).ok());
@@ -554,7 +554,7 @@ TEST(SequenceStore, ACopySharesNothing) {
   ASSERT_TRUE(small->Extend(s, 200).ok());
   const uint64_t before = small->BytesInUse();
   EXPECT_EQ(small->Copy(s).status().code(), StatusCode::kNoRoom);
-  EXPECT_NE(small->Copy(s).status().message().find("a copy of 200 positions needs 32768 bytes, and 16384 of 49152 are free"),
+  EXPECT_NE(small->Copy(s).status().message().find("a copy of 200 positions needs 131072 bytes, and 65536 of 196608 are free"),
             std::string::npos);
   EXPECT_EQ(small->BytesInUse(), before);
 }

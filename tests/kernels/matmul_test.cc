@@ -594,6 +594,7 @@ TEST(MatMulExecuted, FollowsTheTarget) {
         const MatMulOp op{.x = packed.pack(), .w = w.view(), .bias = {}, .out = out.view(), .out_row = {}};
         SCOPED_TRACE(std::string(DTypeName(hand.type)) + " on " + std::string(HwyTargetName()));
         const bool dot = HwyTargetName() == "AMX" || HwyTargetName() == "AVX3_DL" || HwyTargetName() == "AVX3_ZEN4" ||
+                         HwyTargetName() == "NEON_DOT" || HwyTargetName() == "NEON_I8MM" ||
                          (HwyTargetName() == "AVX2_VNNI" && ActFormatFor(hand.type, kind).sums == 1);
         const uint64_t blocks = static_cast<uint64_t>(rows * (cols / 32)), products = dot ? 0 : hand.products,
                        scaling = dot ? hand.dot_scaling : hand.scaling;
@@ -632,10 +633,11 @@ TEST(PackActTest, EveryTargetGivesTheReferencesBits) {
       const std::vector<RowGroup> groups = {{0, 3, 0}, {3, 0, 1}, {3, 17, 2}};
       for (const DType t : {DType::kMXFP4, DType::kQ6_K, DType::kQ4_K, DType::kQ2_K}) {
         if (t != DType::kMXFP4 && kind != ActKind::kInt8) continue;
-        for (const bool amx : {false, true}) {
+        for (const bool smmla : {false, true}) for (const bool amx : {false, true}) {
           ActFormat format = kind == ActKind::kInt8 ? ActFormatFor(t, kind) : ActFormat{.kind = kind};
-          if (amx && kind == ActKind::kF32) continue;
+          if ((amx && kind == ActKind::kF32) || (smmla && (amx || kind != ActKind::kInt8))) continue;
           format.amx = amx;
+          format.smmla = smmla;
           auto pack = [&](std::string_view kernel) {
             std::vector<uint8_t> bytes(20 * ActRowBytes(format, cols) + 64, 0xEE);
             const PackActOp op{.x = x.view(), .row_index = index, .pack = {format, 20, cols, bytes.data(), groups}};

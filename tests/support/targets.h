@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "engine/base/amx.h"
 #include "engine/base/byte_dot.h"
@@ -16,7 +17,7 @@
 namespace tally {
 
 // Calls body() once for each Highway target that compiler and machine offer, dispatch restricted to it, and prints which. AVX2 runs
-// without and with dot products of bytes, AVX3_DL without and with matrix tiles.
+// without and with dot products of bytes, AVX3_DL without and with matrix tiles, NEON with each of the products that Arm may have.
 template <class F>
 void ForEachTarget(F&& body) {
   struct Restore {
@@ -27,19 +28,29 @@ void ForEachTarget(F&& body) {
       UseAmx(true);
     }
   } restore;
+  struct Variant {
+    std::string name;
+    ByteDot dot = ByteDot::kNone;
+    bool amx = false;
+  };
   hwy::SetSupportedTargetsForTest(0);
   std::string ran;
   for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    const bool two = (target == HWY_AVX2 && AvailableByteDot() != ByteDot::kNone) || (target == HWY_AVX3_DL && AmxAvailable());
-    for (int more = 0; more < (two ? 2 : 1); ++more) {
+    std::vector<Variant> variants = {{hwy::TargetName(target)}};
+    if (target == HWY_AVX2 && AvailableByteDot() != ByteDot::kNone) variants.push_back({"AVX2_VNNI", AvailableByteDot()});
+    if (target == HWY_AVX3_DL && AmxAvailable()) variants.push_back({"AMX", ByteDot::kNone, true});
+    if ((target & HWY_ALL_NEON) != 0) {
+      variants.clear();
+      for (const ByteDot dot : {ByteDot::kNone, ByteDot::kSdot, ByteDot::kSmmla}) {
+        if (HasByteDot(dot)) variants.push_back({std::string(ArmTargetName(dot)), dot});
+      }
+    }
+    for (const Variant& variant : variants) {
       hwy::SetSupportedTargetsForTest(target);
-      SetByteDot(more != 0 ? AvailableByteDot() : ByteDot::kNone);
-      UseAmx(more != 0);
+      SetByteDot(variant.dot);
+      UseAmx(variant.amx);
       const std::string name(HwyTargetName());
-      ASSERT_EQ(name, more == 0            ? hwy::TargetName(target)
-                      : target == HWY_AVX2 ? "AVX2_VNNI"
-                                           : "AMX")
-          << "the restriction to one target has no effect";
+      ASSERT_EQ(name, variant.name) << "the restriction to one target has no effect";
       SCOPED_TRACE(name);
       ran.append(" ").append(name);
       body();

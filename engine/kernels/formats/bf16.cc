@@ -5,8 +5,10 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
 #include "engine/base/amx.h"
+#include "engine/base/byte_dot.h"
 #include "engine/kernels/formats/bf16.h"
 #include "engine/kernels/matmul/amx_bf16-inl.h"
+#include "engine/kernels/matmul/bf16_arm-inl.h"
 #include "engine/kernels/matmul/float-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -163,6 +165,9 @@ void RunBF16Amx(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t
 void RunBF16(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
 #if TALLY_AMX
   if (job.x.format.amx) return RunBF16Amx(job, begin, end, scratch);
+#endif
+#if TALLY_ARM
+  if (job.x.format.kind == ActKind::kBF16 && CurrentByteDot() == ByteDot::kSmmla) return RunBf16Arm(job, begin, end, scratch);
 #endif
   if (job.x.format.kind == ActKind::kBF16) {
     RunBF16Dot(job, begin, end);

@@ -35,6 +35,7 @@ ActFormat ActFormatFor(DType t, ActKind k) {
   if (k == ActKind::kInt8 && f != nullptr && f->act == ActKind::kInt8) {
     ActFormat int8 = f->int8;
     int8.amx = int8.sums == 1 && HwyTargetHasAmx();  // amx_int8-inl.h
+    int8.smmla = HwyTargetHasSmmla();                // dot_arm-inl.h
     return int8;
   }
   return {.kind = k, .amx = k == ActKind::kBF16 && HwyTargetHasAmx()};

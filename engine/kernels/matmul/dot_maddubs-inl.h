@@ -49,7 +49,7 @@ inline constexpr int kInt8SubTile = HWY_TARGET == HWY_SSE2   ? 1
 
 // FLOPs per output of a block of 32 k, beyond the useful 64 of the products. Scaling is 3 unless stated: the product of the
 // scales 1, the fused multiply-add 2. Each minimum adds 2 to it.
-//   byte dot product   products  0
+//   byte dot product   as dot_vnni-inl.h
 //   wide               products 16   each of 8 steps takes 10 for the useful 8: 4 products, 2 adds; widening 2 products, 2 adds
 //   narrow, 1 piece    products  3   widening once: 2 products, 1 add
 //   narrow, 2 pieces   products  7   widening twice: 3 each; the sum of the pieces 1
@@ -59,7 +59,8 @@ ExecutedCost Int8BlockCost() {
   constexpr uint64_t kMinimaFlops = 2 * kMinima<F>;
   bool dot = false;
   WithByteDot<F>([&]<ByteDot kDot>() { dot = kDot != ByteDot::kNone; });
-  if (dot) return {.products = 0, .scaling = 3 + kMinimaFlops};
+  if (TALLY_ARM) dot = CurrentByteDot() != ByteDot::kNone;
+  if (dot) return {.products = 0, .scaling = (kParts<F> == 1 ? 3u : 3u + 3u) + kMinimaFlops};
   if (F::kWide) return {.products = 2 * 8, .scaling = 3 + kMinimaFlops};
   if (kParts<F> == 1) return {.products = F::kPieces == 1 ? 3 : 3 + 3 + 1, .scaling = 3 + kMinimaFlops};
   return {.products = 0, .scaling = 3 + 3 + 1 + 3 + kMinimaFlops};

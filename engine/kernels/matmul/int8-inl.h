@@ -8,8 +8,10 @@
 //   dot_vnni-inl.h      targets with a u8 x s8 dot product
 //   dot_maddubs-inl.h   others: products of bytes summed in pairs
 //   amx_int8-inl.h      many rows where there are matrix tiles
+//   dot_arm-inl.h       Arm's products, chosen at run time
 #include "engine/base/byte_dot.h"
 #include "engine/kernels/amx-inl.h"
+#include "engine/kernels/arm-inl.h"
 #include "engine/kernels/matmul/tile-inl.h"
 
 #if defined(TALLY_MATMUL_INT8_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -106,6 +108,8 @@ struct PackedSource {
     at.Begin();
     HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchStream<kManyRows>(at.p + i);
   }
+  // The same for a block that has been read before.
+  HWY_INLINE void Again() { at.Begin(); }
   HWY_INLINE void Next() { at.Next(); }
 };
 
@@ -133,6 +137,7 @@ struct DecodedSource {
   HWY_INLINE VI NegativeSum(int v) const { return hn::BitCast(DI(), hn::Load(DU8(), q + 1024 + kVecBytes * v)); }
   template <bool>
   HWY_INLINE void Begin() {}
+  HWY_INLINE void Again() {}
   HWY_INLINE void Next() {
     q += kDecodedBytes<kSigned>;
     s += kPanelRows * F::kScaleWords;
@@ -180,6 +185,9 @@ HWY_AFTER_NAMESPACE();
 #if TALLY_AMX
 #include "engine/kernels/matmul/amx_int8-inl.h"
 #endif
+#if TALLY_ARM
+#include "engine/kernels/matmul/dot_arm-inl.h"
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {
@@ -188,6 +196,9 @@ namespace HWY_NAMESPACE {
 template <class F>
 void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
+#if TALLY_ARM
+    if (RunArmInt8<F>(job, group, first, last, scratch)) return;
+#endif
     if (group.rows <= StreamRows(ActKind::kInt8)) {
       const size_t row_bytes = job.x.row_bytes();
       const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin) * row_bytes;
@@ -198,7 +209,7 @@ void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> s
     }
 #if TALLY_AMX
     if constexpr (kParts<F> == 1) {
-      if (TilingOf(job.x.format, group.rows).by_row) return RunAmxInt8Group<F>(job, group, first, last, scratch);
+      if (TilingOf(job.x.format, group.rows).run == kInt8Block) return RunAmxInt8Group<F>(job, group, first, last, scratch);
     }
 #endif
     RunInt8Group<F>(job, group, first, last, scratch);

@@ -243,6 +243,7 @@ size_t MatJobScratchBytes(const MatJob& job) {
     const size_t whole = 2 * static_cast<size_t>(job.w.cols / kInt8Block) * block;
     // amx_int8: some pairs of decoded panels, and the scales of a tile of activations, which are no more than a panel's.
     if (job.x.format.amx) return static_cast<size_t>(AmxInt8Pairs(job)) * whole + whole / 2;
+    if (job.x.format.smmla) return 2 * whole;  // dot_arm: each scale twice
     return std::max(whole, kInt8PieceBytes / 512 * block + static_cast<size_t>(job.max_group_rows()) * 128);
   }
   if (job.x.format.amx) {  // matmul/amx_bf16-inl.h
@@ -252,6 +253,10 @@ size_t MatJobScratchBytes(const MatJob& job) {
     return static_cast<size_t>(kAmxGroupPairs) * (strips * strip + kAmxPieceBytes) + strip;
   }
   const bool quantised = GetDTypeInfo(job.w.dtype).quantised;
+  if (job.w.dtype == DType::kBF16 && job.x.format.kind == ActKind::kBF16 && HwyTargetHasSmmla() &&
+      job.max_group_rows() > StreamRows(ActKind::kBF16)) {
+    return static_cast<size_t>(kArmBf16PieceBytes + (job.max_group_rows() + 1) / 2 * 256);
+  }
   if (job.x.format.kind == ActKind::kBF16 && (!quantised || job.max_group_rows() <= StreamRows(ActKind::kBF16))) return 0;
   if (!quantised && job.max_group_rows() <= StreamRows(ActKind::kF32)) return 0;
   return (static_cast<size_t>(kF32KBlock) + static_cast<size_t>(job.max_group_rows())) * 32 * sizeof(float);

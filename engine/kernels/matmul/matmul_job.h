@@ -45,6 +45,9 @@ inline constexpr size_t kAmxPieceBytes = 16384;
 inline constexpr int64_t kAmxInt8GroupPairs = 4;
 int64_t AmxInt8Pairs(const MatJob& job);
 
+// BFMMLA: bytes of a piece of two panels that is laid out for it (bf16_arm-inl.h).
+inline constexpr int64_t kArmBf16PieceBytes = 32768;
+
 // Targets without an int8 dot product cut K into pieces whose decoded panel has this many bytes.
 inline constexpr int64_t kInt8PieceBytes = 16384;
 

@@ -9,9 +9,12 @@
 //          correction = -offset * sum(q), one for each of the `sums` equal parts of a block.
 //          With minima: the f32 products scale * sum(q) instead.
 //          i16 corrections, for sums in 16 bits; 0 with minima: -PairOffset * sum(q) over k % 4 < 2 of the part, then over k % 4 >= 2.
-// By row, for AMX, whose left tiles have 32 k of a row in one place:
-//   kBF16  [ceil(K/32)][T][32] bf16, zeros beyond K                            row bytes: 64 ceil(K/32)
-//   kInt8  per 32 k: [T][32] i8, the rest as above
+// In runs (ActTiling::run): more than 4 bytes of a row of bf16 or i8 lie in one place.
+//   AMX, whose left tiles have 32 k of a row in one place:
+//     kBF16  [ceil(K/32)][T][32] bf16, zeros beyond K                          row bytes: 64 ceil(K/32)
+//     kInt8  per 32 k: [T][32] i8, the rest as above
+//   SMMLA, whose operands have 8 k of two rows:
+//     kInt8  per 32 k: [4][T][8] i8, the rest as above
 // A tile that starts at row r of the pack starts at byte r * row_bytes.
 #pragma once
 
@@ -35,7 +38,8 @@ struct ActFormat {
   float scale_mul = 1;  // factor folded into the activation scale: 0.5 if kernels hold doubled weights
   int32_t sums = 1;     // parts of a block with a sum each: 1, or 2 if every 16 weights have an integer scale
   bool minima = false;  // weights are scale * q + minimum; the offset is 0
-  bool amx = false;     // by row, where TilingOf says so
+  bool amx = false;     // in the runs of AMX, or of SMMLA, where TilingOf says so
+  bool smmla = false;
   constexpr int32_t minimum_sums() const { return minima ? sums : 0; }
   bool operator==(const ActFormat&) const = default;
 };
@@ -61,22 +65,23 @@ struct RowGroup {
   const int32_t* step_rows = nullptr;  // [rows]: the step's row of each, if the step's data chose the slice (experts)
 };
 
-// Rows in a full tile that is not by row.
+// Rows in a full tile without AMX.
 constexpr int ActTile(ActKind k) { return k == ActKind::kInt8 ? 6 : 12; }
 
-// Rows of a full tile by row.
+// Rows of a full tile of AMX.
 inline constexpr int kAmxRows = 16;
-// Larger groups of int8 activations are packed by row if the format says amx. One tile of rows is no faster than dot products.
-inline constexpr int64_t kAmxInt8Rows = kAmxRows;
+// Larger groups of int8 activations are packed for SMMLA if the format says so; for AMX from more than a tile on.
+inline constexpr int64_t kInt8RunRows = 2 * ActTile(ActKind::kInt8);
 
 // How a group of `group_rows` rows lies in a pack.
 struct ActTiling {
   int rows = 0;  // of a full tile
-  bool by_row = false;
+  int run = 4;   // bytes of a row that lie together; row j's byte i of n columns' bytes is byte (i / run * T + j) * run + i % run
 };
 constexpr ActTiling TilingOf(const ActFormat& f, int64_t group_rows) {
-  if (f.amx && (f.kind == ActKind::kBF16 || group_rows > kAmxInt8Rows)) return {kAmxRows, true};
-  return {ActTile(f.kind), false};
+  if (f.amx && f.kind == ActKind::kBF16) return {kAmxRows, 64};
+  if (f.amx && group_rows > kAmxRows) return {kAmxRows, kInt8Block};
+  return {ActTile(f.kind), f.smmla && group_rows > kInt8RunRows ? 8 : 4};
 }
 
 constexpr size_t ActRowBytes(const ActFormat& f, int64_t cols) {

@@ -16,12 +16,12 @@ struct PackedRow {
   int64_t tile_rows;
   int64_t j;
   int sums;
-  bool by_row;
+  int64_t run;
 
   PackedRow(const ActPack& pack, const RowGroup& group, int64_t row) {
     const ActTiling tiling = TilingOf(pack.format, group.rows);
     const int64_t size = tiling.rows, first = row / size * size;
-    by_row = tiling.by_row;
+    run = tiling.run;
     tile = pack.data + static_cast<size_t>(group.row_begin + first) * pack.row_bytes();
     tile_rows = std::min(size, group.rows - first);
     j = row - first;
@@ -36,11 +36,11 @@ struct PackedRow {
   }
   float F32(int64_t k) const { return At<float>((k * tile_rows + j) * 4); }
   float BF16(int64_t k) const {
-    return BF16ToF32(At<uint16_t>(by_row ? (k / 32 * tile_rows + j) * 64 + k % 32 * 2 : (k / 2 * tile_rows + j) * 4 + k % 2 * 2));
+    return BF16ToF32(At<uint16_t>(InRuns(2 * k)));
   }
   int Int8(int64_t k) const {
     const int64_t i = k % kInt8Block;
-    return At<int8_t>(Block(k / kInt8Block) + (by_row ? j * kInt8Block + i : (i / 4 * tile_rows + j) * 4 + i % 4));
+    return At<int8_t>(Block(k / kInt8Block) + InRuns(i));
   }
   float Scale(int64_t kb) const { return At<float>(Block(kb) + 32 * tile_rows + 4 * j); }
   int32_t Correction(int64_t kb, int part = 0) const { return At<int32_t>(Block(kb) + (36 + 4 * part) * tile_rows + 4 * j); }
@@ -50,6 +50,7 @@ struct PackedRow {
   }
 
  private:
+  int64_t InRuns(int64_t byte) const { return (byte / run * tile_rows + j) * run + byte % run; }
   int64_t Block(int64_t kb) const { return kb * Int8BlockBytes(sums) * tile_rows; }
 };
 

@@ -34,7 +34,7 @@ void ForEachTile(const PackActOp& op, int64_t begin, int64_t end, const RowFn& p
       uint8_t* tile = op.pack.data + static_cast<size_t>(g.row_begin + r0) * op.pack.row_bytes();
       for (int64_t j = 0; j < rows; ++j) {
         const int64_t row = g.row_begin + r0 + j;
-        pack_row(op.x.Row(op.row_index.empty() ? row : op.row_index[static_cast<size_t>(row)]), tile, rows, j, tiling.by_row);
+        pack_row(op.x.Row(op.row_index.empty() ? row : op.row_index[static_cast<size_t>(row)]), tile, rows, j, tiling.run);
       }
     }
     first += tiles;
@@ -102,15 +102,15 @@ std::span<const Kernel<PackActOp>> Kernels<PackActOp>() {
   static constexpr std::array<Kernel<PackActOp>, 2> kTable = {{
       {"hwy", [](const PackActOp&) -> const char* { return nullptr; }, Plan,
        [](const PackActOp& op, int64_t b, int64_t e, std::span<uint8_t>) {
-         ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row) {
-           PackRowHwy(op.pack, x, tile, rows, j, by_row);
+         ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j, int64_t run) {
+           PackRowHwy(op.pack, x, tile, rows, j, run);
          });
        },
        [](const PackActOp& op, const CostAmounts& n) { return Executed(op, n, 2); }},  // finiteness test: x - x, summed
       {"ref", [](const PackActOp&) -> const char* { return nullptr; }, Plan,
        [](const PackActOp& op, int64_t b, int64_t e, std::span<uint8_t>) {
-         ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row) {
-           PackRowReference<float>(op.pack, x, tile, rows, j, by_row);
+         ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j, int64_t run) {
+           PackRowReference<float>(op.pack, x, tile, rows, j, run);
          });
        },
        [](const PackActOp& op, const CostAmounts& n) { return Executed(op, n, 0); }},

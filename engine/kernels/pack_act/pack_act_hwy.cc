@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT tile, int64_t rows, int64_t j,
-              bool by_row) {
+              int64_t run) {
   const hn::CappedTag<float, 16> df;
   const hn::RebindToSigned<decltype(df)> di;
   const hn::Rebind<int8_t, decltype(df)> di8;
@@ -44,8 +44,10 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
       sum[i / 16] = hn::Add(sum[i / 16], n);
       hn::StoreU(hn::DemoteTo(di8, n), di8, q + i);
     }
-    if (by_row) {
+    if (run == kInt8Block) {
       std::memcpy(tile + 32 * j, q, 32);
+    } else if (run == 8) {
+      for (int s = 0; s < 4; ++s) std::memcpy(tile + (s * rows + j) * 8, q + 8 * s, 8);
     } else {
       for (int s = 0; s < 8; ++s) std::memcpy(tile + (s * rows + j) * 4, q + 4 * s, 4);
     }
@@ -72,10 +74,11 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
 
 // Rounds to nearest even and keeps NaN quiet, as F32ToBF16 does.
 void PackBF16(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT tile, int64_t rows, int64_t j,
-              bool by_row) {
+              int64_t run) {
   const hn::ScalableTag<float> df;
   const hn::RebindToUnsigned<decltype(df)> du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
+  const bool by_row = run == 64;
   HWY_ALIGN uint32_t bits[HWY_MAX_BYTES / 4] = {};
   int64_t k = 0;
   for (; k + lanes <= pack.cols; k += lanes) {
@@ -103,10 +106,10 @@ void PackBF16(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
   if (by_row && k % 32 != 0) std::memset(tile + (k / 32 * rows + j) * 64 + k % 32 * 2, 0, static_cast<size_t>(32 - k % 32) * 2);
 }
 
-void PackRow(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row) {
+void PackRow(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, int64_t run) {
   switch (pack.format.kind) {
-    case ActKind::kInt8: PackInt8(pack, x, tile, rows, j, by_row); return;
-    case ActKind::kBF16: PackBF16(pack, x, tile, rows, j, by_row); return;
+    case ActKind::kInt8: PackInt8(pack, x, tile, rows, j, run); return;
+    case ActKind::kBF16: PackBF16(pack, x, tile, rows, j, run); return;
     case ActKind::kF32:
       if (rows == 1) {
         std::memcpy(tile, x, static_cast<size_t>(pack.cols) * 4);
@@ -124,8 +127,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tally {
 HWY_EXPORT(PackRow);
-void PackRowHwy(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row) {
-  HWY_DYNAMIC_DISPATCH(PackRow)(pack, x, tile, rows, j, by_row);
+void PackRowHwy(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, int64_t run) {
+  HWY_DYNAMIC_DISPATCH(PackRow)(pack, x, tile, rows, j, run);
 }
 }  // namespace tally
 #endif

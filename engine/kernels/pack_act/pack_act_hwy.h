@@ -7,7 +7,7 @@
 
 namespace tally {
 
-// Packs row `j` of a tile of `rows` rows, by row or not; the layout is act_pack.h's. Dispatched by Highway.
-void PackRowHwy(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row);
+// Packs row `j` of a tile of `rows` rows, in runs of `run` bytes; the layout is act_pack.h's. Dispatched by Highway.
+void PackRowHwy(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, int64_t run);
 
 }  // namespace tally

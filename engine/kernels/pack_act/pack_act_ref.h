@@ -17,9 +17,10 @@ void StoreBytes(uint8_t* p, T v) {
   std::memcpy(p, &v, sizeof(v));
 }
 
-// Packs x [pack.cols] as row `j` of a tile of `rows` rows, by row or not.
+// Packs x [pack.cols] as row `j` of a tile of `rows` rows, in runs of `run` bytes.
 template <class S>
-void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, bool by_row = false) {
+void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_t rows, int64_t j, int64_t run = 4) {
+  const auto at = [=](int64_t byte) { return (byte / run * rows + j) * run + byte % run; };
   const int64_t cols = pack.cols;
   switch (pack.format.kind) {
     case ActKind::kF32:
@@ -27,8 +28,7 @@ void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_
       return;
     case ActKind::kBF16:
       for (int64_t k = 0; k < static_cast<int64_t>(pack.row_bytes()) / 2; ++k) {
-        const int64_t at = by_row ? (k / 32 * rows + j) * 64 + k % 32 * 2 : (k / 2 * rows + j) * 4 + k % 2 * 2;
-        StoreBytes(tile + at, k < cols ? F32ToBF16(x[k]) : uint16_t{0});
+        StoreBytes(tile + at(2 * k), k < cols ? F32ToBF16(x[k]) : uint16_t{0});
       }
       return;
     case ActKind::kInt8:
@@ -51,7 +51,7 @@ void PackRowReference(const ActPack& pack, const float* x, uint8_t* tile, int64_
           const float q = std::nearbyint(ToF32(scaled));
           S& sum = sums[i * parts / 32][i % 4 / 2];
           if (pack.format.offset != 0 || pack.format.minima) sum = sum + S(q);
-          StoreBytes(block + (by_row ? 32 * j + i : ((i / 4) * rows + j) * 4 + i % 4), static_cast<int8_t>(q));
+          StoreBytes(block + at(i), static_cast<int8_t>(q));
         }
         const S stored = finite ? scale : S(std::nanf(""));
         StoreBytes(block + 32 * rows + 4 * j, ToF32(stored));
