@@ -58,7 +58,7 @@ TEST(AuditScreen, AllAgree) {
             "  touched, all          2          600           600\n"
             "  FLOPs                 4        4,800         4,800\n"
             "\n"
-            "active    300 of 600 parameters, 50.00 %, touched by a decode step\n"
+            "touched   300 of 600 parameters, 50.00 %, by a decode step\n"
             "a note\n"
             "\n"
             "7 rows compared, all agree\n");
