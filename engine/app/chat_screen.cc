@@ -35,7 +35,7 @@ std::string TurnWords(const TurnFigures& turn, Omitted omitted) {
   }
   if (f.decode_tokens > 0) {
     words.push_back((omitted < kParameters ? Count(f.parameters.active_all) + " parameters, " : "") +
-                    Scaled(f.all.useful, "FLOPs") + ", " + Scaled(MovedBytesPerToken(f), "B") + " a token");
+                    Scaled(f.all.useful, "FLOP") + ", " + Scaled(MovedBytesPerToken(f), "B") + " a token");
   }
   if (omitted < kContext) {
     words.push_back("context " + Count(turn.context_used) + (omitted < kContextSize ? " of " + Count(turn.context) : ""));
