@@ -144,9 +144,6 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
   std::string kv = WithThousands(c.kv_bytes_per_token) + " bytes a token, " + BothUnits(c.kv_bytes_at_context) + " at " +
                    WithThousands(c.options.context) + " positions";
   if (c.options.batch > 1) kv += " of " + WithThousands(c.options.batch) + " sequences";
-  if (AnyLayer(c.recipe,
-               [&](const LayerRecipe& l) { return l.window > 0 && static_cast<uint64_t>(l.window) < c.options.context; }))
-    kv += ", fewer in layers with a window";
   if (c.state_bytes > 0) kv += "; states " + WithThousands(c.state_bytes) + " a sequence";
   if (c.expanded) kv += "; expanded, as published, " + WithThousands(c.expanded->kv_bytes_per_token) + " a token";
   return Paragraph("  weights", weights, width, kWordsFrom) + Paragraph("  KV, f16", kv, width, kWordsFrom);

@@ -112,7 +112,7 @@ Result<int> RunPerplexity(const PerplexityFlags& flags) {
     TALLY_ASSIGN_OR_RETURN(text, ReadText("-"));
   }
   if (int(flags.file.has_value()) + int(flags.tokens_file.has_value()) + int(!text.empty()) != 1) {
-    return BadInput("give one text: -f FILE, --tokens-file FILE or standard input");
+    return BadInput("give one text: -f FILE or --tokens-file FILE, or standard input");
   }
   load.max_logit_rows = kLogitRows;
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));

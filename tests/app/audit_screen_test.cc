@@ -51,7 +51,7 @@ AuditReport ReportOf(int32_t layers, int32_t wrong) {
 TEST(AuditScreen, AllAgree) {
   const std::string text = AuditScreen(ReportOf(2, 0), {}, "a model", "a note\n", nullptr, 0);
   EXPECT_EQ(text,
-            "a model; 2 steps, 1 of them decode\n"
+            "a model; 2 steps, 1 decode\n"
             "\n"
             "  account            rows  closed form  files    run\n"
             "  parameters stored     1          600    600\n"
