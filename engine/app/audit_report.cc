@@ -221,7 +221,7 @@ std::string StepName(const AuditReport::Step& step) {
 }
 
 std::string StepsText(const AuditReport& report) {
-  return std::to_string(report.steps.size()) + " steps, " + std::to_string(DecodeSteps(report)) + " of them decode";
+  return std::to_string(report.steps.size()) + " steps, " + std::to_string(DecodeSteps(report)) + " decode";
 }
 
 std::string VerdictText(const AuditReport& report) {

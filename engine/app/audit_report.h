@@ -28,7 +28,7 @@ std::string AuditTables(const AuditReport& report, const Model& model, const std
 std::string DifferencesText(const AuditReport& report, size_t most, size_t width);  // so many rows that differ, with the formula
 std::string ClaimsVerdict(const std::vector<Claims>& claims, size_t width);         // under which convention each figure holds
 std::string VerdictText(const AuditReport& report);                                 // "12,758 rows compared, all agree"
-std::string StepsText(const AuditReport& report);                                   // "5 steps, 4 of them decode"
+std::string StepsText(const AuditReport& report);                                   // "5 steps, 4 decode"
 std::string StepName(const AuditReport::Step& step);                                // "prefill of 8 up to 8"
 
 // The experts that rows chose between them, mean over the sparse layers, beside what is expected and what is possible: a prefill step,

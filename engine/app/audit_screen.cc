@@ -70,16 +70,19 @@ std::string TouchedText(const AuditReport& report) {
     for (const AuditRow& r : step->audit) {
       if (r.account != AuditAccount::kTouchedSet || !r.ledger) continue;
       return WithThousands(*r.ledger) + " of " + WithThousands(stored) + " parameters, " + Share(*r.ledger, stored) +
-             ", touched by a decode step";
+             ", by a decode step";
     }
   }
   return "";
 }
 
 std::string ExpertsText(const AuditReport& report, const Recipe& recipe) {
-  std::string text = "of " + std::to_string(recipe.n_experts) + " a layer read";
+  std::string text;
   for (const ExpertUnion& u : ExpertUnions(report, recipe)) {
-    text += (text.ends_with("read") ? ": " : ", ") + Fixed(u.measured, 2) + " (" + u.name + ")";
+    const bool first = text.empty();
+    text += (first ? "" : ", ") + Fixed(u.measured, 2);
+    if (first) text += " of " + std::to_string(recipe.n_experts) + " read in a layer";
+    text += " (" + u.name + ")";
   }
   return text;
 }
@@ -107,7 +110,7 @@ std::string AuditScreen(const AuditReport& report, const Recipe& recipe, const s
   const auto line = [&](const char* label, const std::string& text) {
     out += text.empty() ? "" : Paragraph(label, text, width, kTextFrom);
   };
-  line("active", TouchedText(report));
+  line("touched", TouchedText(report));
   if (!report.experts.empty()) line("experts", ExpertsText(report, recipe));
   if (report.page_bytes > 0) line("pages", PagesText(report));
   out += notes;

@@ -194,7 +194,7 @@ Action AddBatch(CLI::App& app) {
       "request that "
       "cannot be answered has an error in its answer's place, and the others go on. --force begins a file of answers anew.");
   AddExamples(*c, {"tally batch demo docs/requests.jsonl -o /tmp/answers.jsonl",
-                   "tally batch demo docs/requests.jsonl -o /tmp/greedy.jsonl --parallel 2 --temp 0 --json"});
+                   "tally batch demo docs/requests.jsonl -o /tmp/greedy.jsonl --temp 0 --json"});
   return [flags] {
     const Result<int> code = RunBatchFile(*flags);
     return code.ok() ? *code : Report(code.status());

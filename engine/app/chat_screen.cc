@@ -36,7 +36,7 @@ std::string TurnWords(const TurnFigures& turn, Omitted omitted) {
   }
   if (f.decode_tokens > 0) {
     words.push_back((omitted < kParameters ? Count(f.parameters.active_all) + " parameters, " : "") +
-                    Scaled(f.all.useful, "FLOPs") + ", " + Scaled(MovedBytesPerToken(f), "B") + " a token");
+                    Scaled(f.all.useful, "FLOP") + ", " + Scaled(MovedBytesPerToken(f), "B") + " a token");
   }
   if (f.drafted > 0) words.push_back(DraftWords(f));
   if (omitted < kContext) {

@@ -46,7 +46,7 @@ std::string ClaimText(const ClaimCheck& check) {
   for (const auto& c : check.conventions) {
     std::string& names = Holds(c) ? holds : fails;
     if (!Holds(c) && (CountsPrediction(c) || (c.name == "total without embedding and head" && !none))) continue;
-    names += (names.empty() ? "" : ", ") + c.name + (c.agreement == Agreement::kTruncated ? " (digits cut off)" : "");
+    names += (names.empty() ? "" : ", ") + c.name + (c.agreement == Agreement::kTruncated ? " (truncated)" : "");
   }
   return check.figure + " " + check.printed + (none ? " holds under no convention" : " holds as " + holds) +
          (fails.empty() ? "" : ", not as " + fails);
@@ -86,6 +86,7 @@ std::string ClaimsText(std::span<const Claims> claims, size_t width) {
       }
     }
     text += (text.empty() ? "" : "\n") + Render(t, TableFormat::kText, width);
+    for (const ClaimCheck& check : one.checks) text += Paragraph("", ClaimText(check), width, 2);
   }
   return text;
 }

@@ -172,7 +172,7 @@ Result<std::string> MarkdownOf(const CountFlags& flags, std::span<const CountedM
 
 // A page and its pictures, of one model.
 Status WritePictures(const CountFlags& flags, std::span<const CountedModel> models) {
-  if (models.size() > 1) return BadInput("--report and --svg are of one model and one context");
+  if (models.size() > 1) return BadInput("--report and --svg take one model and one context");
   if (flags.report) TALLY_RETURN_IF_ERROR(CheckReportFile(*flags.report));
   if (flags.svg) {
     TALLY_RETURN_IF_ERROR(CheckMayReplaceIn(*flags.svg, ".svg", flags.force));
@@ -296,7 +296,7 @@ Action AddCount(CLI::App& app) {
   for (const std::string_view name : KnownModels()) known += (known.empty() ? "" : ", ") + std::string(name);
   c->footer("Built-in names: " + known);
   AddExamples(*c, {"tally count gpt-oss-120b --ctx 8192 --batch 16 --type q8_0 --plot",
-                   "tally count mini-gpt mini-gpt:d_model=128,n_layers=4,d_ff=512 mini-gpt:d_model=256,n_layers=6,d_ff=1024"});
+                   "tally count mini-gpt mini-gpt:d_model=256,n_layers=6,d_ff=1024"});
   return [flags] { return Report(RunCount(*flags)); };
 }
 

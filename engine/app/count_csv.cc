@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/app/count_screen.h"
 #include "engine/app/parts.h"
 
 namespace tally::app {
@@ -121,6 +122,8 @@ void AddTraffic(const Count& c, CsvLines& out) {
     out.AddReal("traffic", step, "experts a layer reads, uniform routing", t->uniform_experts);
     out.Add("traffic", step, "experts a layer reads, at most", t->most_experts);
   }
+  out.AddReal("traffic", "prefill", "bytes a token", PrefillCost(c).bytes);
+  out.AddReal("traffic", "decode", "bytes a token", DecodeCost(c).bytes);
   out.AddReal("traffic", "prefill", "FLOPs a byte of weights and KV", c.prefill_intensity);
   out.AddReal("traffic", "decode", "FLOPs a byte of weights and KV", c.decode_intensity);
 }

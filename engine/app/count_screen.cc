@@ -149,13 +149,10 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
   return Paragraph("  weights", weights, width, kWordsFrom) + Paragraph("  KV, f16", kv, width, kWordsFrom);
 }
 
-// Of one token, as a mean.
-struct TokenCost {
-  std::array<double, books::kFlopsViews> flops = {};
-  double bytes = 0;  // of weights, experts chosen uniformly, and of KV and states read and written
-};
 // Bytes of states that a step reads and writes.
 double StateTraffic(const Count& c) { return 2 * static_cast<double>(c.options.batch) * static_cast<double>(c.state_bytes); }
+}  // namespace
+
 TokenCost PrefillCost(const Count& c) {
   const double tokens = static_cast<double>(c.options.batch) * static_cast<double>(c.options.prompt);
   TokenCost cost;
@@ -171,6 +168,8 @@ TokenCost DecodeCost(const Count& c) {
                static_cast<double>(c.kv_bytes_per_token);
   return cost;
 }
+
+namespace {
 
 Table CostTable(const Count& c) {
   Table t{"", {"FLOPs a token", "everything", "matmul, causal", "full square", "bytes"}, {}, {true}};
@@ -213,8 +212,9 @@ std::string OneName(std::span<const CountedModel> models) {
   return one ? TailOf(models[0].name, kLongestColumn) : "";
 }
 
-// "attention proj.", so that four sizes of GPT-2 fit 80 columns.
+// "attention proj.", so that four sizes of GPT-2 fit 80 columns; "attention" are parameters in that table.
 std::string ShortPartName(books::Part part) {
+  if (part == books::Part::kAttention) return "QK^T and PV";
   std::string name(PartName(part));
   const size_t at = name.find(" projections");
   return at == name.npos ? name : name.substr(0, at) + " proj.";

@@ -2,6 +2,7 @@
 // What tally count says of models on one screen.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -9,6 +10,14 @@
 #include "engine/api/tally.h"
 
 namespace tally::app {
+
+// Of one token, as a mean.
+struct TokenCost {
+  std::array<double, books::kFlopsViews> flops = {};
+  double bytes = 0;  // of weights, experts chosen uniformly, and of KV and states read and written
+};
+TokenCost PrefillCost(const books::Count& count);
+TokenCost DecodeCost(const books::Count& count);
 
 // One model: how many parameters it has, what is published of them and under which convention that holds, active parameters by
 // convention, where parameters are, memory at the types that people use, FLOPs and bytes of a token. About 24 lines of at most `width`

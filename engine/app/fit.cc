@@ -244,8 +244,8 @@ Action AddFit(CLI::App& app) {
   AddNumber(*c, "-t,--threads", flags->threads, "threads (0: OMP_NUM_THREADS, or all cores)");
   c->add_option(
       "--machine", flags->machine,
-      "another machine than this one, by what is known of it: ram=16GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8 "
-      "(bf16=none, int8dot=none: no such dot product)");
+      "another machine than this one, by what is known of it: ram=12GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8 (ram: "
+      "what is free for the model; bf16=none, int8dot=none: no such dot product; 8 threads unless given)");
   c->add_option("--ranks", flags->ranks, "over so many machines, each like this one or --machine, under mpirun: 4, or 2,4,8")
       ->allow_extra_args(false);
   c->add_option("--network", flags->network, "with --ranks: what a machine sends, and receives, in a second: 10Gbit, 1.25GB/s")
@@ -257,8 +257,8 @@ Action AddFit(CLI::App& app) {
       "A bound is what the weights, the KV cache and the products of a step take at the best rates seen of this machine in this "
       "boot: measured in two seconds, raised by every `tally bench`, kept in $XDG_CACHE_HOME/tally or ~/.cache/tally. Weights in "
       "blocks reach 8 / (8 + s) of the int8 peak, with s multiplies that scale 32 columns: Q8_0 80 %, Q4_K 73 %, Q6_K 67 %.");
-  AddExamples(*c, {"tally fit gpt-oss-20b --ctx 32768",
-                   "tally fit gpt2-xl Qwen2.5-7B gpt-oss-20b --machine ram=16GiB,read=50GB/s,int8=1T,bf16=none,f32=250G"});
+  AddExamples(
+      *c, {"tally fit gpt-oss-20b --ctx 32768", "tally fit gpt2-xl Qwen3-8B --machine ram=12GiB,read=50GB/s,int8=1T,f32=250G"});
   return [flags] { return Report(RunFit(*flags)); };
 }
 

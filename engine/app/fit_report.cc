@@ -376,8 +376,8 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   const Fit& f = *row.fit;
   std::string out = Sentence(Verdict(page, m, row), width) + "\n";
   out += Labelled("memory",
-                  Needed(f.memory.total()) + " (" + Scaled(static_cast<double>(f.memory.total()), "B") +
-                      ") = " + Needed(f.memory.packed_weights) + " weights + " + Needed(f.memory.kv) + " KV cache (" +
+                  Needed(f.memory.total()) + " (" + Scaled(static_cast<double>(f.memory.total()), "B") + ") = " +
+                      Needed(f.memory.packed_weights) + " weights + " + Needed(f.memory.kv) + " allocated for the KV cache (" +
                       Scaled(static_cast<double>(f.memory.kv), "B") + ") + " + Needed(f.memory.scratch) + " scratch" +
                       (f.fits ? ", of " + GibText(f.memory.available, Rounding::kDown) + " available" : ""),
                   width);

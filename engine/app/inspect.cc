@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -24,7 +25,7 @@
 namespace tally::app {
 namespace {
 
-constexpr size_t kShownElements = 8, kShownCharacters = 100;
+constexpr size_t kShownCharacters = 100, kCharactersOfElement = 12;  // of a value, unless the terminal has less room
 
 struct InspectFlags {
   std::string model = "demo";
@@ -37,13 +38,13 @@ template <class T>
 inline constexpr bool kIsVector<std::vector<T>> = true;
 
 template <class T>
-std::string ScalarText(const T& x, bool full) {
+std::string ScalarText(const T& x, size_t most) {
   if constexpr (std::is_same_v<T, bool>) {
     return x ? "true" : "false";
   } else if constexpr (std::is_same_v<T, double>) {
     return std::isnan(x) ? "NaN" : std::isinf(x) ? (x > 0 ? "Infinity" : "-Infinity") : Json(x).dump();
   } else if constexpr (std::is_same_v<T, std::string>) {
-    size_t n = std::min(x.size(), full ? x.size() : kShownCharacters);
+    size_t n = std::min(x.size(), most);
     while (n < x.size() && n > 0 && (static_cast<unsigned char>(x[n]) & 0xc0) == 0x80) --n;  // whole characters
     const std::string more = n < x.size() ? "... (" + std::to_string(x.size()) + " bytes)" : "";
     return "\"" + Printable(std::string_view(x).substr(0, n)) + "\"" + more;
@@ -52,19 +53,20 @@ std::string ScalarText(const T& x, bool full) {
   }
 }
 
-std::string ValueText(const MetaValue& value, bool full) {
+// At most about `most` characters of it.
+std::string ValueText(const MetaValue& value, size_t most) {
   return std::visit(
       [&](const auto& x) -> std::string {
         using T = std::decay_t<decltype(x)>;
         if constexpr (kIsVector<T>) {
-          const size_t shown = full ? x.size() : std::min(x.size(), kShownElements);
+          const size_t shown = std::min(x.size(), std::max<size_t>(1, most / kCharactersOfElement));
           std::string out = "[";
           for (size_t i = 0; i < shown; ++i) {
-            out += (i > 0 ? ", " : "") + ScalarText<typename T::value_type>(x[i], full);
+            out += (i > 0 ? ", " : "") + ScalarText<typename T::value_type>(x[i], most);
           }
           return out + (shown < x.size() ? ", ... (" + std::to_string(x.size()) + " elements)]" : "]");
         } else {
-          return ScalarText<T>(x, full);
+          return ScalarText<T>(x, most);
         }
       },
       value);
@@ -75,7 +77,7 @@ Json ValueJson(const MetaValue& value, bool full) {
       [&](const auto& x) -> Json {
         using T = std::decay_t<decltype(x)>;
         if constexpr (kIsVector<T>) {
-          const size_t shown = full ? x.size() : std::min(x.size(), kShownElements);
+          const size_t shown = full ? x.size() : std::min(x.size(), kShownCharacters / kCharactersOfElement);
           Json first = Json::array();
           for (size_t i = 0; i < shown; ++i) first.push_back(static_cast<typename T::value_type>(x[i]));
           if (shown == x.size()) return first;
@@ -159,8 +161,13 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
   Print("\nmetadata (" + std::to_string(inv.metadata.values().size()) + ")\n");
   size_t width = 0;
   for (const auto& [key, value] : inv.metadata.values()) width = std::max(width, std::min<size_t>(Printable(key).size(), 48));
-  for (const auto& [key, value] : inv.metadata.values())
-    Print("  " + Pad(Printable(key), width) + "  " + ValueText(value, flags.full) + "\n");
+  for (const auto& [key, value] : inv.metadata.values()) {
+    const size_t columns = OutputWidth(0), room = std::max<size_t>(columns, width + 24) - width - 4;
+    size_t most = flags.full ? std::numeric_limits<size_t>::max() : kShownCharacters;
+    std::string text = ValueText(value, most);
+    for (; columns > 0 && !flags.full && TextWidth(text) > room && most > 0; text = ValueText(value, most)) --most;
+    Print("  " + Pad(Printable(key), width) + "  " + text + "\n");
+  }
 
   Print("\ntensors (" + std::to_string(inv.tensors.size()) + ")" +
         (inv.name_prefix.empty() ? "" : ", all names without their " + inv.name_prefix) + "\n");

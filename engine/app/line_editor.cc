@@ -159,7 +159,11 @@ class LibeditEditor : public LineEditor {
     int length = 0;
     const char* const line = l_.gets(edit_, &length);
     MarkPastes(false);
-    if (interrupted_) return Interruption(std::move(*interrupted_));
+    if (interrupted_) {
+      TypedLine left = Interruption(std::move(*interrupted_));
+      Note("\x1b[J");  // the rows of the line below the cursor
+      return left;
+    }
     if (line == nullptr || length <= 0) {
       Note("\n");
       return {TypedLine::Kind::kEnd, {}};

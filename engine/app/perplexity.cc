@@ -93,15 +93,15 @@ Json ReportJson(const PerplexityFlags& flags, const Engine& engine, const Perple
 }
 
 void PrintText(const PerplexityOptions& options, const PerplexityReport& r, std::optional<double> bits_per_byte) {
-  Print("perplexity " + Line("%.4f +- %.4f", r.perplexity, r.perplexity_error) + " over " + std::to_string(r.scored) +
-        " tokens, windows of " + std::to_string(options.window) + " every " + std::to_string(options.stride) +
-        (r.interrupted ? " (interrupted)" : "") + "\n");
+  Print("perplexity " + Line("%.4f +- %.4f", r.perplexity, r.perplexity_error) + " over " +
+        books::WithThousands(static_cast<uint64_t>(r.scored)) + " tokens, windows of " + std::to_string(options.window) +
+        " every " + std::to_string(options.stride) + (r.interrupted ? " (interrupted)" : "") + "\n");
   if (bits_per_byte) Print(Line("bits per byte %.4f\n", *bits_per_byte));
   if (!r.divergence) return;
   const Divergence& d = *r.divergence;
   Print(Line("saved perplexity %.4f, ln(perplexity / saved) %.5f\n", d.saved_perplexity, d.log_ratio));
   Print("KL divergence, nats a token: mean " + Line("%.6f +- %.6f", d.mean, d.mean_error) +
-        Line(", median %.6f, 99 %% below %.6f", d.median, d.p99) + Line(", max %.6f\n", d.most));
+        Line(",\n  median %.6f, 99 %% below %.6f", d.median, d.p99) + Line(", max %.6f\n", d.most));
   Print(Line("same most likely token %.3f +- %.3f %%\n", 100 * d.same_top, 100 * d.same_top_error));
 }
 
@@ -112,7 +112,7 @@ Result<int> RunPerplexity(const PerplexityFlags& flags) {
     TALLY_ASSIGN_OR_RETURN(text, ReadText("-"));
   }
   if (int(flags.file.has_value()) + int(flags.tokens_file.has_value()) + int(!text.empty()) != 1) {
-    return BadInput("give the text once: -f FILE or --tokens-file FILE");
+    return BadInput("give one text: -f FILE or --tokens-file FILE, or standard input");
   }
   load.max_logit_rows = kLogitRows;
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
@@ -157,15 +157,14 @@ Action AddPerplexity(CLI::App& app) {
   auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* c = app.add_subcommand("perplexity", "How well a model predicts a text, and how far it is from another");
   AddModelFlags(*c, flags->model);
+  c->get_option("--ctx")->description("tokens of a window (0: 512, or the trained context if that is shorter)");
   c->add_option("-f,--file", flags->file,
                 "text (-: standard input, also read if it is no terminal and nothing is given); if the tokenizer "
                 "begins texts with a token, every window has it")
       ->type_name(kFileType);
   c->add_option("--tokens-file", flags->tokens_file, "file with token ids instead: 1,2,3 (-: standard input)")
       ->type_name(kFileType);
-  c->add_option("--stride", flags->stride,
-                "tokens from one window to the next (0: half a window, which is --ctx, 512 unless given)")
-      ->capture_default_str();
+  c->add_option("--stride", flags->stride, "tokens from one window to the next (0: half a window)")->capture_default_str();
   c->add_option("--windows", flags->windows, "stop after so many windows (0: all)")->capture_default_str();
   c->add_option("--save", flags->save,
                 "write the logits of the scored tokens: .npy, float32 [tokens, 3 + vocab]; id, window, stride, logits")
@@ -174,8 +173,8 @@ Action AddPerplexity(CLI::App& app) {
   c->add_option("--against", flags->against, "compare with such a file: KL divergence, same most likely token")
       ->type_name(kFileType);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
-  AddExamples(*c, {"tally perplexity demo -f README.md --ctx 256 --windows 4 --save /tmp/before.npy",
-                   "tally perplexity demo -f README.md --ctx 256 --windows 4 --kv q8_0 --against /tmp/before.npy"});
+  AddExamples(*c, {"tally perplexity demo -f README.md --windows 4 --save /tmp/a.npy",
+                   "tally perplexity demo -f README.md --windows 4 --kv q8_0 --against /tmp/a.npy"});
   return [flags] {
     const Result<int> code = RunPerplexity(*flags);
     return code.ok() ? *code : Report(code.status());

@@ -122,8 +122,8 @@ Action AddQuantize(CLI::App& app) {
   AddYes(*c, flags->yes);
   c->add_flag("--dry-run", flags->options.dry_run, "say what would be written");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
-  AddExamples(*c, {"tally quantize models/demo/demo.gguf /tmp/demo-q8_0.gguf --type Q8_0 --requantize",
-                   "tally quantize models/demo/demo.gguf /tmp/demo.gguf --requantize --dry-run"});
+  AddExamples(
+      *c, {"tally quantize demo /tmp/demo-q8_0.gguf --type Q8_0", "tally quantize demo /tmp/demo.gguf --requantize --dry-run"});
   return [flags] { return Report(RunQuantize(*flags)); };
 }
 

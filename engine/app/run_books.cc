@@ -47,7 +47,7 @@ std::string Times(const RunBooks& run) {
 
 std::string Work(const RunBooks& run) {
   if (run.figures.decode_tokens == 0) return "a token  (none was decoded)";
-  return "a token  " + Scaled(run.figures.all.useful, "FLOPs") + ", " + Scaled(MovedBytesPerToken(run.figures), "B");
+  return "a token  " + Scaled(run.figures.all.useful, "FLOP") + ", " + Scaled(MovedBytesPerToken(run.figures), "B");
 }
 
 // What the figures must not be read without.

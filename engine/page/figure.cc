@@ -16,8 +16,9 @@ std::string FigureHtml(const Figure& figure, double extent) {
   return out + "<details><summary>Data</summary>\n" + TableHtml(figure.data) + "</details>\n</figure>\n";
 }
 
-std::string FigureSvg(const Figure& figure) {
-  return figure.draw(kWideFigure, figure.extent).Element(figure.title, figure.summary, "picture", FileCss());
+std::string FigureSvg(const Figure& figure, const std::string& whose) {
+  const std::string title = (whose.empty() ? "" : whose + ": ") + figure.title;
+  return figure.draw(kWideFigure, figure.extent).Element(title, figure.summary, "picture", FileCss());
 }
 
 }  // namespace tally::page

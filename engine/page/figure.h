@@ -36,7 +36,7 @@ inline constexpr double kWideFigure = 560, kNarrowFigure = 340;
 // `extent`: of figures side by side that share a scale, the greatest; 0: its own.
 std::string FigureHtml(const Figure& figure, double extent = 0);
 
-// An SVG file of the wide picture, with its own colours, light and dark.
-std::string FigureSvg(const Figure& figure);
+// An SVG file of the wide picture under `whose` name and its title, with a margin and its own colours, light and dark.
+std::string FigureSvg(const Figure& figure, const std::string& whose = {});
 
 }  // namespace tally::page

@@ -77,8 +77,9 @@ std::vector<Headline> HeadlinesOf(const ReportData& run) {
                    Thousands(means.tokens) + " tokens, " + Si(means.seconds * Real(means.tokens), "s") + " in the ops"});
   }
   if (const PhaseMeans means = MeansOf(run, "decode"); means.tokens > 0) {
-    all.push_back({"FLOPs of a decode token", Si(means.flops, "FLOP"), Thousands(Whole(means.flops))});
-    all.push_back({"bytes of a decode token", Si(means.bytes, "B"), "weights once a step, KV cache"});
+    const std::string over = ", mean of depths " + Thousands(means.shallowest) + " to " + Thousands(means.deepest);
+    all.push_back({"FLOPs of a decode token", Si(means.flops, "FLOP"), Thousands(Whole(means.flops)) + over});
+    all.push_back({"bytes of a decode token", Si(means.bytes, "B"), "weights once a step, KV cache" + over});
   }
   for (const ReportMetric& m : run.metrics) {
     if (m.value && m.phase == "decode" && m.bytes) {
@@ -337,7 +338,8 @@ std::string RenderPage(std::span<const ReportData> runs) { return page::Document
 
 std::vector<ReportFigure> RenderFigures(const ReportData& run) {
   std::vector<ReportFigure> all;
-  for (const page::Figure& figure : page::AllFigures(run)) all.push_back({figure.name, page::FigureSvg(figure)});
+  for (const page::Figure& figure : page::AllFigures(run))
+    all.push_back({figure.name, page::FigureSvg(figure, page::Shortened(run.title))});
   return all;
 }
 

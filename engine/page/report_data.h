@@ -26,8 +26,8 @@ inline constexpr std::array<std::string_view, kReportConventions> kReportConvent
     "what one token uses; embedding, learned positions and head counted",
     "what one token uses; the head counted, embedding and learned positions not",
     "what one token uses; embedding, learned positions and head not counted",
-    "what the kernels read in a decode step, mean of the steps",
-    "what the kernels read in any step"};
+    "what a decode step reads, mean of the steps",
+    "what any step read"};
 using ReportParameters = std::array<uint64_t, kReportConventions>;  // by ReportConvention
 
 // Learned tensors of one component, all layers together.

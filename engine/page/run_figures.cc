@@ -68,7 +68,7 @@ std::optional<Figure> ParametersFigure(const ReportData& run) {
   }
   table.rows.push_back({"sum", CountCell(total), PercentCell(1)});
   std::string summary =
-      "The upper bar is all " + Thousands(total) + " parameters by where they live. The accent is what each line counts.";
+      "The upper bar is all " + Thousands(total) + " parameters by where they live. Each line below colours what it counts.";
   for (size_t i = 1; i < kReportConventions; ++i) {
     TrackChart::Track track{std::string(kReportConventionNames[i]), {}, {}};
     uint64_t sum = 0;

@@ -29,6 +29,7 @@ std::vector<Figure> AllFigures(const ReportData& run);
 // Means over the steps of a phase. Bytes are packed weights, KV read and KV written.
 struct PhaseMeans {
   uint64_t steps = 0, tokens = 0;
+  uint64_t shallowest = 0, deepest = 0;      // depths of its steps
   double flops = 0, bytes = 0, seconds = 0;  // of a token
 };
 PhaseMeans MeansOf(const ReportData& run, std::string_view phase);

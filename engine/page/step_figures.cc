@@ -106,7 +106,9 @@ std::vector<ComponentShare> LargestComponents(const ReportData& run, const std::
     }
   }
   if (rest.of.empty()) return largest;
-  rest.name = rest.of.size() == 1 ? run.components[rest.of[0]].name : std::to_string(rest.of.size()) + " others";
+  rest.name = run.components[rest.of[0]].name;
+  if (rest.of.size() == 2) rest.name += ", " + run.components[rest.of[1]].name;
+  if (rest.of.size() > 2) rest.name = std::to_string(rest.of.size()) + " others";
   largest.push_back(std::move(rest));
   return largest;
 }
@@ -182,6 +184,8 @@ PhaseMeans MeansOf(const ReportData& run, std::string_view phase) {
   PhaseMeans means;
   for (const ReportStep& step : run.steps) {
     if (step.phase != phase) continue;
+    means.shallowest = means.steps == 0 ? step.context : std::min(means.shallowest, step.context);
+    means.deepest = std::max(means.deepest, step.context);
     ++means.steps;
     means.tokens += step.rows;
     means.flops += Real(step.all.flops);

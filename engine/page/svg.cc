@@ -159,12 +159,16 @@ void Svg::Data(std::string_view name, std::string_view value) {
 
 std::string Svg::Element(std::string_view title, std::string_view description, std::string_view css_class,
                          std::string_view style) const {
-  const std::string size = Length(width_) + "\" height=\"" + Length(height_);
-  std::string out = "<svg role=\"img\"" + Class(css_class) + " viewBox=\"0 0 " + Length(width_) + " " + Length(height_) +
-                    "\" width=\"" + size + "\"" + attributes_;
+  const double margin = style.empty() ? 0 : kFontSize, heading = style.empty() ? 0 : 2 * kFontSize;
+  const std::string width = Length(width_ + 2 * margin), height = Length(height_ + 2 * margin + heading);
+  std::string out = "<svg role=\"img\"" + Class(css_class) + " viewBox=\"" + Length(-margin) + " " + Length(-margin - heading) +
+                    " " + width + " " + height + "\" width=\"" + width + "\" height=\"" + height + "\"" + attributes_;
   if (!style.empty()) out += " xmlns=\"http://www.w3.org/2000/svg\"";
   out += ">\n<title>" + Escape(title) + "</title>\n<desc>" + Escape(description) + "</desc>\n";
-  if (!style.empty()) out += "<style>\n" + std::string(style) + "</style>\n";
+  if (!style.empty()) {
+    out += "<style>\n" + std::string(style) + "</style>\n<text" + Attribute("x", 0) + Attribute("y", -heading + kFontSize / 2) +
+           ">" + Escape(Fit(title, width_)) + "</text>\n";
+  }
   return out + body_ + "</svg>\n";
 }
 

@@ -51,7 +51,8 @@ class Svg {
   double width() const { return width_; }
   double height() const { return height_; }
 
-  // The <svg> element. `style`: CSS of a picture that stands alone, with the namespace; empty: part of a page.
+  // The <svg> element. `style`: CSS of a picture that stands alone, with the namespace, the title drawn above it, and a margin; empty:
+  // part of a page.
   std::string Element(std::string_view title, std::string_view description, std::string_view css_class,
                       std::string_view style = {}) const;
 

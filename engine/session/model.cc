@@ -237,7 +237,7 @@ class Loader {
     model_->parameters_ = books::CountParameters(model_->table_, spec.recipe.top_k);
     model_->not_run_ = books::CountNotRun(inventory_, spec);
     model_->description_ = spec.recipe.family + ", " + std::to_string(spec.recipe.n_layers) + " layers, " +
-                           JoinTypes(model_->matrix_types_) + ", " + BytesText(model_->plan_.packed_weights);
+                           JoinTypes(model_->matrix_types_) + ", " + BytesText(model_->plan_.packed_weights) + " packed";
     return {};
   }
 

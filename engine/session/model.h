@@ -91,7 +91,7 @@ class TALLY_API Model {
   virtual const MemoryPlan& memory_plan() const = 0;        // for the options of LoadModel; an engine's may differ
   virtual const ParameterCounts& parameters() const = 0;    // from the inventory
   virtual const books::NotRun& not_run() const = 0;         // stored and not run
-  virtual std::string Description() const = 0;              // "gpt-oss, 24 layers, MXFP4 + BF16, 12.8 GiB"
+  virtual std::string Description() const = 0;              // "gpt-oss, 24 layers, MXFP4 + BF16, 12.8 GiB packed"
   virtual std::span<const DType> matrix_types() const = 0;  // the types of its matrices, by bytes, largest first
 };
 

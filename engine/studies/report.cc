@@ -269,7 +269,7 @@ class RunReport::Writer {
     d_.machine = info_.machine;
     d_.target = info_.target;
     d_.threads = info_.threads;
-    if (!info_.command.empty()) d_.facts.push_back({"command", "tally " + info_.command});
+    if (!info_.command.empty() && !source.starts_with("tally ")) d_.facts.push_back({"command", "tally " + info_.command});
     if (!info_.kv.empty()) d_.facts.push_back({"KV cache", info_.kv});
     if (info_.context > 0) d_.facts.push_back({"context", books::WithThousands(info_.context)});
     d_.not_run = info_.not_run;

@@ -106,7 +106,7 @@ std::vector<ReportMetric> Metrics(const MetricInput& in, const ReportRoofs& roof
       "(weights read, the union of a step's tokens, + KV read and written) / time in the ops / read bandwidth");
   if (in.dense > 0) {
     add(OfBytes(in, roofs, in.dense), "MBU", "Databricks, LLM Inference Performance Engineering, 2023",
-        "The same if every step had read all weights: what is said of dense models. Of a sparse model it may exceed 1.",
+        "The same if every step had read all weights: what is said of dense models. Of a sparse model it may exceed 100 %.",
         "(all weights, each step, + KV read and written) / time in the ops / read bandwidth");
   }
   if (All(in.useful) > 0) {

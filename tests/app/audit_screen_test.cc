@@ -51,14 +51,14 @@ AuditReport ReportOf(int32_t layers, int32_t wrong) {
 TEST(AuditScreen, AllAgree) {
   const std::string text = AuditScreen(ReportOf(2, 0), {}, "a model", "a note\n", nullptr, 0);
   EXPECT_EQ(text,
-            "a model; 2 steps, 1 of them decode\n"
+            "a model; 2 steps, 1 decode\n"
             "\n"
             "  account            rows  closed form  files    run\n"
             "  parameters stored     1          600    600\n"
             "  touched, all          2          600           600\n"
             "  FLOPs                 4        4,800         4,800\n"
             "\n"
-            "active    300 of 600 parameters, 50.00 %, touched by a decode step\n"
+            "touched   300 of 600 parameters, 50.00 %, by a decode step\n"
             "a note\n"
             "\n"
             "7 rows compared, all agree\n");

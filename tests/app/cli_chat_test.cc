@@ -60,7 +60,7 @@ TEST_F(CliChat, GivenInputIsOneMessage) {
   ASSERT_EQ(piped.code, 0) << piped.err;
   EXPECT_GT(piped.out.size(), 2u);
   EXPECT_EQ(piped.out.find("\n\n"), std::string::npos) << "the demo's speeches end before an empty line";
-  for (const char* part : {"prompt ", "answer ", "the first after ", "1,759,284 parameters", "FLOPs", "context ", " of 1,024"}) {
+  for (const char* part : {"prompt ", "answer ", "the first after ", "1,759,284 parameters", " MFLOP", "context ", " of 1,024"}) {
     EXPECT_NE(piped.err.find(part), std::string::npos) << part << ": " << piped.err;
   }
   const Ended given = Tally({"chat", "-q", "-p", "Good morrow.\nWhat news?"});

@@ -184,7 +184,7 @@ TEST(CliRun, TheBooksAreFourLines) {
   EXPECT_EQ(lines[0], "");
   const char* const parts[4][3] = {{"prompt ", " 3 tokens ", "load "},
                                    {"decode ", " 7 tokens ", " GB/s"},
-                                   {"a token ", " MFLOPs, ", "active(all) 1,759,284 of 4,541,364"},
+                                   {"a token ", " MFLOP, ", "active(all) 1,759,284 of 4,541,364"},
                                    {"memory ", "peak RSS ", "ended: length"}};
   for (size_t i = 0; i < 4; ++i) {
     for (const char* part : parts[i]) EXPECT_NE(lines[i + 1].find(part), std::string::npos) << part << "\n" << piped.err;

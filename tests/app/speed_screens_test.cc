@@ -52,7 +52,7 @@ TEST(RunScreen, SaysWhatWasMeasured) {
   EXPECT_EQ(RunScreen(run),
             "prompt         12 tokens      291 tokens/s    load 500 ms, first token 250 ms\n"
             "decode         34 tokens     43.1 tokens/s    45.0 GB/s, 90 % of read bandwidth\n"
-            "a token  2.20 GFLOPs, 1.21 GB         active(all) 1,100,048,384 of 1,100,048,384\n"
+            "a token  2.20 GFLOP, 1.21 GB          active(all) 1,100,048,384 of 1,100,048,384\n"
             "memory   peak RSS 1.00 MiB                    ended: length\n");
   run.figures.used_blas = true;
   run.figures.bad_touches = 2;

@@ -174,13 +174,14 @@ TEST(Figures, AFileHasItsColours) {
                       "Most are experts.",
                       [](double width, double) { return DrawTracks(Parameters(), width); },
                       {}};
-  const std::string file = FigureSvg(figure);
+  const std::string file = FigureSvg(figure, "A & B");
   EXPECT_EQ(file.find("var("), std::string::npos);
   EXPECT_NE(file.find("prefers-color-scheme:dark"), std::string::npos);
   const XmlReader xml(file);
   EXPECT_EQ(xml.error, "");
   EXPECT_EQ(xml.elements[0].attributes.at("xmlns"), "http://www.w3.org/2000/svg");
-  EXPECT_EQ(xml.Texts("title")[0], "Where <they> live");
+  EXPECT_EQ(xml.Texts("title")[0], "A & B: Where <they> live");
+  EXPECT_EQ(xml.Texts("text")[0], "A & B: Where <they> live");
   // On the page the same picture twice, for wide and narrow windows, in the page's colours.
   const std::string html = FigureHtml(figure);
   EXPECT_NE(html.find("picture narrow"), std::string::npos);

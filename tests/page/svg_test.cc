@@ -29,11 +29,11 @@ TEST(Svg, ElementsAreWellFormedWhateverTheNames) {
   ASSERT_EQ(xml.error, "");
   EXPECT_EQ(xml.Texts("title"), (std::vector<std::string>{shown, shown}));
   EXPECT_EQ(xml.Texts("desc"), std::vector<std::string>{shown});
-  EXPECT_EQ(xml.Texts("text"), std::vector<std::string>{shown});
+  EXPECT_EQ(xml.Texts("text"), (std::vector<std::string>{Fit(shown, 100), shown}));  // the title as far as it fits, and its own
   EXPECT_TRUE(xml.Texts("script").empty());
   EXPECT_EQ(xml.elements[0].attributes.at("data-plot"), shown);
   EXPECT_EQ(xml.elements[0].attributes.at("role"), "img");
-  EXPECT_EQ(xml.elements[0].attributes.at("viewBox"), "0 0 100 50");
+  EXPECT_EQ(xml.elements[0].attributes.at("viewBox"), "-12 -36 124 98");  // a margin and the title
   EXPECT_FALSE(xml.elements[0].attributes.contains("onload"));
 }
 
