@@ -87,6 +87,7 @@ struct WorkForm {
   // A matrix product: a weight times activations, QK^T, PV; of a recurrence what reads its state by a vector, and what a product of two
   // vectors adds to it.
   bool matmul = false;
+  bool expert = false;  // of experts that tokens choose among
   Form flops = {};
   Form special = {};
   Form full_square = {};  // FLOPs of a product without causal mask and window: each row against all `context` positions
