@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs `tally bench` over a list of models and writes docs/performance.md from its JSON documents.
 
-usage: bench/performance.py [--out FILE] [--save DIR] [--tally PROGRAM] [--grid OPTIONS] MODEL... [--grid OPTIONS MODEL...]
+usage: bench/performance.py [--out FILE] [--save DIR] [--tally PROGRAM] [--grid OPTIONS] [--beside LIST] MODEL... [--grid OPTIONS
+                            MODEL...]
        bench/performance.py [--out FILE] --from DIR
 
 --grid: what `tally bench` is given for the models after it, as one argument. --save: keeps the documents, MODEL.json each and
-run.json; --from: writes the page from such a folder, without measuring. A model whose second process finds no memory is measured
-without it, and the page says so.
+run.json; --from: writes the page from such a folder, without measuring. --beside spin,self: also what bench/beside.py measures, of the
+models after it, with a prompt of 512 tokens and 64 steps.
 """
 import datetime
 import json
@@ -17,8 +18,10 @@ import shlex
 import subprocess
 import sys
 
+import beside
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-GRID = "-p 512,2048 -n 64 -d 0,4096,16384 --batch 1,8 --beside spin,self"
+GRID = "-p 512,2048 -n 64 -d 0,4096,16384 --batch 1,8"
 
 
 def fail(message):
@@ -47,25 +50,17 @@ def machine():
     }
 
 
-def measure(tally, model, grid):
-    """The document of one model; `notes` holds what was left out."""
-    notes = []
-    while True:
-        print(f"{model}: tally bench {grid}", file=sys.stderr)
-        done = subprocess.run([tally, "bench", model, *shlex.split(grid), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, check=False)
-        if done.returncode == 0:
-            document = json.loads(done.stdout)
-            document["grid"], document["notes"] = grid, notes
-            return document
-        reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
-        if "the second process: " not in reason or "self" not in grid:
-            fail(f"{model}: {reason}")
-        notes.append("not measured beside a second process: " + reason.split("the second process: ", 1)[1])
-        without = grid.replace(",self", "").replace("self,", "").replace("--beside self", "").replace("--beside=self", "")
-        if without == grid:
-            fail(f"{model}: {reason}")
-        grid = without
+def measure(tally, model, grid, others):
+    """The document of one model, and `busy`: what it does beside others."""
+    print(f"{model}: tally bench {grid}", file=sys.stderr)
+    done = subprocess.run([tally, "bench", model, *shlex.split(grid), "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        fail(f"{model}: {done.stderr.strip() or 'exit code ' + str(done.returncode)}")
+    document = json.loads(done.stdout)
+    document["grid"], document["busy"] = grid, []
+    for other in others:
+        document["busy"] += beside.measure(tally, other, model, ["-p", "512", "-n", "64"], 0, 3)
+    return document
 
 
 def table(columns, rows):
@@ -156,26 +151,25 @@ def page(run, documents):
                       "rounds"], batched)
     busy = [[name(d), p["beside"], p["work"], p["threads"], rate(p["quiet_tokens_per_second"]), rate(p["tokens_per_second"]),
              rate(p["one_thread_tokens_per_second"]), f"{p['ratio_of_quiet']:.2f}", f"{p['ratio_of_one_thread']:.2f}",
-             f"{p['together_of_quiet']:.2f}" if p["other_tokens_per_second"] > 0 else "", rounds(p)]
-            for d in documents for p in d["busy"]]
+             p["rounds"]]
+            for d in documents for p in d.get("busy", [])]
     if busy:
         out += ["## Beside other programs", ""]
         out += table(["model", "beside", "work", "threads", "quiet", "beside it", "one thread beside it", "of quiet", "of one thread",
-                      "both of quiet", "rounds"], busy)
-        out += ["Tokens per second. spin: one busy loop, bound to no core; self: a second process that does the same work; command: the one",
-                "that is named below.", ""]
-    notes = [f"* {name(d)}: {n}" for d in documents for n in d["notes"]]
+                      "rounds"], busy)
+        out += ["Tokens per second. spin: one busy loop, bound to no core; self: a second `tally bench` of the same. By bench/beside.py:",
+                "512 tokens, then 64 steps.", ""]
     grids = sorted({d["grid"] for d in documents})
-    return "\n".join(out + notes + ([""] if notes else []) + ["Measured with:", ""]
+    return "\n".join(out + ["Measured with:", ""]
                      + [f"    tally bench MODEL {g}" for g in grids]) + "\n"
 
 
 def main(arguments):
     out, save, source, tally = os.path.join(ROOT, "docs/performance.md"), None, None, os.path.join(ROOT, "build/release/engine/tally")
-    grid, wanted = GRID, []
+    grid, others, wanted = GRID, [], []
     options = iter(arguments)
     for a in options:
-        value = next(options, None) if a in ("--out", "--save", "--from", "--tally", "--grid") else None
+        value = next(options, None) if a in ("--out", "--save", "--from", "--tally", "--grid", "--beside") else None
         if a.startswith("--") and value is None:
             print(__doc__) if a == "--help" else None
             sys.exit(0) if a == "--help" else fail(f"{a}: no such option, or no value")
@@ -189,8 +183,10 @@ def main(arguments):
             tally = value
         elif a == "--grid":
             grid = value
+        elif a == "--beside":
+            others = value.split(",")
         else:
-            wanted.append((a, grid))
+            wanted.append((a, grid, others))
     if (source is None) == (not wanted):
         fail("give models to measure, or --from a folder")
     if source is not None:
@@ -202,7 +198,7 @@ def main(arguments):
                 documents.append(json.load(f))
     else:
         run = machine()
-        documents = [measure(tally, model, g) for model, g in wanted]
+        documents = [measure(tally, *w) for w in wanted]
         if save is not None:
             os.makedirs(save, exist_ok=True)
             run["documents"] = []

@@ -43,12 +43,6 @@ TALLY_API ParameterCounts CountParameters(std::span<const WeightInfo> weights, i
 // The same from the recipe alone: sums of its closed forms (closed_form.h). Excludes layers for multi-token prediction.
 TALLY_API ParameterCounts ClosedFormCounts(const Recipe& recipe);
 
-// The groups that parameters are counted in: "embedding", "layer embeddings", "attention", "feed-forward", "experts", "router", "norms",
-// "head"; static.
-TALLY_API std::span<const std::string_view> ParameterParts();
-// Index of a tensor's part. `expert`: the tensor belongs to a routed expert.
-TALLY_API size_t ParameterPartOf(Component component, bool expert);
-
 // Measurements by the caller.
 struct RunInput {
   int64_t prompt_tokens = 0, generated_tokens = 0;

@@ -88,6 +88,7 @@ struct WorkForm {
   // Matrix products: a weight times activations, QK^T, PV. In a recurrence: products of the state with a vector, and the outer products
   // that are added to it.
   bool matmul = false;
+  bool expert = false;  // of experts that tokens choose among
   Form flops = {};
   Form special = {};
   Form full_square = {};  // FLOPs of a product without causal mask and window: each row sees all `context` positions

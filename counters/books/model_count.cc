@@ -21,31 +21,8 @@ Part PartOf(const WorkForm& f) {
     case WorkClass::kActivation: return Part::kActivation;
     case WorkClass::kRouter: return f.matmul ? Part::kRouter : Part::kChoice;
     case WorkClass::kRecurrence: return f.matmul ? Part::kRecurrence : Part::kStateWork;
-    case WorkClass::kLinear: break;
+    case WorkClass::kLinear: return books::PartOf(f.component, f.expert);
     default: return Part::kResidualBias;
-  }
-  switch (f.component) {
-    case Component::kHead: return Part::kHead;
-    case Component::kFfnGateUp:
-    case Component::kFfnDown:
-    case Component::kSharedGateUp:
-    case Component::kSharedDown:
-    case Component::kSharedSigmoid:
-    case Component::kLatentIn:
-    case Component::kLatentOut:
-    case Component::kLayerEmbeddingProj:
-    case Component::kLayerGate:
-    case Component::kLayerOut: return Part::kFeedForward;
-    case Component::kConvIn:
-    case Component::kShortConv:
-    case Component::kConvOut:
-    case Component::kRecurrentConv: return Part::kConvolution;
-    case Component::kRecurrentIn:
-    case Component::kRecurrentGate:
-    case Component::kRecurrentRates:
-    case Component::kRecurrentOut: return Part::kRecurrentProjections;
-    case Component::kStreams: return Part::kResidualBias;
-    default: return Part::kProjections;
   }
 }
 
@@ -96,6 +73,7 @@ std::vector<WorkForm> MatrixWork(const Recipe& recipe, const Workload& work) {
     sites.push_back({.layer = p.layer,
                      .component = head ? Component::kHead : p.component,
                      .matmul = true,
+                     .expert = p.expert,
                      .flops = flops,
                      .full_square = flops});
   }
@@ -214,25 +192,6 @@ uint64_t CachedElements(const CountedCache& cache, uint64_t context) {
 }
 
 double UniformExperts(double experts, double top_k, double rows) { return experts * (1 - std::pow(1 - top_k / experts, rows)); }
-
-std::string_view PartName(Part part) {
-  static constexpr std::array<std::string_view, kParts> kNames = {"attention projections",
-                                                                  "recurrent projections",
-                                                                  "attention",
-                                                                  "convolution",
-                                                                  "recurrence",
-                                                                  "feed-forward",
-                                                                  "router",
-                                                                  "head",
-                                                                  "norms",
-                                                                  "softmax",
-                                                                  "rope",
-                                                                  "activations",
-                                                                  "top-k routing",
-                                                                  "residual and bias",
-                                                                  "recurrence, elementwise"};
-  return kNames[static_cast<size_t>(part)];
-}
 
 std::string_view FlopsViewName(FlopsView view) {
   static constexpr std::array<std::string_view, kFlopsViews> kNames = {"matmul, full square", "matmul, causal", "everything"};

@@ -13,6 +13,7 @@
 
 #include "counters/books/books.h"
 #include "counters/books/closed_form.h"
+#include "counters/books/parts.h"
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
 #include "engine/base/status.h"
@@ -36,27 +37,6 @@ struct CountOptions {
   // Bytes of a checkpoint's tensors by name ("blk.3.ffn_gate_exps"). Tensors named here are counted by them instead of `type`.
   std::map<std::string, uint64_t> stored_bytes = {};
 };
-
-// Matrix products by purpose, other work by class.
-enum class Part : uint8_t {
-  kProjections,
-  kRecurrentProjections,
-  kAttention,
-  kConvolution,  // LFM2: with the matrices before and after it
-  kRecurrence,   // products with the state
-  kFeedForward,
-  kRouter,
-  kHead,
-  kNorm,
-  kSoftmax,
-  kRope,
-  kActivation,
-  kChoice,
-  kResidualBias,
-  kStateWork  // the other work of a recurrence
-};
-inline constexpr int kParts = 15;
-TALLY_API std::string_view PartName(Part part);  // "attention projections"; static
 
 // Three ways to count the FLOPs of a step.
 enum class FlopsView : uint8_t {

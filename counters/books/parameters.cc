@@ -32,26 +32,6 @@ void Add(ParameterCounts& counts, WeightInfo::Kind kind, uint64_t all, uint64_t 
   if (kind == Kind::kBlock) counts.active_none += active;
 }
 
-enum ParameterPart : uint8_t {
-  kEmbeddingPart,
-  kTablePart,
-  kNgramPart,
-  kAttentionPart,
-  kIndexerPart,
-  kCompressorPart,
-  kConvolutionPart,
-  kRecurrentPart,
-  kFeedForwardPart,
-  kExpertsPart,
-  kRouterPart,
-  kNormsPart,
-  kStreamsPart,
-  kHeadPart
-};
-constexpr std::string_view kPartNames[] = {
-    "embedding", "layer embeddings", "n-gram table", "attention", "indexer", "compressor",       "convolution",
-    "recurrent", "feed-forward",     "experts",      "router",    "norms",   "residual streams", "head"};
-
 }  // namespace
 
 std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec& spec) {
@@ -119,57 +99,6 @@ ParameterCounts ClosedFormCounts(const Recipe& r) {
     if (!p.prediction) Add(counts, p.kind, p.count.value(), p.active.value());
   }
   return counts;
-}
-
-std::span<const std::string_view> ParameterParts() { return kPartNames; }
-
-size_t ParameterPartOf(Component component, bool expert) {
-  switch (component) {
-    case Component::kEmbedding:
-    case Component::kPositionEmbedding: return kEmbeddingPart;
-    case Component::kLayerEmbedding: return kTablePart;
-    case Component::kNgramTable: return kNgramPart;
-    case Component::kIndexer: return kIndexerPart;
-    case Component::kCompressor: return kCompressorPart;
-    case Component::kStreams: return kStreamsPart;
-    case Component::kFfnGateUp:
-    case Component::kFfnDown: return expert ? kExpertsPart : kFeedForwardPart;
-    case Component::kSharedGateUp:
-    case Component::kSharedDown:
-    case Component::kSharedSigmoid:
-    case Component::kLatentIn:
-    case Component::kLatentOut:
-    case Component::kLayerEmbeddingProj:
-    case Component::kLayerGate:
-    case Component::kLayerOut: return kFeedForwardPart;
-    case Component::kRouter: return kRouterPart;
-    case Component::kConvIn:
-    case Component::kShortConv:
-    case Component::kConvOut: return kConvolutionPart;
-    case Component::kRecurrentIn:
-    case Component::kRecurrentGate:
-    case Component::kRecurrentRates:
-    case Component::kRecurrentConv:
-    case Component::kRecurrence:
-    case Component::kRecurrentNorm:
-    case Component::kRecurrentOut: return kRecurrentPart;
-    case Component::kAttnNorm:
-    case Component::kAttnPostNorm:
-    case Component::kFfnNorm:
-    case Component::kFfnPostNorm:
-    case Component::kLayerEmbeddingNorm:
-    case Component::kLayerPostNorm:
-    case Component::kLayerScale:
-    case Component::kRouterNorm:
-    case Component::kDensePostNorm:
-    case Component::kExpertNorm:
-    case Component::kExpertPostNorm:
-    case Component::kOutputNorm:
-    case Component::kEmbeddingNorm: return kNormsPart;
-    case Component::kHead:
-    case Component::kLogits: return kHeadPart;
-    default: return kAttentionPart;
-  }
 }
 
 }  // namespace tally::books

@@ -286,6 +286,7 @@ class Work {
     f.flops = flops;
     f.special = special;
     if (matmul) f.full_square = flops;
+    f.expert = expert_;
     out_.push_back(std::move(f));
   }
 
@@ -460,9 +461,11 @@ class Work {
     }
     Add(Component::kRouter, WorkClass::kRouter, N_ * chosen, N_ * special);
     if (r_.expert_latent > 0) Linear(Component::kLatentIn, N_, s_.E, s_.Ex, false);
+    expert_ = true;
     Network(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Ex, s_.Fx, r_.expert_bias, r_.gated_ffn && !r_.ungated_experts,
             l.expert_limit);
-    // The weighted sum of the experts' outputs, added to the residual. A matrix first brings it back from a space of the experts' own.
+    expert_ = false;
+    // The weighted sum of the experts' outputs, added to the residual; from a space of their own it is brought back first.
     const bool own = r_.post_norms || r_.residual_scale != 1;  // the block has an output of its own
     const bool latent = r_.expert_latent > 0;
     // Weights multiply the experts' outputs or inputs: 2 k either way.
@@ -488,6 +491,7 @@ class Work {
   LayerSymbols at_;  // of the layer at hand
   const Workload w_;
   Form B_, P_, S_, N_, logits_;
+  bool expert_ = false;  // what is added is work of experts that tokens choose among
   int32_t layer_ = -1;
   std::vector<WorkForm> out_;
 };

@@ -30,8 +30,6 @@ namespace {
 struct AuditFlags {
   ModelFlags model;
   StudyPrompt prompt;
-  int64_t decode = 8;
-  bool decode_given = false;
   RecordFlags records;
   uint64_t width = 0;
   bool json = false, full = false, claims = false, mmu = false;
@@ -39,20 +37,12 @@ struct AuditFlags {
 
 Status RunAudit(const AuditFlags& flags) {
   TALLY_RETURN_IF_ERROR(flags.prompt.Check());
-  if (flags.decode < 0) return BadInput("-n must be 0 or more, not " + std::to_string(flags.decode));
-  AuditOptions options;
-  options.decode_tokens = flags.decode;
-  options.interrupted = Interrupted;
   TALLY_ASSIGN_OR_RETURN(const EngineOptions engine, ToEngineOptions(flags.model));
-  options.mmu = flags.mmu;
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, engine, {.guard_slices = flags.mmu}));
-  TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(flags.prompt, flags.model.model, *loaded.model));
-  if (!flags.decode_given) {
-    const int64_t room = loaded.engine->context() - static_cast<int64_t>(options.prompt.size());
-    options.decode_tokens = std::clamp<int64_t>(room, 0, flags.decode);
-  }
+  TALLY_ASSIGN_OR_RETURN(AuditOptions options, AuditOptionsOf(flags.prompt, flags.model.model, *loaded.engine));
+  options.mmu = flags.mmu;
   RecordFiles records;
   TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records, "audit", flags.model.model));
   records.SetPrompt(flags.prompt.Shown());
@@ -83,8 +73,6 @@ Action AddAudit(CLI::App& app) {
   CLI::App* c = app.add_subcommand("audit", "Compare closed form, checkpoint and ledger, to the integer");
   AddModelFlags(*c, flags->model);
   AddStudyPrompt(*c, flags->prompt);
-  const CLI::Option* const decode =
-      AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer if the context ends");
   c->add_flag("--mmu", flags->mmu, "the pages of the weights too: those touched, by page faults, must be those charged (slower)");
   c->add_flag("--claims", flags->claims, "what is published of this model, and under which convention it holds");
   c->add_flag("--full", flags->full, "all tables: the accounts site by site, experts, pages, where the parameters are");
@@ -93,10 +81,7 @@ Action AddAudit(CLI::App& app) {
   c->add_flag("--json", flags->json, "one JSON document on standard output, every row of every step in it");
   c->footer("Exit code 3: the accounts differ; the rows and pages that do are printed.");
   AddExamples(*c, {"tally audit", "tally audit demo --mmu --claims -n 4"});
-  return [flags, decode] {
-    flags->decode_given = decode->count() > 0;
-    return Report(RunAudit(*flags));
-  };
+  return [flags] { return Report(RunAudit(*flags)); };
 }
 
 }  // namespace tally::app

@@ -26,28 +26,14 @@ using books::WithThousands;
 
 constexpr size_t kShownDifferences = 40;
 
-std::string Figure(const std::optional<uint64_t>& n) { return n.has_value() ? WithThousands(*n) : ""; }
-
 bool ByClass(books::AuditAccount account) {
   return account == books::AuditAccount::kFlops || account == books::AuditAccount::kSpecial;
 }
 
-// The rows of all steps, added up over steps and layers.
-struct RowSums {
-  uint64_t rows = 0, differing = 0, closed = 0;
-  std::optional<uint64_t> inventory, ledger;
-};
 using SumKey = std::tuple<books::AuditAccount, Component, WorkClass>;
 
-void AddRows(std::span<const AuditRow> rows, std::map<SumKey, RowSums>& sums) {
-  for (const AuditRow& r : rows) {
-    RowSums& s = sums[{r.account, r.component, r.work_class}];
-    ++s.rows;
-    s.differing += r.agrees() ? 0 : 1;
-    s.closed += r.closed;
-    if (r.inventory) s.inventory = s.inventory.value_or(0) + *r.inventory;
-    if (r.ledger) s.ledger = s.ledger.value_or(0) + *r.ledger;
-  }
+void AddRows(std::span<const AuditRow> rows, std::map<SumKey, AuditSums>& sums) {
+  for (const AuditRow& r : rows) sums[{r.account, r.component, r.work_class}].Add(r);
 }
 
 // A tied embedding's parameters are the head's, too.
@@ -57,22 +43,21 @@ std::string SiteName(const Recipe& recipe, AuditAccount account, Component compo
   return both ? "embedding and head" : std::string(ComponentName(component));
 }
 
-Table SumTable(std::string title, const Recipe& recipe, const std::map<SumKey, RowSums>& sums) {
+Table SumTable(std::string title, const Recipe& recipe, const std::map<SumKey, AuditSums>& sums) {
   Table t{std::move(title), {"", "site", "class", "rows", "closed form", "files", "run", ""}, {}, {true, true, true}};
   for (const auto& [key, s] : sums) {
     const auto& [account, component, work_class] = key;
     if (s.closed == 0 && s.differing == 0) continue;
     const bool whole = account == books::AuditAccount::kTouchedSet;
     t.rows.push_back({std::string(AccountName(account)), whole ? "" : SiteName(recipe, account, component),
-                      ByClass(account) ? std::string(kWorkClassNames[static_cast<size_t>(work_class)]) : "",
-                      WithThousands(s.rows), WithThousands(s.closed), Figure(s.inventory), Figure(s.ledger),
-                      s.differing == 0 ? "" : WithThousands(s.differing) + " differ"});
+                      ByClass(account) ? std::string(kWorkClassNames[static_cast<size_t>(work_class)]) : ""});
+    s.AddCells(t.rows.back());
   }
   return t;
 }
 
 // The same in lines of `width` columns: a table for each account where one is too wide for them.
-std::string SumsText(const std::string& title, const Recipe& recipe, const std::map<SumKey, RowSums>& sums, size_t width) {
+std::string SumsText(const std::string& title, const Recipe& recipe, const std::map<SumKey, AuditSums>& sums, size_t width) {
   Table all = SumTable(title, recipe, sums);
   if (width == 0 || TableWidth(all) <= width) return Render(all, TableFormat::kText);
   std::string text;
@@ -154,13 +139,13 @@ Json UnionsJson(const AuditReport& report, const Recipe& recipe) {
 
 // Where the parameters are that the files hold, and which of them steps touched: the last of each phase.
 std::string Plot(const AuditReport& report, const Recipe& recipe, size_t width, bool colour) {
-  const std::vector<std::string> names = ParameterPartNames(recipe);
+  const std::vector<std::string> names = PartNames(recipe);
   const auto bar = [&](std::string label, std::span<const AuditRow> rows, books::AuditAccount account) {
     Bar b{std::move(label), std::vector<uint64_t>(names.size())};
     for (const AuditRow& r : rows) {
       if (r.account != account) continue;
       const bool sparse = r.layer >= 0 && recipe.layers[static_cast<size_t>(r.layer)].sparse();
-      b.values[PartOf(r.component, sparse)] +=
+      b.values[static_cast<size_t>(books::PartOf(r.component, sparse))] +=
           account == books::AuditAccount::kStored ? r.inventory.value_or(0) : r.ledger.value_or(0);
     }
     return b;
@@ -214,6 +199,20 @@ std::string LatentText(const Recipe& recipe) {
 }
 
 }  // namespace
+
+void AuditSums::Add(const AuditRow& r) {
+  ++rows;
+  differing += r.agrees() ? 0 : 1;
+  closed += r.closed;
+  if (r.inventory) files = files.value_or(0) + *r.inventory;
+  if (r.ledger) run = run.value_or(0) + *r.ledger;
+}
+
+void AuditSums::AddCells(std::vector<std::string>& row) const {
+  const auto figure = [](const std::optional<uint64_t>& n) { return n ? WithThousands(*n) : ""; };
+  row.insert(row.end(), {WithThousands(rows), WithThousands(closed), figure(files), figure(run),
+                         differing == 0 ? "" : WithThousands(differing) + " differ"});
+}
 
 std::string StepName(const AuditReport::Step& step) {
   return std::string(step.phase == Phase::kPrefill ? "prefill" : "decode") + " of " + std::to_string(step.rows) + " up to " +
@@ -340,7 +339,7 @@ std::string AuditTables(const AuditReport& report, const Model& model, const std
   std::string all;
   const auto add = [&](const std::string& part) { all += part.empty() ? "" : part + "\n"; };
   const auto table = [&](const Table& t) { add(Render(t, TableFormat::kText, width)); };
-  std::map<SumKey, RowSums> stored, run;
+  std::map<SumKey, AuditSums> stored, run;
   AddRows(report.stored, stored);
   for (const AuditReport::Step& step : report.steps) AddRows(step.audit, run);
   add(Paragraph("", Printable(model.Description()), width, 0));

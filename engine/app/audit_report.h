@@ -31,6 +31,14 @@ std::string VerdictText(const AuditReport& report);                             
 std::string StepsText(const AuditReport& report);                                   // "5 steps, 4 decode"
 std::string StepName(const AuditReport::Step& step);                                // "prefill of 8 up to 8"
 
+// Rows, added up over steps and layers.
+struct AuditSums {
+  uint64_t rows = 0, differing = 0, closed = 0;
+  std::optional<uint64_t> files = {}, run = {};
+  void Add(const books::AuditRow& row);
+  void AddCells(std::vector<std::string>& row) const;  // "rows", "closed form", "files", "run", ""
+};
+
 // The experts that rows chose between them, mean over the sparse layers, beside what is expected and what is possible: a prefill step,
 // decode steps together, then the whole run.
 struct ExpertUnion {

@@ -23,26 +23,13 @@ constexpr size_t kFewDifferences = 5;  // each takes two lines
 constexpr size_t kFewFindings = 5;
 constexpr size_t kTextFrom = 10;
 
-// An account's rows, added up.
-struct AccountSums {
-  uint64_t rows = 0, differing = 0, closed = 0;
-  std::optional<uint64_t> files, run;
-  void Add(const AuditRow& r) {
-    ++rows;
-    differing += r.agrees() ? 0 : 1;
-    closed += r.closed;
-    if (r.inventory) files = files.value_or(0) + *r.inventory;
-    if (r.ledger) run = run.value_or(0) + *r.ledger;
-  }
-};
-using Accounts = std::map<AuditAccount, AccountSums>;
+using Accounts = std::map<AuditAccount, AuditSums>;
 
 void AddAccounts(const Accounts& accounts, Table& t) {
-  const auto figure = [](const std::optional<uint64_t>& n) { return n ? WithThousands(*n) : ""; };
   for (const auto& [account, s] : accounts) {
     if (s.closed == 0 && s.differing == 0) continue;
-    t.rows.push_back({std::string(AccountName(account)), WithThousands(s.rows), WithThousands(s.closed), figure(s.files),
-                      figure(s.run), s.differing == 0 ? "" : WithThousands(s.differing) + " differ"});
+    t.rows.push_back({std::string(AccountName(account))});
+    s.AddCells(t.rows.back());
   }
 }
 

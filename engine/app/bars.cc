@@ -52,7 +52,15 @@ std::vector<size_t> Columns(const Bar& bar, uint64_t longest, size_t room) {
 
 }  // namespace
 
-std::string RenderBars(const std::vector<std::string>& segments, const std::vector<Bar>& bars, size_t width, bool colour) {
+std::string RenderBars(const std::vector<std::string>& names, const std::vector<Bar>& given, size_t width, bool colour) {
+  std::vector<std::string> segments;  // those that any bar has
+  std::vector<Bar> bars(given.size());
+  for (size_t b = 0; b < bars.size(); ++b) bars[b].label = given[b].label;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::ranges::all_of(given, [&](const Bar& b) { return b.values[i] == 0; })) continue;
+    segments.push_back(names[i]);
+    for (size_t b = 0; b < bars.size(); ++b) bars[b].values.push_back(given[b].values[i]);
+  }
   size_t label = 0;
   uint64_t longest = 0;
   for (const Bar& b : bars) {
@@ -80,7 +88,6 @@ std::string RenderBars(const std::vector<std::string>& segments, const std::vect
   for (const Bar& b : bars) legend.columns.push_back(b.label);
   legend.columns.push_back("of " + bars[0].label);
   for (size_t i = 0; i < segments.size(); ++i) {
-    if (std::all_of(bars.begin(), bars.end(), [&](const Bar& b) { return b.values[i] == 0; })) continue;
     legend.rows.push_back({paint(i, std::string(1, letters[i])) + " " + segments[i]});
     for (const Bar& b : bars) legend.rows.back().push_back(books::WithThousands(b.values[i]));
     legend.rows.back().push_back(Share(bars[0].values[i], Sum(bars[0])));

@@ -8,10 +8,9 @@
 #include <string>
 
 #include "engine/api/tally.h"
-#include "engine/app/chat_options.h"
+#include "engine/app/answers.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
-#include "engine/app/draft.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
@@ -26,28 +25,16 @@
 namespace tally::app {
 namespace {
 
-constexpr int64_t kMostParallel = 1024;
-
-struct BatchFlags {
-  ModelFlags model;
+struct BatchFlags : AnswerFlags {
   RecordFlags records;
   std::string requests, out;
-  std::optional<std::string> chat_template;
-  int64_t parallel = 8, tokens = -1;
-  SamplingOptions sampling;
-  std::string draft;
-  bool special = false, json = false;
+  bool json = false;
 };
 
 std::string Rate(double tokens, double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f tokens/s", seconds > 0 ? tokens / seconds : 0);
   return text;
-}
-
-Result<ChatSide> SideOf(const BatchFlags& flags, const Model& model, bool tools) {
-  TALLY_ASSIGN_OR_RETURN(const ChatTemplateSource source, FindTemplate(flags.chat_template, flags.model.model, model, tools));
-  return MakeChatSide(source, /*native=*/!IsTemplateFile(flags.chat_template));
 }
 
 void NoteKept(const BatchPlan& plan) {
@@ -111,16 +98,7 @@ void SaySummary(const BatchFlags& flags, const BatchPlan& plan, const BatchRepor
 }
 
 Result<int> RunBatchFile(const BatchFlags& flags) {
-  TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
-  if (flags.tokens < -2) {
-    return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
-  }
-  if (flags.parallel < 1 || flags.parallel > kMostParallel) {
-    return BadInput("--parallel must be 1 to " + std::to_string(kMostParallel) + ", not " + std::to_string(flags.parallel));
-  }
-  TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
-  engine.sequences = static_cast<int32_t>(flags.parallel);
-  TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, engine));
+  TALLY_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptionsOf(flags));
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   // A file of answers is continued, or refused.
   TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", flags.out, path, {flags.requests, flags.chat_template}, true));
@@ -131,19 +109,8 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
     return 0;
   }
   NoteKept(plan);
-  LoadOptions load;
-  if (flags.chat_template) {  // what was asked for must not be found wrong request by request
-    load.before_weights = [&](const Model& model) { return SideOf(flags, model, false).status(); };
-  }
-  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, engine, std::move(load)));
-  const ServedModel served = {.engine = loaded.engine.get(),
-                              .name = flags.model.model,
-                              .sampling = flags.sampling,
-                              .max_tokens = flags.tokens < 0 ? -1 : flags.tokens,
-                              .draft = draft,
-                              .parse_special = flags.special,
-                              .chat = SideOf(flags, *loaded.model, false),
-                              .tool_chat = SideOf(flags, *loaded.model, true)};
+  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
+  const ServedModel served = ServedModelOf(flags, loaded, flags.model.model);
   BatchOptions options = {.interrupted = Interrupted};
   ProgressBar bar("batch");
   if (CanMoveCursor(Stream::kError)) {
@@ -180,13 +147,7 @@ Action AddBatch(CLI::App& app) {
                 "file for the answers, a line each, in the order of the requests; if it has some of them, the rest is added")
       ->type_name(kFileType)
       ->required();
-  AddNumber(*c, "--parallel", flags->parallel, "most answers that are generated at once");
-  AddChatTemplate(*c, flags->chat_template);
-  c->add_flag("--special", flags->special, "special tokens spelled out in prompts of /v1/completions become tokens");
-  AddNumber(*c, "-n,--tokens", flags->tokens,
-            "most tokens of an answer whose request does not say (-1 or -2: until the context is full)");
-  AddSamplingSteps(*c, flags->sampling);
-  AddDraft(*c, flags->draft);
+  AddAnswerFlags(*c, *flags);
   AddRecordFlags(*c, flags->records);
   c->add_flag("--json", flags->json, "one JSON document on standard output, at the end");
   c->footer(
@@ -195,10 +156,7 @@ Action AddBatch(CLI::App& app) {
       "cannot be answered has an error in its answer's place, and the others go on. --force begins a file of answers anew.");
   AddExamples(*c, {"tally batch demo docs/requests.jsonl -o /tmp/answers.jsonl",
                    "tally batch demo docs/requests.jsonl -o /tmp/greedy.jsonl --temp 0 --json"});
-  return [flags] {
-    const Result<int> code = RunBatchFile(*flags);
-    return code.ok() ? *code : Report(code.status());
-  };
+  return [flags] { return Report(RunBatchFile(*flags)); };
 }
 
 }  // namespace tally::app

@@ -9,7 +9,6 @@
 
 #include "engine/api/tally.h"
 #include "engine/app/bench_drafts.h"
-#include "engine/app/bench_neighbour.h"
 #include "engine/app/bench_report.h"
 #include "engine/app/bench_screen.h"
 #include "engine/app/commands.h"
@@ -31,12 +30,11 @@ namespace {
 
 struct BenchFlags {
   ModelFlags model;
-  std::string prompts = "512", generate = "64", depths = "0", batches = "1", threads = "0", kv = "auto", beside, command, target,
-              format = "table";
+  std::string prompts = "512", generate = "64", depths = "0", batches = "1", threads = "0", kv = "auto", target, format = "table";
   SpeedOptions speed;
   std::optional<std::string> report;
   std::string draft, replay;
-  bool json = false, full = false, serve = false;
+  bool json = false, full = false;
 };
 
 // 0 alone: no such work.
@@ -73,53 +71,6 @@ Result<EngineOptions> ReadFlags(BenchFlags& flags) {
   }
   if (flags.json) flags.format = "json";
   return load;
-}
-
-// The first point of the grid, on the most threads, in another process of this program.
-std::vector<std::string> SecondProcessArguments(const BenchFlags& flags) {
-  const auto first = [](const std::string& list) { return ListItems(list).front(); };
-  const std::vector<int>& threads = flags.speed.threads;
-  const bool all = std::find(threads.begin(), threads.end(), 0) != threads.end();
-  std::vector<std::string> arguments = {
-      "bench",         flags.model.model,
-      "--prompt",      first(flags.prompts),
-      "--tokens",      first(flags.generate),
-      "--depth",       first(flags.depths),
-      "--batch",       first(flags.batches),
-      "--threads",     std::to_string(all ? 0 : *std::max_element(threads.begin(), threads.end())),
-      "--kv",          first(flags.kv),
-      "--ctx",         std::to_string(flags.model.context),
-      "--kv-bytes",    flags.model.kv_bytes,
-      "--activations", flags.model.activations,
-      "--impl",        flags.model.impl,
-      "--seed",        std::to_string(flags.speed.seed),
-      "--serve-steps"};
-  if (!flags.target.empty()) arguments.insert(arguments.end(), {"--target", flags.target});
-  return arguments;
-}
-
-Result<std::vector<std::unique_ptr<SpeedNeighbour>>> Neighbours(const BenchFlags& flags) {
-  std::vector<std::unique_ptr<SpeedNeighbour>> neighbours;
-  if (!flags.command.empty()) neighbours.push_back(NewCommand(flags.command));
-  if (flags.beside.empty()) return neighbours;
-  for (const std::string& name : ListItems(flags.beside)) {
-    const bool self = name == "self";
-    TALLY_ASSIGN_OR_RETURN(std::unique_ptr<SpeedNeighbour> neighbour,
-                           self ? NewSecondProcess(SecondProcessArguments(flags)) : NewBusyLoop());
-    neighbours.push_back(std::move(neighbour));
-  }
-  return neighbours;
-}
-
-Status CheckNeighbours(const BenchFlags& flags) {
-  if (flags.beside.empty()) return {};
-  if (Ranks() != nullptr) return BadInput("--beside: not possible with several processes");
-  const std::vector<std::string> names = ListItems(flags.beside);
-  for (const std::string& name : names) {
-    if (name != "spin" && name != "self") return BadInput("--beside must be of spin and self, not '" + name + "'");
-    if (std::count(names.begin(), names.end(), name) > 1) return BadInput("--beside: " + name + " is there twice");
-  }
-  return {};
 }
 
 // The page shows a run of the grid's first prompt and decode, recorded once everything is measured, under the roofs measured with it.
@@ -167,7 +118,6 @@ Result<int> RunBench(BenchFlags& flags) {
     return RunDraftBench(drafts);
   }
   TALLY_ASSIGN_OR_RETURN(EngineOptions load, ReadFlags(flags));
-  TALLY_RETURN_IF_ERROR(CheckNeighbours(flags));
   SpeedOptions& speed = flags.speed;
   speed.interrupted = Interrupted;
   load = SpeedLoadOptions(load, speed);
@@ -181,8 +131,6 @@ Result<int> RunBench(BenchFlags& flags) {
   }
   TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load, {}, &run.load));
   run.loaded = model.get();
-  TALLY_ASSIGN_OR_RETURN(const auto neighbours, Neighbours(flags));
-  for (const auto& neighbour : neighbours) speed.beside.push_back(neighbour.get());
   ProgressBar bar("bench");
   speed.progress = [&](const SpeedProgress& p) {
     bar.Show(static_cast<uint64_t>(p.done), static_cast<uint64_t>(p.total), p.next, p.seconds_left);
@@ -208,17 +156,6 @@ Result<int> RunBench(BenchFlags& flags) {
   return Interrupted() ? InterruptExitCode() : 0;
 }
 
-int Serve(BenchFlags& flags) {
-  const auto loop = [&]() -> Result<std::unique_ptr<SpeedLoop>> {
-    TALLY_ASSIGN_OR_RETURN(EngineOptions load, ReadFlags(flags));
-    flags.speed.interrupted = Interrupted;
-    load = SpeedLoadOptions(load, flags.speed);
-    TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load));
-    return NewSpeedLoop(std::move(model), load, flags.speed);
-  };
-  return ServeSpeedSteps(loop());
-}
-
 }  // namespace
 
 Action AddBench(CLI::App& app) {
@@ -234,10 +171,6 @@ Action AddBench(CLI::App& app) {
   list("--batch", flags->batches, "sequences that decode together");
   list("-t,--threads", flags->threads, "threads (0: OMP_NUM_THREADS, or all cores)");
   Choices(list("--kv", flags->kv, "types of the KV cache"), KvTypeChoices());
-  Choices(list("--beside", flags->beside,
-               "the first of each list again beside a busy loop (spin) or a second process that does the same (self)"),
-          {"spin", "self"});
-  c->add_option("--beside-command", flags->command, "the same beside a command of the shell that runs until it is killed");
   c->add_option("--target", flags->target,
                 "measure with at most this instruction set, as `bench` names it (AMX, AVX2, AVX2_VNNI, NEON_DOT)");
   AddDraft(*c, flags->draft);
@@ -255,12 +188,7 @@ Action AddBench(CLI::App& app) {
   c->add_flag("--full", flags->full, "tables of all figures: bytes a token, sampling, peaks, the rounds that count");
   c->add_flag("--json", flags->json, "--format json");
   AddExamples(*c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md"});
-  c->add_flag("--serve-steps", flags->serve)->group("");  // ServeSpeedSteps
-  return [flags] {
-    if (flags->serve) return Serve(*flags);
-    const Result<int> code = RunBench(*flags);
-    return code.ok() ? *code : Report(code.status());
-  };
+  return [flags] { return Report(RunBench(*flags)); };
 }
 
 }  // namespace tally::app

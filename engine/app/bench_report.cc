@@ -9,6 +9,7 @@
 
 #include "engine/app/bench_screen.h"
 #include "engine/app/console.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -64,18 +65,6 @@ Json DecodeJson(const DecodeSpeed& p) {
   j["ratio_of_bandwidth"] = p.ratio_of_bandwidth;
   j["sampling_microseconds"] = p.sampled_seconds * 1e6;
   j["greedy_microseconds"] = p.greedy_seconds * 1e6;
-  return j;
-}
-
-Json BusyJson(const BusySpeed& p) {
-  Json j = {{"beside", p.beside}, {"work", kSpeedWorkNames[static_cast<size_t>(p.work)]}};
-  j.update(PointJson(p));
-  j["quiet_tokens_per_second"] = p.quiet.median;
-  j["one_thread_tokens_per_second"] = p.one_thread.median;
-  j["other_tokens_per_second"] = p.other.median;
-  j["ratio_of_quiet"] = p.ratio_of_quiet;
-  j["ratio_of_one_thread"] = p.ratio_of_one_thread;
-  j["together_of_quiet"] = p.together_of_quiet;
   return j;
 }
 
@@ -164,22 +153,6 @@ Table DecodeTable(const SpeedReport& r) {
   return t;
 }
 
-Table BusyTable(const SpeedReport& r) {
-  Table t{"beside other programs, tokens/s",
-          {"beside", "work", "threads", "quiet", "beside it", "one thread", "of quiet", "of one thread", "other", "both of quiet",
-           "rounds"},
-          {},
-          {true, true}};
-  for (const BusySpeed& p : r.busy) {
-    const bool counts = p.other.median > 0;
-    t.rows.push_back({p.beside, std::string(kSpeedWorkNames[static_cast<size_t>(p.work)]), std::to_string(p.threads),
-                      Rate(p.quiet.median), Rate(p.rate.median), Rate(p.one_thread.median), Fixed(p.ratio_of_quiet, 2),
-                      Fixed(p.ratio_of_one_thread, 2), counts ? Rate(p.other.median) : "-",
-                      counts ? Fixed(p.together_of_quiet, 2) : "-", Kept(p)});
-  }
-  return t;
-}
-
 std::string Instructions(const ArithmeticPeaks& p) {
   std::string text;
   std::set<std::string> seen;
@@ -189,19 +162,10 @@ std::string Instructions(const ArithmeticPeaks& p) {
   return text;
 }
 
-std::string CsvCell(const Json& value) {
-  if (!value.is_string()) return value.dump();
-  std::string text = value.get<std::string>();
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
 // The points of a document as flat records; `record` says of which kind.
 std::vector<Json> Records(const Json& document) {
   std::vector<Json> records;
-  for (const char* kind : {"prefill", "decode", "busy"}) {
+  for (const char* kind : {"prefill", "decode"}) {
     for (const Json& point : document.at(kind)) {
       Json record = {{"record", kind}};
       record.update(point);
@@ -228,7 +192,6 @@ Json BenchJson(const BenchRun& run, const SpeedReport& r) {
           {"roofs_by_threads", Array(r.roofs, PeaksJson)},
           {"prefill", Array(r.prefill, PrefillJson)},
           {"decode", Array(r.decode, DecodeJson)},
-          {"busy", Array(r.busy, BusyJson)},
           {"sampling",
            {{"microseconds_per_token", sampled},
             {"greedy_microseconds_per_token", greedy},
@@ -254,11 +217,10 @@ std::string BenchJsonLines(const BenchRun& run, const SpeedReport& report) {
   const Json document = BenchJson(run, report);
   Json head = {{"record", "run"}};
   for (const auto& [key, value] : document.items()) {
-    if (key != "prefill" && key != "decode" && key != "busy") head[key] = value;
+    if (key != "prefill" && key != "decode") head[key] = value;
   }
-  const auto line = [](const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; };
-  std::string text = line(head);
-  for (const Json& record : Records(document)) text += line(record);
+  std::string text = JsonLine(head);
+  for (const Json& record : Records(document)) text += JsonLine(record);
   return text;
 }
 
@@ -270,12 +232,12 @@ std::string BenchCsv(const BenchRun& run, const SpeedReport& report) {
       if (!value.is_structured() && std::find(columns.begin(), columns.end(), key) == columns.end()) columns.push_back(key);
     }
   }
-  std::string text;
-  for (size_t i = 0; i < columns.size(); ++i) text += (i == 0 ? "" : ",") + columns[i];
-  text += "\n";
+  std::string text = Join(columns, ",") + "\n";
   for (const Json& record : records) {
     for (size_t i = 0; i < columns.size(); ++i) {
-      text += (i == 0 ? "" : ",") + (record.contains(columns[i]) ? CsvCell(record.at(columns[i])) : "");
+      const auto at = record.find(columns[i]);
+      const std::string cell = at == record.end() ? "" : at->is_string() ? CsvCell(at->get<std::string>()) : at->dump();
+      text += (i == 0 ? "" : ",") + cell;
     }
     text += "\n";
   }
@@ -296,7 +258,6 @@ std::string BenchTables(const BenchRun& run, const SpeedReport& r, TableFormat f
   if (!r.prefill.empty()) out.Line((markdown ? "\n" : "  ") + Instructions(r.roofs.back().peaks));
   out.Add(PrefillTable(r));
   out.Add(DecodeTable(r));
-  out.Add(BusyTable(r));
   out.Line("");
   if (AnyMoved(r)) paragraph("*: the roofs moved by more than 10 % in every round: figures of all rounds");
   paragraph("spread: half of the range of the rounds kept; their roofs moved by at most 10 %");

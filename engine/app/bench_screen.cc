@@ -118,7 +118,6 @@ std::string RoundsText(const SpeedReport& r) {
   };
   look(r.decode);
   look(r.prefill);
-  look(r.busy);
   if (least == rounds) return "medians of " + Counted(rounds, "round");
   return "medians of at least " + std::to_string(least) + " of " + Counted(rounds, "round") + ", in which the roofs held still";
 }
@@ -153,19 +152,6 @@ Table PointTable(const std::string& title, const std::vector<Point>& points, con
   return t;
 }
 
-std::string BusyText(const SpeedReport& r) {
-  Table t{"beside other programs, tokens/s",
-          {"beside", "work", "threads", "quiet", "beside it", "of quiet", "one thread"},
-          {},
-          {true, true}};
-  for (const BusySpeed& p : r.busy) {
-    t.rows.push_back({p.beside, std::string(kSpeedWorkNames[static_cast<size_t>(p.work)]), std::to_string(p.threads),
-                      ShortRate(p.quiet.median), ShortRate(p.rate.median), OfRoof(p.ratio_of_quiet),
-                      ShortRate(p.one_thread.median)});
-  }
-  return t.rows.empty() ? "" : "\n" + Render(t, TableFormat::kText);
-}
-
 std::string PointTables(const SpeedReport& r) {
   std::string text;
   if (!r.decode.empty()) {
@@ -187,7 +173,7 @@ std::string PointTables(const SpeedReport& r) {
                    }),
                TableFormat::kText);
   }
-  return text + BusyText(r);
+  return text;
 }
 
 }  // namespace
@@ -196,7 +182,7 @@ bool AnyMoved(const SpeedReport& r) {
   const auto moved = [](const auto& points) {
     return std::any_of(points.begin(), points.end(), [](const SpeedPoint& p) { return p.kept == 0; });
   };
-  return moved(r.prefill) || moved(r.decode) || moved(r.busy);
+  return moved(r.prefill) || moved(r.decode);
 }
 
 std::string BenchScreen(const std::string& description, double load_seconds, const SpeedReport& r) {

@@ -141,10 +141,7 @@ Action AddChat(CLI::App& app) {
       "no terminal, it is one message, which gets one answer.");
   AddExamples(*c, {"tally chat -p \"What news from Rome?\" </dev/null",
                    "echo \"Who art thou?\" | tally chat --system \"A street in Verona.\" --json"});
-  return [flags] {
-    const Result<int> code = RunChat(*flags);
-    return code.ok() ? *code : Report(code.status());
-  };
+  return [flags] { return Report(RunChat(*flags)); };
 }
 
 }  // namespace tally::app

@@ -9,7 +9,6 @@
 #include "engine/app/console.h"
 #include "engine/app/draft.h"
 #include "engine/app/interrupt.h"
-#include "engine/app/kept_bench.h"
 #include "engine/app/output_files.h"
 #include "engine/app/prompt_bar.h"
 #include "engine/base/format.h"
@@ -38,10 +37,7 @@ Status LockSession(const std::string& session, FileLock& lock) {
 }  // namespace
 
 Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
-  TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
-  if (flags.tokens < -2) {
-    return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
-  }
+  TALLY_RETURN_IF_ERROR(CheckGeneration(flags.sampling, flags.tokens));
   TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, engine));
   TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
@@ -175,19 +171,11 @@ Status Talk::Say(const std::vector<ChatMessage>& messages) {
   }
   Engine& engine = *loaded_.engine;
   const GenerateResult& generated = last.turn.generated;
-  last.figures = {.books = {.figures = MeasureRun(engine, generated),
-                            .ended = FinishName(generated.finish),
-                            .load_seconds = loaded_.seconds,
-                            .first_token_seconds = generated.first_token_seconds,
-                            .peak_resident = PeakResidentBytes(),
-                            .planned_memory = engine.memory_plan().total(),
-                            .read_bandwidth = KeptReadBandwidth(engine.threads()),
-                            .seed = flags_.sampling.seed + draws_ - 1,
-                            .samples = flags_.sampling.temperature > 0,
-                            .seed_drawn = flags_.seed_drawn},
+  last.figures = {.books = BooksOf(loaded_, generated, flags_.sampling, flags_.seed_drawn),
                   .reused_tokens = last.turn.reused_tokens,
                   .context_used = conversation_->tokens(),
                   .context = engine.context()};
+  last.figures.books.seed += draws_ - 1;
   if (!flags_.json && !flags_.quiet) Note(Dim(TurnLine(last.figures, OutputWidth(0))));
   last_ = std::move(last);
   return last_->turn.generated.error;

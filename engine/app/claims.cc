@@ -62,17 +62,6 @@ std::string ClaimsSentence(const Claims& claims) {
   return text + " (" + SourceText(claims.published) + ")";
 }
 
-std::string ClaimCell(const Claims& claims, std::string_view figure) {
-  for (const ClaimCheck& check : claims.checks) {
-    if (check.figure != figure) continue;
-    const auto rounded = std::ranges::find_if(
-        check.conventions, [](const auto& c) { return c.agreement == Agreement::kExact || c.agreement == Agreement::kRounded; });
-    const auto any = rounded != check.conventions.end() ? rounded : std::ranges::find_if(check.conventions, Holds);
-    return check.printed + ": " + (any == check.conventions.end() ? "none" : any->name);
-  }
-  return "";
-}
-
 std::string ClaimsText(std::span<const Claims> claims, size_t width) {
   std::string text;
   for (const Claims& one : claims) {

@@ -23,8 +23,6 @@ Claims ClaimsOf(const CountedModel& model);
 
 // "total 20.91B holds as total; active 3.61B holds as active(head), not as active(all), active(none) (arXiv 2508.10925, Table 1)"
 std::string ClaimsSentence(const Claims& claims);
-// Of one figure, "active": "3.61B: active(head)", or "3.61B: none" where it holds under no convention. Empty: it is not published.
-std::string ClaimCell(const Claims& claims, std::string_view figure);
 // All conventions: a table a model in lines of at most `width` columns (0: of any), its source in the title; in Markdown one table.
 std::string ClaimsText(std::span<const Claims> claims, size_t width);
 std::string ClaimsMarkdown(std::span<const Claims> claims);

@@ -52,6 +52,8 @@ Status CheckNotStandardStream(const std::string& path);
 // "tally: <message>" in one line on standard error; the exit code of the status (0 where it is ok). Nothing, and 141, as a shell
 // says of a program that SIGPIPE ended, where the reader of standard output has left.
 int Report(const Status& status);
+// The code, or Report of the status in its place.
+inline int Report(const Result<int>& code) { return code.ok() ? *code : Report(code.status()); }
 // From now on Report says what `before` makes of a status; nothing, if its message is empty.
 void SetBeforeReport(Status (*before)(const Status&));
 

@@ -53,13 +53,8 @@ Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argume
   request.options.batch = flags.batch;
   request.type_given = flags.type.has_value();
   if (flags.type) {
-    const Result<DType> type = ParseWeightType(*flags.type);
-    const std::vector<std::string_view> choices = CountedTypeChoices();
-    const auto given = [&](std::string_view name) { return SameName(name, *flags.type); };
-    if (!type.ok() && std::ranges::none_of(choices, given)) {
-      return BadInput("--type: " + Quote(*flags.type) + " is not one of " + Join({choices.begin(), choices.end()}, ", "));
-    }
-    if (type.ok()) request.options.type = *type;
+    TALLY_RETURN_IF_ERROR(CheckCountedType(*flags.type));
+    if (const Result<DType> type = ParseWeightType(*flags.type); type.ok()) request.options.type = *type;
   }
   TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountArgument(argument, std::move(request), flags.yes));
   if (flags.type) {
@@ -292,9 +287,7 @@ Action AddCount(CLI::App& app) {
   AddWidth(*c, flags->width);
   AddYes(*c, flags->yes);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
-  std::string known;
-  for (const std::string_view name : KnownModels()) known += (known.empty() ? "" : ", ") + std::string(name);
-  c->footer("Built-in names: " + known);
+  c->footer("Built-in names: " + Join(KnownModels(), ", "));
   AddExamples(*c, {"tally count gpt-oss-120b --ctx 8192 --batch 16 --type q8_0 --plot",
                    "tally count mini-gpt mini-gpt:d_model=256,n_layers=6,d_ff=1024"});
   return [flags] { return Report(RunCount(*flags)); };

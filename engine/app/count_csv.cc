@@ -2,13 +2,13 @@
 #include "engine/app/count_csv.h"
 
 #include <charconv>
-#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "engine/app/count_screen.h"
 #include "engine/app/parts.h"
+#include "engine/app/words.h"
 
 namespace tally::app {
 namespace {
@@ -18,26 +18,19 @@ using books::FlopsCount;
 using books::FlopsView;
 using books::ParameterForm;
 
-std::string Cell(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == text.npos) return std::string(text);
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
 class CsvLines {
  public:
-  explicit CsvLines(const CountedModel& m) : model_(Cell(m.name)) {
+  explicit CsvLines(const CountedModel& m) : model_(CsvCell(m.name)) {
     const books::CountOptions& o = m.count.options;
     for (const uint64_t n : {o.context, o.prompt, o.batch}) model_ += "," + std::to_string(n);
   }
   void Add(std::string_view table, std::string_view row, std::string_view figure, uint64_t value) {
-    text_ += model_ + "," + Cell(table) + "," + Cell(row) + "," + Cell(figure) + "," + std::to_string(value) + "\n";
+    text_ += model_ + "," + CsvCell(table) + "," + CsvCell(row) + "," + CsvCell(figure) + "," + std::to_string(value) + "\n";
   }
   void AddReal(std::string_view table, std::string_view row, std::string_view figure, double value) {
     char digits[32];
     const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;  // as many as tell it from its neighbours
-    text_ += model_ + "," + Cell(table) + "," + Cell(row) + "," + Cell(figure) + "," + std::string(digits, end) + "\n";
+    text_ += model_ + "," + CsvCell(table) + "," + CsvCell(row) + "," + CsvCell(figure) + "," + std::string(digits, end) + "\n";
   }
   const std::string& text() const { return text_; }
 
@@ -48,20 +41,11 @@ class CsvLines {
 constexpr const char* kHeader = "model,context,prompt,batch,table,row,figure,value\n";
 
 void AddTensors(const Count& c, bool layers, CsvLines& out) {
-  std::vector<std::pair<std::string, std::pair<uint64_t, uint64_t>>> groups;  // name -> parameters of one, times
-  std::map<std::pair<std::string, uint64_t>, size_t> known;
-  for (const ParameterForm& p : c.tensors) {
-    std::string name = layers || p.layer < 0 ? p.full_name() : "blk.*." + p.name;
-    if (p.prediction) name = "mtp: " + name;
-    const auto [at, fresh] = known.emplace(std::pair{name, p.count.value()}, groups.size());
-    if (fresh) groups.push_back({name, {p.count.value(), 0}});
-    ++groups[at->second].second.second;
-  }
-  for (const auto& [name, figures] : groups) {
-    const auto [each, times] = figures;
-    out.Add("tensors", name, "parameters of one", each);
-    out.Add("tensors", name, "times", times);
-    out.Add("tensors", name, "parameters", each * times);
+  for (const TensorGroup& g : TensorGroups(c, layers)) {
+    const uint64_t each = g.first->count.value();
+    out.Add("tensors", g.name, "parameters of one", each);
+    out.Add("tensors", g.name, "times", g.n);
+    out.Add("tensors", g.name, "parameters", each * g.n);
   }
 }
 
@@ -79,9 +63,10 @@ void AddParameters(const CountedModel& m, CsvLines& out) {
     if (p.parameters) row("not run: " + p.name, *p.parameters);
   }
   const auto stored = CountParts(c, &ParameterForm::count), active = CountParts(c, &ParameterForm::active);
-  for (size_t part = 0; part < ParameterParts().size(); ++part) {
-    out.Add("parts", ParameterParts()[part], "parameters", stored[part]);
-    out.Add("parts", ParameterParts()[part], "active(all)", active[part]);
+  for (size_t part = 0; part < books::kParts; ++part) {
+    if (stored[part] == 0) continue;
+    out.Add("parts", PartName(static_cast<books::Part>(part)), "parameters", stored[part]);
+    out.Add("parts", PartName(static_cast<books::Part>(part)), "active(all)", active[part]);
   }
 }
 

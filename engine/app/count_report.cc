@@ -52,32 +52,12 @@ std::string Title(const CountedModel& m) {
   return text;
 }
 
-// Tensors of one name and shape, over the layers.
-struct TensorGroup {
-  std::string name;
-  const ParameterForm* first = nullptr;
-  uint64_t n = 0;
-};
-
-std::vector<TensorGroup> Groups(const Count& c, bool layers) {
-  std::vector<TensorGroup> groups;
-  std::map<std::pair<std::string, std::string>, size_t> known;
-  for (const ParameterForm& p : c.tensors) {
-    std::string name = layers || p.layer < 0 ? p.full_name() : "blk.*." + p.name;
-    if (p.prediction) name = "mtp: " + name;
-    const auto [at, fresh] = known.emplace(std::pair{name, p.count.text()}, groups.size());
-    if (fresh) groups.push_back({std::move(name), &p, 0});
-    ++groups[at->second].n;
-  }
-  return groups;
-}
-
 Table TensorTable(const CountedModel& m, bool layers) {
   Table t{Title(m),
           {"tensor", "parameters", "times", "together", "share", "closed form"},
           {},
           {true, false, false, false, false, true}};
-  for (const TensorGroup& g : Groups(m.count, layers)) {
+  for (const TensorGroup& g : TensorGroups(m.count, layers)) {
     const uint64_t each = g.first->count.value();
     t.rows.push_back({g.name, WithThousands(each), std::to_string(g.n), WithThousands(each * g.n),
                       g.first->prediction ? "" : Share(each * g.n, m.count.parameters.total), g.first->count.text()});
@@ -275,8 +255,8 @@ Table Columns(std::span<const CountedModel> models) {
   };
   const bool parts = std::ranges::any_of(models, &CountedModel::counts_part);
   number(parts ? "parameters (run)" : "parameters", [](const Count& c) { return c.parameters.total; });
-  for (size_t part = 0; part < ParameterParts().size(); ++part) {
-    const std::string name = "  " + std::string(ParameterParts()[part]);
+  for (size_t part = 0; part < books::kParts; ++part) {
+    const std::string name = "  " + std::string(PartName(static_cast<books::Part>(part)));
     row(name, [&](const CountedModel& m) {
       const uint64_t n = CountParts(m.count, &ParameterForm::count)[part];
       return n > 0 ? WithThousands(n) : std::string();
@@ -418,9 +398,9 @@ Json OneDocument(const CountedModel& m) {
   const Count& c = m.count;
   Json parts = Json::object(), presets = Json::object(), tensors = Json::array(), layers = Json::array();
   const auto stored = CountParts(c, &ParameterForm::count), active = CountParts(c, &ParameterForm::active);
-  for (size_t part = 0; part < ParameterParts().size(); ++part) {
+  for (size_t part = 0; part < books::kParts; ++part) {
     if (stored[part] == 0) continue;
-    parts[std::string(ParameterParts()[part])] = {{"parameters", stored[part]}, {"active", active[part]}};
+    parts[std::string(PartName(static_cast<books::Part>(part)))] = {{"parameters", stored[part]}, {"active", active[part]}};
   }
   for (const std::string_view preset : QuantizePresets()) {
     if (const Result<uint64_t> bytes = PresetBytes(m, preset); bytes.ok()) presets[std::string(preset)] = *bytes;
@@ -516,7 +496,7 @@ std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers
 }
 
 std::string CountPlot(const CountedModel& m, size_t width, bool colour) {
-  const std::vector<std::string> names = ParameterPartNames(m.count.recipe);
+  const std::vector<std::string> names = PartNames(m.count.recipe);
   const Bar all{TotalName(m), CountParts(m.count, &ParameterForm::count)},
       active{"active(all)", CountParts(m.count, &ParameterForm::active)};
   return m.name + "\n" + RenderBars(names, {all, active}, width, colour);

@@ -42,8 +42,8 @@ std::vector<LayerKind> LayerKinds(const Count& c) {
   for (const ParameterForm& p : c.tensors) {
     if (p.layer < 0 || p.prediction) continue;
     PartCounts& parts = layers[p.layer];
-    parts.resize(ParameterParts().size());
-    parts[PartOf(p.component, p.expert)] += p.count.value();
+    parts.resize(books::kParts);
+    parts[static_cast<size_t>(books::PartOf(p.component, p.expert))] += p.count.value();
   }
   std::vector<LayerKind> kinds;
   for (const auto& entry : layers) {
@@ -100,7 +100,7 @@ std::string NotRunNames(const CountedModel& m) {
 
 Table PartTable(const CountedModel& m) {
   const Count& c = m.count;
-  const std::vector<std::string> names = ParameterPartNames(c.recipe);
+  const std::vector<std::string> names = PartNames(c.recipe);
   const std::vector<LayerKind> kinds = LayerKinds(c);
   const PartCounts all = CountParts(c, &ParameterForm::count), active = CountParts(c, &ParameterForm::active);
   Table t{"", {"", "parameters", "share"}, {}, {true}};
@@ -115,7 +115,7 @@ Table PartTable(const CountedModel& m) {
     if (experts) t.rows.back().push_back(CountCell(get(active)));
   };
   for (size_t part = 0; part < names.size(); ++part) {
-    if (all[part] > 0) row(names[part], [&](const PartCounts& parts) { return parts[part]; });
+    if (all[part] > 0) row(ShortPartName(names[part]), [&](const PartCounts& parts) { return parts[part]; });
   }
   row(TotalName(m), SumOf);
   return t;
@@ -212,14 +212,6 @@ std::string OneName(std::span<const CountedModel> models) {
   return one ? TailOf(models[0].name, kLongestColumn) : "";
 }
 
-// "attention proj.", so that four sizes of GPT-2 fit 80 columns; "attention" are parameters in that table.
-std::string ShortPartName(books::Part part) {
-  if (part == books::Part::kAttention) return "QK^T and PV";
-  std::string name(PartName(part));
-  const size_t at = name.find(" projections");
-  return at == name.npos ? name : name.substr(0, at) + " proj.";
-}
-
 // A column a model.
 Table SideBySide(std::span<const CountedModel> models) {
   Table t{"", {OneName(models)}, {}, {true}};
@@ -255,8 +247,8 @@ Table SideBySide(std::span<const CountedModel> models) {
   count("active(head)", [](const CountedModel& m) { return m.count.parameters.active_head; });
   count("active(none)", [](const CountedModel& m) { return m.count.parameters.active_none; });
   count("touched", [](const CountedModel& m) { return m.count.touched; });
-  for (size_t part = 0; part < ParameterParts().size(); ++part) {
-    count(std::string(ParameterParts()[part]),
+  for (size_t part = 0; part < books::kParts; ++part) {
+    count(ShortPartName(PartName(static_cast<books::Part>(part))),
           [&](const CountedModel& m) { return CountParts(m.count, &ParameterForm::count)[part]; });
   }
   row("weights as", [](const CountedModel& m) { return m.stored_as; });
@@ -276,7 +268,7 @@ Table SideBySide(std::span<const CountedModel> models) {
   bytes("decode, bytes", [](const CountedModel& m) { return DecodeCost(m.count).bytes; });
   row("full square", [](const CountedModel& m) { return Scaled(static_cast<double>(m.count.prefill.total[0]), "FLOP"); });
   for (const books::FlopsRow& first : models.front().count.prefill.rows) {
-    row("  " + ShortPartName(first.part), [&](const CountedModel& m) {
+    row("  " + ShortPartName(PartName(first.part)), [&](const CountedModel& m) {
       const auto same = std::ranges::find(m.count.prefill.rows, first.part, &books::FlopsRow::part);
       const uint64_t n = same == m.count.prefill.rows.end() ? 0 : same->flops[0].value();
       return n > 0 ? Share(n, m.count.prefill.total[0]) : std::string();

@@ -34,7 +34,7 @@ struct FitFlags {
   std::string kv = "f16";
   std::optional<std::string> type, machine, ranks;
   std::string network = "10Gbit", latency = "30us";
-  bool all = false, full = false, json = false, yes = false;
+  bool measure = false, all = false, full = false, json = false, yes = false;
 };
 
 Result<FitPage> ReadFlags(const FitFlags& flags) {
@@ -44,6 +44,7 @@ Result<FitPage> ReadFlags(const FitFlags& flags) {
   TALLY_RETURN_IF_ERROR(ParseKvType(flags.kv, page.options.kv));
   if (flags.machine) {
     if (flags.threads != 0) return BadInput("--threads is of this machine: write --machine threads=N,...");
+    if (flags.measure) return BadInput("--measure is of this machine: leave out --machine");
     TALLY_ASSIGN_OR_RETURN(page.machine, ParseMachine(*flags.machine));
     return page;
   }
@@ -108,15 +109,12 @@ Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std
   if (flags.type) {
     Result<CountedModel> as = CountedAs(counted, *flags.type);
     if (!as.ok()) {
-      const Result<DType> type = ParseWeightType(*flags.type);  // known, but not of this model
-      if (!type.ok()) {
-        const std::vector<std::string_view> choices = CountedTypeChoices();
-        return BadInput("--type: " + Quote(*flags.type) + " is not one of " + Join({choices.begin(), choices.end()}, ", "));
-      }
+      TALLY_RETURN_IF_ERROR(CheckCountedType(*flags.type));
       if (!flags.all) return BadInput("--type: " + counted.name + ": " + as.status().message());
       m.name = counted.name;
       m.parameters = counted.count.parameters.total;
-      m.rows.push_back({std::string(DTypeName(*type)), false, {}, as.status().message()});
+      const Result<DType> type = ParseWeightType(*flags.type);
+      m.rows.push_back({type.ok() ? std::string(DTypeName(*type)) : *flags.type, false, {}, as.status().message()});
       return m;
     }
     counted = std::move(as).value();
@@ -161,7 +159,7 @@ Status RunFitOfRanks(const FitFlags& flags, FitPage page) {
   if (ranks.network.bandwidth <= 0) return BadInput("--network: " + Quote(flags.network) + " is no rate such as 10Gbit or 1GB/s");
   if (ranks.network.latency < 0) return BadInput("--latency: " + Quote(flags.latency) + " is no time such as 30us");
   if (!flags.machine) {
-    TALLY_ASSIGN_OR_RETURN(ranks.machine, MeasureMachine(CacheDirectory(), flags.threads));
+    TALLY_ASSIGN_OR_RETURN(ranks.machine, MeasureMachine(CacheDirectory(), flags.threads, flags.measure));
   }
   CountRequest request;
   request.settings = flags.settings;
@@ -198,7 +196,7 @@ Status RunFit(const FitFlags& flags) {
     arguments = {"demo"};
   }
   if (!flags.machine) {
-    TALLY_ASSIGN_OR_RETURN(page.machine, MeasureMachine(CacheDirectory(), flags.threads));
+    TALLY_ASSIGN_OR_RETURN(page.machine, MeasureMachine(CacheDirectory(), flags.threads, flags.measure));
   }
   std::vector<FittedModel> models;
   for (const std::string& argument : arguments) {
@@ -242,6 +240,7 @@ Action AddFit(CLI::App& app) {
   Choices(c->add_option("--kv", flags->kv, "type of the KV cache")->capture_default_str(),
           {kKvTypeNames.begin(), kKvTypeNames.end()});
   AddNumber(*c, "-t,--threads", flags->threads, "threads (0: OMP_NUM_THREADS, or all cores)");
+  c->add_flag("--measure", flags->measure, "measure this machine's rates now, instead of those kept of this boot");
   c->add_option(
       "--machine", flags->machine,
       "another machine than this one, by what is known of it: ram=12GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8 (ram: "
@@ -255,7 +254,7 @@ Action AddFit(CLI::App& app) {
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   c->footer(
       "A bound is what the weights, the KV cache and the products of a step take at the best rates seen of this machine in this "
-      "boot: measured in two seconds, raised by every `tally bench`, kept in $XDG_CACHE_HOME/tally or ~/.cache/tally. Weights in "
+      "boot: measured in two seconds, raised by bench and run, kept in $XDG_CACHE_HOME/tally or ~/.cache/tally. Weights in "
       "blocks reach 8 / (8 + s) of the int8 peak, with s multiplies that scale 32 columns: Q8_0 80 %, Q4_K 73 %, Q6_K 67 %.");
   AddExamples(
       *c, {"tally fit gpt-oss-20b --ctx 32768", "tally fit gpt2-xl Qwen3-8B --machine ram=12GiB,read=50GB/s,int8=1T,f32=250G"});

@@ -28,12 +28,6 @@ std::string Sentence(std::string_view text, size_t width) { return Paragraph("",
 
 std::string Needed(uint64_t bytes) { return BytesText(bytes, Rounding::kUp); }
 
-// 1.23, 12.3, 1,234
-std::string Rate(double x) {
-  if (x <= 0) return "-";
-  return x >= 100 ? WithThousands(static_cast<uint64_t>(x + 0.5)) : Fixed(x, x < 10 ? 2 : 1);
-}
-
 // Whether a list, "read, int8 and f32", has a word.
 bool Names(const std::string& list, std::string_view word) {
   const size_t at = list.find(word);  // "f32" is no part of another
@@ -72,14 +66,14 @@ std::string Units(const StepBound& b) {  // "int8 and f32"
 // Whether memory would bound the step if the caches did not hold what it reads.
 bool SavedByCaches(const StepBound& b) { return b.cached && b.reading > b.computing; }
 
-std::string FromMemory(const StepBound& b) { return Rate(static_cast<double>(b.tokens) / b.reading) + " from memory"; }
+std::string FromMemory(const StepBound& b) { return ShortRate(static_cast<double>(b.tokens) / b.reading) + " from memory"; }
 
 std::string BoundText(const StepBound& b, const FitMachine& machine, std::string_view each) {
   if (b.tokens_per_second <= 0)
     return "no bound: the machine's " + b.missing + " " + (b.missing.find(' ') == b.missing.npos ? "is" : "are") + " not given";
   double flops = 0;
   for (const double n : b.flops) flops += n;
-  const std::string head = "at most " + Rate(b.tokens_per_second) + " tokens/s: ";
+  const std::string head = "at most " + ShortRate(b.tokens_per_second) + " tokens/s: ";
   if (b.reads_longer()) {
     return head + Scaled(b.bytes, "B") + " of weights and KV a " + std::string(each) + ", read at " +
            Scaled(machine.read, "B/s") +
@@ -109,7 +103,7 @@ std::string MeasuredText(const FittedModel& m) {
   std::string text;
   const auto add = [&](const std::optional<MeasuredStep>& step, const std::string& what) {
     if (!step) return;
-    text += (text.empty() ? "" : "; ") + what + " " + Rate(step->point.tokens_per_second) + " tokens/s";
+    text += (text.empty() ? "" : "; ") + what + " " + ShortRate(step->point.tokens_per_second) + " tokens/s";
     if (step->bound > 0 && m.bench->this_boot) {
       text += ", " + OfRoof(step->point.tokens_per_second / step->bound) + " of its bound";
     } else if (step->point.of_roof > 0) {
@@ -177,11 +171,11 @@ std::string AtType(const FittedModel& m, const FitRow& row) {
 std::string RatesText(const Fit& fit) {
   std::string text;
   if (const double decode = fit.decode.tokens_per_second; decode > 0) {
-    text =
-        "at most " + Rate(decode) + " tokens/s decode" + (SavedByCaches(fit.decode) ? " (" + FromMemory(fit.decode) + ")" : "");
+    text = "at most " + ShortRate(decode) + " tokens/s decode" +
+           (SavedByCaches(fit.decode) ? " (" + FromMemory(fit.decode) + ")" : "");
   }
   if (const double prefill = fit.prefill.tokens_per_second; prefill > 0) {
-    text += text.empty() ? "at most " + Rate(prefill) + " tokens/s prefill" : ", " + Rate(prefill) + " prefill";
+    text += text.empty() ? "at most " + ShortRate(prefill) + " tokens/s prefill" : ", " + ShortRate(prefill) + " prefill";
   }
   return text;
 }
@@ -233,7 +227,7 @@ Table TypesTable(const FittedModel& m) {
     }
     const Fit& f = *row.fit;
     t.rows.push_back({TypeCell(row.type) + (row.given ? "*" : ""), Needed(f.memory.packed_weights), Needed(f.memory.total()),
-                      YesNo(f), ContextText(f), Rate(f.decode.tokens_per_second), Rate(f.prefill.tokens_per_second)});
+                      YesNo(f), ContextText(f), ShortRate(f.decode.tokens_per_second), ShortRate(f.prefill.tokens_per_second)});
   }
   return t;
 }
@@ -246,8 +240,8 @@ Table ModelsTable(const std::vector<const FittedModel*>& models, bool known, siz
     std::vector<std::string> cells = {TailOf(m->name, name_width), MainType(row.type)};
     if (row.fit) {
       const Fit& f = *row.fit;
-      cells.insert(cells.end(), {YesNo(f), Needed(f.memory.total()), ContextText(f), Rate(f.decode.tokens_per_second),
-                                 Rate(f.prefill.tokens_per_second)});
+      cells.insert(cells.end(), {YesNo(f), Needed(f.memory.total()), ContextText(f), ShortRate(f.decode.tokens_per_second),
+                                 ShortRate(f.prefill.tokens_per_second)});
     } else {
       cells.insert(cells.end(), {"no", "-", "-", "-", "-"});
     }

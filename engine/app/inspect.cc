@@ -123,9 +123,7 @@ std::string OfLayers(const Recipe& r, const Has& has, const Text& text) {
     std::string kind = text(SizesOf(r, l));
     if (std::invoke(has, l) && std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(std::move(kind));
   }
-  std::string out;
-  for (const std::string& kind : kinds) out += (out.empty() ? "" : " or ") + kind;
-  return out;
+  return Join(kinds, " or ");
 }
 
 std::string RecipeText(const Recipe& r) {

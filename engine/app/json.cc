@@ -10,6 +10,8 @@ namespace tally::app {
 
 void PrintJson(const Json& document) { Print(document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
 
+std::string JsonLine(const Json& document) { return document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
 Json Number(double x) {
   if (x >= 0 && x < 0x1p63 && x == std::floor(x)) return static_cast<uint64_t>(x);
   return x;

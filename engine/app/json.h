@@ -12,6 +12,8 @@ using Json = nlohmann::ordered_json;  // keys in the order written
 
 // The document as the one on standard output, with a newline. Bytes that are no UTF-8 become U+FFFD.
 void PrintJson(const Json& document);
+// The document in one line, with a newline.
+std::string JsonLine(const Json& document);
 // A whole number where the value is one.
 Json Number(double x);
 

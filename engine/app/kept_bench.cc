@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
-#include "engine/app/json.h"
 #include "engine/base/hash.h"
 #include "engine/machine/kept_file.h"
 
@@ -17,11 +17,12 @@ namespace tally::app {
 namespace {
 
 namespace fs = std::filesystem;
+using KeptJson = nlohmann::json;
 
-constexpr int kFileVersion = 2;  // of the file
+constexpr int kFileVersion = 3;  // of the file
 
 // Path, size and time of change; of a directory those of all its files together. Null where there is none.
-Json KeyOf(const std::string& path) {
+KeptJson KeyOf(const std::string& path) {
   std::error_code error;
   const fs::path whole = fs::canonical(path, error);
   if (error) return nullptr;
@@ -43,7 +44,7 @@ Json KeyOf(const std::string& path) {
   return {{"path", whole.string()}, {"size", size}, {"changed", changed}, {"host", HostName()}};
 }
 
-std::string FileName(const Json& key) {
+std::string FileName(const KeptJson& key) {
   constexpr HashKey kKey = {0x74616c6c79, 1};  // the same in every process
   const std::string text = key["path"].get<std::string>() + '\0' + key["host"].get<std::string>();
   char name[40];
@@ -52,38 +53,16 @@ std::string FileName(const Json& key) {
 }
 
 template <class Point>
-Json PointJson(SpeedWork work, const Point& p, double of_roof) {
-  return {{"work", kSpeedWorkNames[static_cast<size_t>(work)]},
-          {"threads", p.threads},
-          {"kv", kKvTypeNames[static_cast<size_t>(p.kv)]},
-          {"depth", p.depth},
-          {"batch", p.batch},
-          {"tokens", p.tokens},
-          {"tokens_per_second", p.rate.median},
-          {"of_roof", of_roof}};
-}
-
-std::optional<KeptPoint> PointOf(const Json& j) {
-  const auto whole = [&](const char* name) { return j.contains(name) && j[name].is_number_integer(); };
-  const auto text = [&](const char* name) { return j.contains(name) && j[name].is_string(); };
-  const auto number = [&](const char* name) { return j.contains(name) && j[name].is_number(); };
-  if (!j.is_object() || !text("work") || !text("kv") || !whole("threads") || !whole("depth") || !whole("batch") ||
-      !whole("tokens") || !number("tokens_per_second") || !number("of_roof")) {
-    return std::nullopt;
+void Add(SpeedWork work, const std::vector<Point>& points, double Point::*of_roof, std::vector<KeptPoint>& kept) {
+  for (const Point& p : points) {
+    kept.push_back({work, p.threads, std::string(kKvTypeNames[static_cast<size_t>(p.kv)]), p.depth, p.batch, p.tokens,
+                    p.rate.median, p.*of_roof});
   }
-  KeptPoint p{j["work"].get<std::string>() == kSpeedWorkNames[0] ? SpeedWork::kPrefill : SpeedWork::kDecode,
-              j["threads"].get<int>(),
-              j["kv"].get<std::string>(),
-              j["depth"].get<int64_t>(),
-              j["batch"].get<int64_t>(),
-              j["tokens"].get<int64_t>(),
-              j["tokens_per_second"].get<double>(),
-              j["of_roof"].get<double>()};
-  const bool sound = p.threads > 0 && p.depth >= 0 && p.batch > 0 && p.tokens > 0 && p.tokens_per_second > 0;
-  return sound ? std::optional(std::move(p)) : std::nullopt;
 }
 
 }  // namespace
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeptPoint, work, threads, kv, depth, batch, tokens, tokens_per_second, of_roof)
 
 std::string CacheDirectory() {
   const auto variable = [](const char* name) -> std::string {
@@ -98,41 +77,47 @@ std::string CacheDirectory() {
 void KeepBench(const std::string& path, const SpeedReport& report) {
   const std::string directory = CacheDirectory();
   KeepBestRates(directory, report);
-  const Json key = KeyOf(path);
+  const KeptJson key = KeyOf(path);
   if (directory.empty() || key.is_null()) return;
-  Json points = Json::array();
-  for (const PrefillSpeed& p : report.prefill) points.push_back(PointJson(SpeedWork::kPrefill, p, p.ratio_of_peak));
-  for (const DecodeSpeed& p : report.decode) points.push_back(PointJson(SpeedWork::kDecode, p, p.ratio_of_bandwidth));
+  std::vector<KeptPoint> points;
+  Add(SpeedWork::kPrefill, report.prefill, &PrefillSpeed::ratio_of_peak, points);
+  Add(SpeedWork::kDecode, report.decode, &DecodeSpeed::ratio_of_bandwidth, points);
   const int64_t now =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const Json document = {
-      {"tally_bench", kFileVersion}, {"model", key}, {"target", report.target}, {"when", now}, {"boot", BootId()},
-      {"points", std::move(points)}};
-  WriteKeptFile(directory, FileName(key), document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  const KeptJson document = {{"tally_bench", kFileVersion},
+                             {"model", key},
+                             {"target", report.target},
+                             {"when", now},
+                             {"boot", BootId()},
+                             {"points", points}};
+  WriteKeptFile(directory, FileName(key), document.dump(1, ' ', false, KeptJson::error_handler_t::replace) + "\n");
 }
 
 std::optional<KeptBench> FindBench(const std::string& path) {
   const std::string directory = CacheDirectory();
-  const Json key = KeyOf(path);
+  const KeptJson key = KeyOf(path);
   if (directory.empty() || key.is_null()) return std::nullopt;
   const std::optional<std::string> text = ReadKeptFile(directory + "/" + FileName(key));
   if (!text) return std::nullopt;
-  const Json j = Json::parse(*text, nullptr, false);
-  const auto is = [&](const char* name, const Json& value) { return j.contains(name) && j[name] == value; };
+  const KeptJson j = KeptJson::parse(*text, nullptr, false);
+  const auto is = [&](const char* name, const KeptJson& value) { return j.contains(name) && j[name] == value; };
   if (!j.is_object() || !is("tally_bench", kFileVersion) || !is("model", key)) return std::nullopt;
-  if (!j.contains("target") || !j["target"].is_string() || !j.contains("when") || !j["when"].is_number_integer())
-    return std::nullopt;
   const std::string boot = BootId();
-  KeptBench kept{j["target"].get<std::string>(), j["when"].get<int64_t>(), !boot.empty() && is("boot", boot), {}};
-  if (!j.contains("points") || !j["points"].is_array()) return std::nullopt;
-  for (const Json& point : j["points"]) {
-    if (std::optional<KeptPoint> p = PointOf(point)) kept.points.push_back(*std::move(p));
+  try {
+    KeptBench kept{j.at("target"), j.at("when"), !boot.empty() && is("boot", boot), j.at("points")};
+    std::erase_if(kept.points, [](const KeptPoint& p) {
+      return p.threads <= 0 || p.depth < 0 || p.batch <= 0 || p.tokens <= 0 || !(p.tokens_per_second > 0) ||
+             (p.work != SpeedWork::kPrefill && p.work != SpeedWork::kDecode);
+    });
+    return kept.points.empty() ? std::nullopt : std::optional(std::move(kept));
+  } catch (const KeptJson::exception&) {  // damaged
+    return std::nullopt;
   }
-  return kept.points.empty() ? std::nullopt : std::optional(std::move(kept));
 }
 
-std::optional<double> KeptReadBandwidth(int threads) {
-  const std::optional<FitMachine> machine = FindMachine(CacheDirectory(), threads);
+std::optional<double> KeptReadBandwidth(const books::RunFigures& run) {
+  KeepBestRates(CacheDirectory(), run);
+  const std::optional<FitMachine> machine = FindMachine(CacheDirectory(), run.threads);
   return machine ? std::optional(machine->read) : std::nullopt;
 }
 

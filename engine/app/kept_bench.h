@@ -34,8 +34,8 @@ void KeepBench(const std::string& path, const SpeedReport& report);
 // Nothing where nothing was measured, where the model has changed since (path, size, time of change), or on another machine.
 std::optional<KeptBench> FindBench(const std::string& path);
 
-// Bytes/s that `threads` threads of this machine can read, the best that `fit` and `bench` saw since it was started. Nothing where
-// neither was run. Nothing is measured.
-std::optional<double> KeptReadBandwidth(int threads);
+// Bytes/s that the run's threads can read on this machine, the best that `fit`, `bench` and runs saw since it was started, this run
+// included. None if neither `fit` nor `bench` was run. Nothing is measured.
+std::optional<double> KeptReadBandwidth(const books::RunFigures& run);
 
 }  // namespace tally::app

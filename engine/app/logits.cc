@@ -172,10 +172,7 @@ Action AddLogits(CLI::App& app) {
   c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   AddExamples(*c, {"tally logits -p \"ROMEO:\"", "tally logits demo --prompt-tokens 1,2,3 -o /tmp/logits.npy --dump /tmp/ops"});
-  return [flags] {
-    const Result<int> code = RunLogits(*flags);
-    return code.ok() ? *code : Report(code.status());
-  };
+  return [flags] { return Report(RunLogits(*flags)); };
 }
 
 }  // namespace tally::app

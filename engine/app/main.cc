@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally: the command line. One file per subcommand; this one parses, runs the chosen one, and turns errors into exit codes:
 // 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree, 130 interrupted (143: by SIGTERM).
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -8,6 +11,8 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -21,6 +26,22 @@
 
 namespace tally::app {
 namespace {
+
+// The headers of CLI11 make objects before main, which need memory, and where there is none, not even an exception may find room. Then
+// the program ends as it does where main finds none. Set before those objects are made; other reasons to terminate stay as they are.
+std::terminate_handler g_terminate = nullptr;
+
+[[noreturn]] void Terminate() {
+  const std::type_info* const thrown = abi::__cxa_current_exception_type();
+  if (thrown != nullptr ? *thrown == typeid(std::bad_alloc) : std::malloc(size_t{1} << 16) == nullptr) {
+    constexpr std::string_view kLine = "tally: not enough memory\n";
+    _exit(::write(STDERR_FILENO, kLine.data(), kLine.size()) >= 0 ? 2 : 1);
+  }
+  g_terminate();
+  std::abort();
+}
+
+[[gnu::constructor(101)]] void SetTerminate() { g_terminate = std::set_terminate(Terminate); }
 
 // Columns of help: the terminal's, but lines that are long are hard to read.
 size_t HelpWidth() { return static_cast<size_t>(std::clamp(TerminalWidth(Stream::kOutput, 80), 40, 100)); }

@@ -22,6 +22,7 @@
 #include "engine/app/numbers.h"
 #include "engine/app/ranks.h"
 #include "engine/app/syntax.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/base/utf8_check.h"
 #include "engine/machine/machine.h"
@@ -169,6 +170,12 @@ void AddSampling(CLI::App& command, SamplingOptions& sampling, bool& seed_drawn)
   AddSeed(command, sampling.seed, seed_drawn);
 }
 
+Status CheckGeneration(const SamplingOptions& sampling, int64_t tokens) {
+  TALLY_RETURN_IF_ERROR(sampling.Validate());
+  if (tokens >= -2) return {};
+  return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(tokens));
+}
+
 void AddWidth(CLI::App& command, uint64_t& width) {
   AddNumber(command, "--width", width, "columns of a line (0: the terminal's, or COLUMNS; else lines are whole)");
 }
@@ -192,6 +199,12 @@ std::vector<std::string_view> CountedTypeChoices() {
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   return names;
+}
+
+Status CheckCountedType(const std::string& given) {
+  const std::vector<std::string_view> choices = CountedTypeChoices();
+  if (std::ranges::any_of(choices, [&](std::string_view name) { return SameName(name, given); })) return {};
+  return BadInput("--type: " + Quote(given) + " is not one of " + Join(choices, ", "));
 }
 
 Status ParseKvType(const std::string& given, KvType& type) {

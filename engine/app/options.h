@@ -45,7 +45,11 @@ std::vector<std::string_view> WeightTypeChoices();  // "F32", "F16", ...
 std::vector<std::string_view> KvTypeChoices();      // "auto", "f32", ...
 // What CountedAs takes: presets of quantize, then weight types that are none.
 std::vector<std::string_view> CountedTypeChoices();
+// kBadInput names them.
+Status CheckCountedType(const std::string& given);
 Status ParseKvType(const std::string& given, KvType& type);  // of --kv, in any case; kBadInput names the choices
+// kBadInput: what is wrong with how tokens are drawn, or with -n.
+Status CheckGeneration(const SamplingOptions& sampling, int64_t tokens);
 // kBadInput names the option and its range.
 Result<EngineOptions> ToEngineOptions(const ModelFlags& flags);
 

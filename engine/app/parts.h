@@ -2,7 +2,6 @@
 // Where parameters are, coarsely: the rows of tables of parts and the segments of bars.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,15 +10,21 @@
 
 namespace tally::app {
 
-// "embedding", "attention", "feed-forward", "experts", "router", "norms", "head".
-std::span<const std::string_view> ParameterParts();
-// The same for a model; a tied matrix, whose reads as a head count with the embedding, is "embedding and head".
-std::vector<std::string> ParameterPartNames(const Recipe& recipe);
-// The index of a tensor's part; `expert`: it is one of those that tokens choose among.
-size_t PartOf(Component component, bool expert);
+// The names of all parts for a model; a tied matrix, whose reads as a head count with the embedding, is "embedding and head".
+std::vector<std::string> PartNames(const Recipe& recipe);
+// "attention proj.", so that tables fit 80 columns.
+std::string ShortPartName(std::string_view name);
 
-// The sum of one form over the tensors of each part, without multi-token prediction.
+// By part: the sum of one form over its tensors, without multi-token prediction.
 std::vector<uint64_t> CountParts(const books::Count& count, books::Form books::ParameterForm::*which);
+
+// Tensors of one name and shape. Those of all layers are one group, "blk.*.attn_q", unless `layers`.
+struct TensorGroup {
+  std::string name;
+  const books::ParameterForm* first = nullptr;
+  uint64_t n = 0;
+};
+std::vector<TensorGroup> TensorGroups(const books::Count& count, bool layers);
 
 // "present, not run: 132 parameters, 528 bytes (lm_head.weight)" and a line end; empty where nothing is.
 std::string NotRunText(const books::NotRun& not_run);

@@ -175,10 +175,7 @@ Action AddPerplexity(CLI::App& app) {
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   AddExamples(*c, {"tally perplexity demo -f README.md --windows 4 --save /tmp/a.npy",
                    "tally perplexity demo -f README.md --windows 4 --kv q8_0 --against /tmp/a.npy"});
-  return [flags] {
-    const Result<int> code = RunPerplexity(*flags);
-    return code.ok() ? *code : Report(code.status());
-  };
+  return [flags] { return Report(RunPerplexity(*flags)); };
 }
 
 }  // namespace tally::app

@@ -69,9 +69,6 @@ class RecordFiles {
 
  private:
   void Write(const OpRecord& record);
-  void Trace(const OpRecord& record);
-  void TraceRank(const RankOps& rank, int track);
-  void EndSlices(bool step_too);
 
   std::optional<RecordFile> ledger_, trace_, csv_;
   RunInfo run_;
@@ -81,15 +78,7 @@ class RecordFiles {
   std::optional<ReportAudit> audit_;
   std::vector<ReportFact> facts_;
   Engine* engine_ = nullptr;
-  // The trace's open slices.
-  struct Slice {
-    std::string name;
-    uint64_t begin = 0, end = 0;  // ns
-  };
-  std::optional<Slice> step_, layer_;
-  uint64_t step_number_ = 0;
-  int32_t layer_number_ = -1;
-  bool first_event_ = true;
+  OpTrace trace_lines_;
 };
 
 }  // namespace tally::app

@@ -32,8 +32,6 @@ struct ReportFlags {
   StudyPrompt prompt;
   std::optional<std::string> other, svg;
   std::string out = "report.html";
-  int64_t decode = 32;
-  bool decode_given = false;
   bool json = false, force = false;
 };
 
@@ -58,14 +56,7 @@ Result<ReportData> OfLedger(const std::string& path) {
 Result<ReportData> OfModel(const ReportFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const EngineOptions load, ToEngineOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
-  AuditOptions options;
-  options.interrupted = Interrupted;
-  TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(flags.prompt, flags.model.model, *loaded.model));
-  options.decode_tokens = flags.decode;
-  if (!flags.decode_given) {
-    const int64_t room = loaded.engine->context() - static_cast<int64_t>(options.prompt.size());
-    options.decode_tokens = std::clamp<int64_t>(room, 0, flags.decode);
-  }
+  TALLY_ASSIGN_OR_RETURN(const AuditOptions options, AuditOptionsOf(flags.prompt, flags.model.model, *loaded.engine));
   RunInfo info = DescribeRun(*loaded.engine, "report", flags.model.model, kTallyVersion);
   info.roofs = MachineRoofs(loaded.engine->threads());
   RunReport run(std::move(info));
@@ -119,8 +110,7 @@ void Say(const ReportFlags& flags, const std::vector<ReportData>& runs) {
 
 Status CheckFlags(const ReportFlags& flags, bool ledger) {
   TALLY_RETURN_IF_ERROR(flags.prompt.Check());
-  if (flags.decode < 0) return BadInput("-n must be 0 or more, not " + std::to_string(flags.decode));
-  if (ledger && (flags.prompt.text || flags.prompt.tokens || flags.decode_given)) {
+  if (ledger && (flags.prompt.text || flags.prompt.tokens || flags.prompt.decode_option->count() > 0)) {
     return BadInput(flags.model.model + " is the ledger of a run: -p, --prompt-tokens and -n have no meaning");
   }
   if (flags.other && (!ledger || !IsLedger(*flags.other))) {
@@ -163,12 +153,11 @@ Status RunReportCommand(const ReportFlags& flags) {
 
 Action AddReport(CLI::App& app) {
   auto flags = std::make_shared<ReportFlags>();
+  flags->prompt.decode = 32;
   CLI::App* c = app.add_subcommand("report", "Write a page with the figures and pictures of a run");
   AddModelFlags(*c, flags->model);
   c->add_option("OTHER", flags->other, "another ledger file, if MODEL is one: the two are compared")->type_name(kFileType);
   AddStudyPrompt(*c, flags->prompt);
-  const CLI::Option* const decode =
-      AddNumber(*c, "-n,--decode", flags->decode, "tokens to decode after the prompt; without -n fewer if the context ends");
   c->add_option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)")
       ->type_name(kFileType)
       ->capture_default_str();
@@ -180,10 +169,7 @@ Action AddReport(CLI::App& app) {
       "accounts "
       "differ; the page has the rows that do.");
   AddExamples(*c, {"tally report demo -n 24 -o /tmp/report.html", "tally report before.jsonl after.jsonl -o compared.html"});
-  return [flags, decode] {
-    flags->decode_given = decode->count() > 0;
-    return Report(RunReportCommand(*flags));
-  };
+  return [flags] { return Report(RunReportCommand(*flags)); };
 }
 
 }  // namespace tally::app

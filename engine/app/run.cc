@@ -14,7 +14,6 @@
 #include "engine/app/draft.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
-#include "engine/app/kept_bench.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/prompt_bar.h"
@@ -71,20 +70,6 @@ Result<Prompt> ReadPrompt(const RunFlags& flags) {
   return prompt;
 }
 
-RunBooks BooksOf(const RunFlags& flags, const Loaded& loaded, const GenerateResult& result) {
-  Engine& engine = *loaded.engine;
-  return {.figures = MeasureRun(engine, result),
-          .ended = FinishName(result.finish),
-          .load_seconds = loaded.seconds,
-          .first_token_seconds = result.first_token_seconds,
-          .peak_resident = PeakResidentBytes(),
-          .planned_memory = engine.memory_plan().total(),
-          .read_bandwidth = KeptReadBandwidth(engine.threads()),
-          .seed = flags.sampling.seed,
-          .samples = flags.sampling.temperature > 0,
-          .seed_drawn = flags.seed_drawn};
-}
-
 Json OrNull(const std::optional<double>& x) { return x ? Json(*x) : Json(); }
 
 Json RunJson(const RunFlags& flags, const Engine& engine, const GenerateResult& result, const RunBooks& books) {
@@ -132,9 +117,7 @@ Json RunJson(const RunFlags& flags, const Engine& engine, const GenerateResult& 
 }
 
 Result<int> RunModel(const RunFlags& flags) {
-  TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
-  if (flags.tokens < -2)
-    return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
+  TALLY_RETURN_IF_ERROR(CheckGeneration(flags.sampling, flags.tokens));
   TALLY_ASSIGN_OR_RETURN(EngineOptions load, ToEngineOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, load));
   // What is wrong with the prompt is said before a model is fetched for it; standard input may first have to answer a question.
@@ -191,7 +174,7 @@ Result<int> RunModel(const RunFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*loaded.engine, prompt.tokens, options));
   bar.Wipe();  // where the prompt was interrupted
   const Status recorded = records.Close();
-  RunBooks books = BooksOf(flags, loaded, result);
+  RunBooks books = BooksOf(loaded, result, flags.sampling, flags.seed_drawn);
   if (flags.json || flags.verbose) {
     TALLY_ASSIGN_OR_RETURN(books.ranks, RankBooksOf(*loaded.engine));
   }
@@ -239,10 +222,7 @@ Action AddRun(CLI::App& app) {
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   c->footer(kSamplingNote);
   AddExamples(*c, {"tally run -n 24 -p \"ROMEO:\"", "echo \"ROMEO:\" | tally run -n 24 --json"});
-  return [flags] {
-    const Result<int> code = RunModel(*flags);
-    return code.ok() ? *code : Report(code.status());
-  };
+  return [flags] { return Report(RunModel(*flags)); };
 }
 
 }  // namespace tally::app

@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "engine/app/draft.h"
+#include "engine/app/kept_bench.h"
 #include "engine/app/rates.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/machine/machine.h"
 
 namespace tally::app {
 namespace {
@@ -60,6 +62,20 @@ std::string Warnings(const books::RunFigures& f) {
 }
 
 }  // namespace
+
+RunBooks BooksOf(const Loaded& loaded, const GenerateResult& result, const SamplingOptions& sampling, bool seed_drawn) {
+  RunBooks books{.figures = MeasureRun(*loaded.engine, result),
+                 .ended = FinishName(result.finish),
+                 .load_seconds = loaded.seconds,
+                 .first_token_seconds = result.first_token_seconds,
+                 .peak_resident = PeakResidentBytes(),
+                 .planned_memory = loaded.engine->memory_plan().total(),
+                 .seed = sampling.seed,
+                 .samples = sampling.temperature > 0,
+                 .seed_drawn = seed_drawn};
+  books.read_bandwidth = KeptReadBandwidth(books.figures);
+  return books;
+}
 
 const char* FinishName(FinishReason reason) {
   switch (reason) {

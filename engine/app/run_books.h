@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/api/tally.h"
+#include "engine/app/options.h"
 #include "engine/app/rank_report.h"
 
 namespace tally::app {
@@ -22,6 +23,9 @@ struct RunBooks {
   bool samples = false, seed_drawn = false;  // the seed decided the text; nobody had named it
   RankBooks ranks = {};                      // of several processes
 };
+
+// Those of one Generate, without what several processes did.
+RunBooks BooksOf(const Loaded& loaded, const GenerateResult& result, const SamplingOptions& sampling, bool seed_drawn);
 
 // "length", "end of text"
 const char* FinishName(FinishReason reason);

@@ -11,10 +11,9 @@
 #include <utility>
 
 #include "engine/api/tally.h"
-#include "engine/app/chat_options.h"
+#include "engine/app/answers.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
-#include "engine/app/draft.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
@@ -28,21 +27,17 @@
 namespace tally::app {
 namespace {
 
-constexpr int64_t kMostParallel = 1024;
 constexpr useconds_t kLookEvery = 50'000;  // microseconds between looks for a signal
 
-struct ServeFlags {
-  ModelFlags model;
+struct ServeFlags : AnswerFlags {
   std::string host = "127.0.0.1", name;
-  std::optional<std::string> chat_template, key_file, cache_folder;
+  std::optional<std::string> key_file, cache_folder;
   std::string cache_bytes = "4GiB";
   std::vector<std::string> hosts, origins;
   uint16_t port = 8080;
-  int64_t parallel = 4, tokens = -1, queue = 256, connections = 256;
+  int64_t queue = 256, connections = 256;
   double deadline = 0, grace = 10, step = 0.15;
-  SamplingOptions sampling;
-  std::string draft;
-  bool special = false, metrics = false, insecure = false, json = false;
+  bool metrics = false, insecure = false, json = false;
 };
 
 Status CheckRange(const char* option, double value, double least, double most) {
@@ -52,11 +47,6 @@ Status CheckRange(const char* option, double value, double least, double most) {
 }
 
 Status CheckFlags(const ServeFlags& flags) {
-  TALLY_RETURN_IF_ERROR(flags.sampling.Validate());
-  if (flags.tokens < -2) {
-    return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(flags.tokens));
-  }
-  TALLY_RETURN_IF_ERROR(CheckRange("--parallel", static_cast<double>(flags.parallel), 1, kMostParallel));
   TALLY_RETURN_IF_ERROR(CheckRange("--queue", static_cast<double>(flags.queue), 1, 65536));
   TALLY_RETURN_IF_ERROR(CheckRange("--connections", static_cast<double>(flags.connections), 1, 4096));
   TALLY_RETURN_IF_ERROR(CheckRange("--deadline", flags.deadline, 0, 1e6));
@@ -87,11 +77,6 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
   return options;
 }
 
-Result<ChatSide> SideOf(const ServeFlags& flags, const Model& model, bool tools) {
-  TALLY_ASSIGN_OR_RETURN(const ChatTemplateSource source, FindTemplate(flags.chat_template, flags.model.model, model, tools));
-  return MakeChatSide(source, /*native=*/!IsTemplateFile(flags.chat_template));
-}
-
 // A path is nobody's business: its last part is the model's name.
 std::string NameOf(const ServeFlags& flags, const std::string& path) {
   if (!flags.name.empty()) return flags.name;
@@ -110,29 +95,16 @@ std::string UrlOf(const ServeFlags& flags, const Listener& listener) {
 Result<int> Serve(const ServeFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckFlags(flags));
   TALLY_ASSIGN_OR_RETURN(ApiServerOptions options, OptionsOf(flags));
-  TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
-  engine.sequences = static_cast<int32_t>(flags.parallel);
-  TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, engine));
+  TALLY_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptionsOf(flags));
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   // Before the weights: whether it can be had is known at once.
   TALLY_ASSIGN_OR_RETURN(Listener listener, Listener::Open(flags.host, flags.port));
   TALLY_RETURN_IF_ERROR(CheckExposure(listener, !options.keys.empty(), options.insecure));
   const std::string url = UrlOf(flags, listener);
-  LoadOptions load;
-  if (flags.chat_template) {  // what was asked for must not be found wrong request by request
-    load.before_weights = [&](const Model& model) { return SideOf(flags, model, false).status(); };
-  }
-  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, engine, std::move(load)));
+  TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
   options.cache_options = flags.model.activations + " " + flags.model.impl + " " + std::string(loaded.engine->target());
   options.roofs = MachineRoofs(loaded.engine->threads());
-  const ServedModel served = {.engine = loaded.engine.get(),
-                              .name = NameOf(flags, path),
-                              .sampling = flags.sampling,
-                              .max_tokens = flags.tokens < 0 ? -1 : flags.tokens,
-                              .draft = draft,
-                              .parse_special = flags.special,
-                              .chat = SideOf(flags, *loaded.model, false),
-                              .tool_chat = SideOf(flags, *loaded.model, true)};
+  const ServedModel served = ServedModelOf(flags, loaded, NameOf(flags, path));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server, ApiServer::Start(served, std::move(listener), options));
   if (!served.chat.ok()) Note("note: chats are refused: " + served.chat.status().message() + "\n");
   Note("serving " + Printable(served.name) + " at " + url + "/v1, and a chat at " + url + "/: Ctrl-C ends it\n");
@@ -165,15 +137,14 @@ Result<int> Serve(const ServeFlags& flags) {
 
 Action AddServe(CLI::App& app) {
   auto flags = std::make_shared<ServeFlags>();
+  flags->parallel = 4;
   CLI::App* c = app.add_subcommand("serve", "Answer OpenAI's and Anthropic's APIs, and say what that cost");
   AddModelFlags(*c, flags->model);
   c->add_option("--host", flags->host, "address to listen on; others than this machine's own want --api-key-file")
       ->type_name("ADDRESS")
       ->capture_default_str();
   AddNumber(*c, "--port", flags->port, "port to listen on (0: any that is free)");
-  AddNumber(*c, "--parallel", flags->parallel, "most answers that are generated at once");
   c->add_option("--alias", flags->name, "the model's name in answers (default: its file's name)");
-  AddChatTemplate(*c, flags->chat_template);
   c->add_option("--api-key-file", flags->key_file, "file of keys, one a line, of which every request must have one")
       ->type_name(kFileType);
   c->add_option("--allow-host", flags->hosts, "a name by which clients reach the server (several times: several)");
@@ -190,11 +161,7 @@ Action AddServe(CLI::App& app) {
   AddNumber(*c, "--grace", flags->grace, "seconds for answers in progress when the server is told to end");
   AddNumber(*c, "--step-seconds", flags->step,
             "about how long a prompt may keep the tokens of others waiting (0: prompts run in the largest pieces)");
-  c->add_flag("--special", flags->special, "special tokens spelled out in prompts of /v1/completions become tokens");
-  AddNumber(*c, "-n,--tokens", flags->tokens,
-            "most tokens of an answer whose request does not say (-1 or -2: until the context is full)");
-  AddSamplingSteps(*c, flags->sampling);
-  AddDraft(*c, flags->draft);
+  AddAnswerFlags(*c, *flags);
   c->add_flag("--json", flags->json, "one JSON document on standard output, when the server answers");
   c->footer(
       "At / is a chat, with what it costs beside it. Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, "
@@ -204,10 +171,7 @@ Action AddServe(CLI::App& app) {
       "answer's usage what it cost.");
   AddExamples(*c,
               {"tally serve demo --port 8080", "tally serve demo --host 0.0.0.0 --api-key-file keys.txt --parallel 8 --metrics"});
-  return [flags] {
-    const Result<int> code = Serve(*flags);
-    return code.ok() ? *code : Report(code.status());
-  };
+  return [flags] { return Report(Serve(*flags)); };
 }
 
 }  // namespace tally::app

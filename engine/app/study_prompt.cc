@@ -2,7 +2,10 @@
 #include "engine/app/study_prompt.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
+#include "engine/app/interrupt.h"
+#include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/base/format.h"
 
@@ -10,19 +13,6 @@ namespace tally::app {
 namespace {
 
 constexpr const char* kDefaultPrompt = "O Romeo, Romeo! wherefore art thou Romeo?";
-
-}  // namespace
-
-Status StudyPrompt::Check() const {
-  return text && tokens ? BadInput("give the prompt once: -p TEXT or --prompt-tokens 1,2,3") : Status();
-}
-
-std::string StudyPrompt::Shown() const { return tokens ? "ids " + Printable(*tokens, 64) : Quote(text.value_or(kDefaultPrompt)); }
-
-void AddStudyPrompt(CLI::App& command, StudyPrompt& prompt) {
-  TextOption(command.add_option("-p,--prompt", prompt.text, "prompt text (-: standard input; default: a line of verse)"));
-  command.add_option("--prompt-tokens,--tokens", prompt.tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
-}
 
 Result<std::vector<int32_t>> PromptTokens(const StudyPrompt& prompt, const std::string& name, const Model& model) {
   if (prompt.tokens) return ParseTokens(*prompt.tokens, "--prompt-tokens");
@@ -41,6 +31,34 @@ Result<std::vector<int32_t>> PromptTokens(const StudyPrompt& prompt, const std::
   TALLY_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer->Encode(text, {.add_special = true}));
   if (tokens.empty()) return BadInput("the prompt has no tokens: at least one is needed to begin");
   return tokens;
+}
+
+}  // namespace
+
+Status StudyPrompt::Check() const {
+  if (decode < 0) return BadInput("-n must be 0 or more, not " + std::to_string(decode));
+  return text && tokens ? BadInput("give the prompt once: -p TEXT or --prompt-tokens 1,2,3") : Status();
+}
+
+std::string StudyPrompt::Shown() const { return tokens ? "ids " + Printable(*tokens, 64) : Quote(text.value_or(kDefaultPrompt)); }
+
+void AddStudyPrompt(CLI::App& command, StudyPrompt& prompt) {
+  TextOption(command.add_option("-p,--prompt", prompt.text, "prompt text (-: standard input; default: a line of verse)"));
+  command.add_option("--prompt-tokens,--tokens", prompt.tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
+  prompt.decode_option =
+      AddNumber(command, "-n,--decode", prompt.decode, "tokens to decode after the prompt; without -n fewer if the context ends");
+}
+
+Result<AuditOptions> AuditOptionsOf(const StudyPrompt& prompt, const std::string& name, const Engine& engine) {
+  AuditOptions options;
+  options.interrupted = Interrupted;
+  TALLY_ASSIGN_OR_RETURN(options.prompt, PromptTokens(prompt, name, engine.model()));
+  options.decode_tokens = prompt.decode;
+  if (prompt.decode_option->count() == 0) {
+    const int64_t room = engine.context() - static_cast<int64_t>(options.prompt.size());
+    options.decode_tokens = std::clamp<int64_t>(room, 0, prompt.decode);
+  }
+  return options;
 }
 
 }  // namespace tally::app

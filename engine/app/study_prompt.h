@@ -12,18 +12,22 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace tally::app {
 
 struct StudyPrompt {
   std::optional<std::string> text, tokens;
-  Status Check() const;       // kBadInput: both are given
+  int64_t decode = 8;  // tokens after it
+  const CLI::Option* decode_option = nullptr;
+  Status Check() const;       // kBadInput: both are given; a negative number of tokens
   std::string Shown() const;  // for a report: "'Once upon'", "ids 1,2,3"
 };
-void AddStudyPrompt(CLI::App& command, StudyPrompt& prompt);  // -p, --prompt-tokens
+void AddStudyPrompt(CLI::App& command, StudyPrompt& prompt);  // -p, --prompt-tokens, -n
 
-// The tokens given; else a line of verse, or of a model without a tokenizer some tokens. `name` stands in messages.
-Result<std::vector<int32_t>> PromptTokens(const StudyPrompt& prompt, const std::string& name, const Model& model);
+// What Audit is to run: the tokens given; else a line of verse, or of a model without a tokenizer some tokens. `name` stands in messages.
+// Without -n fewer tokens are decoded if the engine's context ends.
+Result<AuditOptions> AuditOptionsOf(const StudyPrompt& prompt, const std::string& name, const Engine& engine);
 
 }  // namespace tally::app

@@ -16,6 +16,7 @@
 #include "engine/app/options.h"
 #include "engine/app/output_files.h"
 #include "engine/app/syntax.h"
+#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -86,9 +87,7 @@ Action AddSynth(CLI::App& app) {
   AddNumber(*c, "--layers", flags->layers, "write only so many layers (0: all)");
   AddForce(*c, flags->force);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
-  std::string known;
-  for (const std::string_view name : SynthModels()) known += (known.empty() ? "" : ", ") + std::string(name);
-  c->footer("Built-in names: " + known);
+  c->footer("Built-in names: " + Join(SynthModels(), ", "));
   AddExamples(*c, {"tally synth gpt2 /tmp/gpt2.gguf --type Q8_0", "tally synth gpt-oss-20b gpt-oss-20b.gguf"});
   return [flags] { return Report(RunSynth(*flags)); };
 }

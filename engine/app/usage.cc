@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "engine/api/tally.h"
+#include "engine/app/words.h"
 #include "engine/base/edit_distance.h"
 #include "engine/base/format.h"
 
@@ -147,8 +148,7 @@ Status CheckForeignOptions(const CLI::App& command, const std::vector<std::strin
 
 Status UnknownCommand(const CLI::App& app, const std::string& first) {
   const std::vector<std::string> names = CommandNames(app);
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  const std::string all = Join(names, ", ");
   if (first.starts_with("-")) {
     const auto has = [&](const CLI::App* c) { return c->get_option_no_throw(first) != nullptr; };
     const auto commands = app.get_subcommands({});

@@ -79,10 +79,11 @@ std::string Paragraph(std::string_view label, std::string_view text, size_t widt
   return out;
 }
 
-std::string Join(const std::vector<std::string>& words, std::string_view separator) {
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : std::string(separator)) + words[i];
-  return text;
+std::string CsvCell(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return std::string(text);
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
 }
 
 std::string TailOf(const std::string& text, size_t most) {

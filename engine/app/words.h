@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tally::app {
@@ -22,8 +23,16 @@ std::vector<std::string> WrapWords(std::string_view text, size_t width, size_t l
 // Words behind a label, in lines of at most `width` columns (0: one line) that are flush from column `indent` on. Lines end in '\n'.
 std::string Paragraph(std::string_view label, std::string_view text, size_t width, size_t indent = 10);
 
-// The words one behind another.
-std::string Join(const std::vector<std::string>& words, std::string_view separator);
+// The words of a list, one behind another.
+template <class Words>
+std::string Join(const Words& words, std::string_view separator) {
+  std::string text;
+  bool first = true;
+  for (const auto& word : words) text.append(std::exchange(first, false) ? "" : separator).append(word);
+  return text;
+}
+// A cell of CSV, quoted if that is needed.
+std::string CsvCell(std::string_view text);
 
 // The end of a text of more than `most` bytes, behind "...", whole characters: names that are paths.
 std::string TailOf(const std::string& text, size_t most);

@@ -33,7 +33,7 @@ using ReportParameters = std::array<uint64_t, kReportConventions>;  // by Report
 // Learned tensors of one component, all layers together.
 struct ReportComponent {
   std::string name;  // "attn.q"
-  std::string part;  // "embedding", "attention", "feed-forward", "experts", "router", "norms", "head"
+  std::string part;  // "embedding", "attention projections", "feed-forward", "experts", "router", "norms", "head"
   uint64_t tensors = 0;
   ReportParameters parameters = {};  // they add up to ReportData::parameters
   uint64_t stored_bytes = 0, packed_bytes = 0;

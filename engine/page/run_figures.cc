@@ -19,7 +19,8 @@ struct Part {
 // Components by their parts, in the order in which a reader looks for them.
 std::vector<Part> PartsOf(const ReportData& run) {
   std::vector<Part> parts;
-  for (const char* name : {"embedding", "embedding and head", "attention", "feed-forward", "experts", "router", "norms", "head"})
+  for (const char* name :
+       {"embedding", "embedding and head", "attention projections", "feed-forward", "experts", "router", "norms", "head"})
     parts.push_back({name});
   for (const ReportComponent& c : run.components) {
     auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.name == c.part; });

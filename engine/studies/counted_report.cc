@@ -12,32 +12,18 @@ namespace {
 
 constexpr uint64_t kLengths = 32;
 
-// The parts that have parameters or work, in the order of ParameterParts; a layer's feed-forward is "experts" if that has experts.
-class Parts {
- public:
-  explicit Parts(const books::Count& count) {
-    for (const books::ParameterForm& p : count.tensors) {
-      if (p.expert) experts_[{p.layer, p.component}] = true;
-    }
-  }
-  size_t Of(int32_t layer, Component component) const {
-    return books::ParameterPartOf(component, experts_.contains({layer, component}));
-  }
-
- private:
-  std::map<std::pair<int32_t, Component>, bool> experts_;
-};
-
 void AddParameters(const CountedModel& m, ReportData& d) {
-  d.components.resize(books::ParameterParts().size());
-  for (size_t i = 0; i < d.components.size(); ++i) d.components[i].name = d.components[i].part = books::ParameterParts()[i];
+  for (int part = 0; part < books::kParts; ++part) {
+    d.components.emplace_back();
+    d.components.back().name = d.components.back().part = books::PartName(static_cast<books::Part>(part));
+  }
   for (const books::ParameterForm& p : m.count.tensors) {
     if (p.prediction) continue;
     const bool ends = p.kind != WeightInfo::Kind::kBlock,
                head = p.kind == WeightInfo::Kind::kHead || p.kind == WeightInfo::Kind::kTiedEmbeddingHead;
     const uint64_t n = p.active.value();
     const ReportParameters parameters = {p.count.value(), n, ends && !head ? 0 : n, ends ? 0 : n, p.touched.value(), 0};
-    ReportComponent& c = d.components[books::ParameterPartOf(p.component, p.expert)];
+    ReportComponent& c = d.components[static_cast<size_t>(books::PartOf(p.component, p.expert))];
     ++c.tensors;
     for (size_t k = 0; k < kReportConventions; ++k) {
       c.parameters[k] += parameters[k];
@@ -47,7 +33,7 @@ void AddParameters(const CountedModel& m, ReportData& d) {
   d.tied = m.count.recipe.tied_head;
 }
 
-Status AddStep(const CountedModel& m, const Parts& parts, uint64_t context, ReportData& d) {
+Status AddStep(const CountedModel& m, uint64_t context, ReportData& d) {
   books::CountOptions options = m.count.options;
   options.context = context;
   options.prompt = 1;  // not shown
@@ -56,9 +42,10 @@ Status AddStep(const CountedModel& m, const Parts& parts, uint64_t context, Repo
   ReportStep step{.number = d.steps.size(), .phase = "decode", .rows = 1, .logit_rows = 1, .context = context};
   step.parameters_touched = count.touched;
   step.by_component.resize(d.components.size());
-  for (const books::WorkForm& site : count.decode.sites) {
-    step.by_component[parts.Of(site.layer, site.component)].flops += site.flops.value();
-    step.all.flops += site.flops.value();
+  for (const books::FlopsRow& row : count.decode.rows) {
+    const uint64_t flops = row.flops[static_cast<size_t>(books::FlopsView::kEverything)].value();
+    step.by_component[static_cast<size_t>(row.part)].flops = flops;
+    step.all.flops += flops;
   }
   for (ReportWork& work : step.by_component) work.bytes.resize(d.byte_kinds.size());
   step.all.bytes = {count.weight_bytes_per_token, count.kv_bytes_at_context + 2 * count.state_bytes, count.kv_bytes_per_token};
@@ -80,9 +67,8 @@ Result<ReportData> ReportOf(const CountedModel& model) {
   AddParameters(model, d);
   const uint64_t trained = static_cast<uint64_t>(std::max(count.recipe.context, 0));
   const uint64_t longest = std::max({trained, count.options.context, kLengths});
-  const Parts parts(count);
   for (uint64_t i = 0; i <= kLengths; ++i) {
-    TALLY_RETURN_IF_ERROR(AddStep(model, parts, std::max<uint64_t>(1, longest / kLengths * i), d));
+    TALLY_RETURN_IF_ERROR(AddStep(model, std::max<uint64_t>(1, longest / kLengths * i), d));
   }
   d.absent = {
       "Nothing ran: figures are counted from the configuration. Bytes are those of weights as stored, and of an f16 KV cache."};

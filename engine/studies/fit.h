@@ -48,14 +48,16 @@ TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
 // This machine on `threads` threads (as EngineOptions::threads): memory as it is now, rates as measured in about two seconds. They are
 // kept in `directory` ("": nowhere) for this boot, number of threads and instruction set: the best of all moments that were measured,
 // KeepBestRates included, as a neighbour's share of a moment is no bound. A kept file that is damaged, or of another boot, is measured
-// anew and replaced.
-TALLY_API Result<FitMachine> MeasureMachine(const std::string& directory, int threads);
+// anew and replaced. `anew`: the rates are those of now, even if better ones are kept, and raise what is kept.
+TALLY_API Result<FitMachine> MeasureMachine(const std::string& directory, int threads, bool anew = false);
 // The same where it is kept there; nothing is measured. `threads`: at least 1.
 TALLY_API std::optional<FitMachine> FindMachine(const std::string& directory, int threads);
-
-// Raises what MeasureMachine keeps to the best moments of a measurement of speed, SpeedReport::best, so that what was measured in them
-// stays within the bounds. Nothing happens where nothing can be kept.
+// Raises what MeasureMachine keeps to the best moments of a measurement of speed (SpeedReport::best) and to the rates that its decodes
+// and prefills reached themselves, so that what was measured stays within the bounds. A decode counts if a step reads more than the
+// caches hold. Nothing happens where nothing can be kept.
 TALLY_API void KeepBestRates(const std::string& directory, const SpeedReport& report);
+// The same of a run's decode, if rates are kept.
+TALLY_API void KeepBestRates(const std::string& directory, const books::RunFigures& run);
 
 struct FitOptions {
   uint64_t context = 0;  // positions of each sequence; 0: as EngineOptions::context

@@ -81,6 +81,26 @@ void KeepBest(const ArithmeticPeaks& peaks, FitMachine& m) {
   for (size_t u = 0; u < rates.size(); ++u) KeepBest(rates[u], m.peaks[u]);
 }
 
+void KeepBest(const FitMachine& other, FitMachine& m) {
+  KeepBest(other.read, m.read);
+  for (size_t u = 0; u < m.peaks.size(); ++u) KeepBest(other.peaks[u], m.peaks[u]);
+}
+
+// Whether the bytes of a step cannot come from caches, which are faster than the memory.
+bool IsFromMemory(double bytes, const FitMachine& m) { return m.caches > 0 && bytes > static_cast<double>(m.caches); }
+
+// The peaks around a prefill, raised to what it did itself.
+ArithmeticPeaks PeaksReached(const PrefillSpeed& p) {
+  ArithmeticPeaks reached;
+  const auto reach = [&](Arith type, double ArithmeticPeaks::*peak) {
+    if (p.flops_by_type[static_cast<size_t>(type)] > 0) reached.*peak = p.peaks.*peak * p.ratio_of_peak;
+  };
+  reach(Arith::kF32, &ArithmeticPeaks::f32);
+  reach(Arith::kBF16, &ArithmeticPeaks::bf16);
+  reach(Arith::kInt8, p.narrow ? &ArithmeticPeaks::int8_narrow : &ArithmeticPeaks::int8);
+  return reached;
+}
+
 Status MeasureRates(int threads, FitMachine& m) {
   Team team(threads);
   TALLY_RETURN_IF_ERROR(team.status());
@@ -129,8 +149,7 @@ class KeptRates {
       const bool may_lack = !measured || rate == &kept.peaks[1];
       if (!(*rate >= 0 && *rate < 1e18) || (*rate == 0 && !may_lack)) return false;
     }
-    KeepBest(kept.read, m.read);
-    for (size_t u = 0; u < kept.peaks.size(); ++u) KeepBest(kept.peaks[u], m.peaks[u]);
+    KeepBest(kept, m);
     return measured;
   }
 
@@ -175,15 +194,17 @@ Result<FitMachine> ParseMachine(std::string_view text) {
   return m;
 }
 
-Result<FitMachine> MeasureMachine(const std::string& directory, int threads) {
+Result<FitMachine> MeasureMachine(const std::string& directory, int threads, bool anew) {
   Team team(threads);
   TALLY_RETURN_IF_ERROR(team.status());
-  FitMachine m = Unmeasured(team.threads());
-  const KeptRates kept(directory, m);
-  if (kept.Raise(m)) return m;
-  TALLY_RETURN_IF_ERROR(MeasureRates(m.threads, m));
-  kept.Write(m, true);
-  return m;
+  FitMachine best = Unmeasured(team.threads());
+  const KeptRates kept(directory, best);
+  if (kept.Raise(best) && !anew) return best;
+  FitMachine now = Unmeasured(team.threads());
+  TALLY_RETURN_IF_ERROR(MeasureRates(now.threads, now));
+  KeepBest(now, best);
+  kept.Write(best, true);
+  return anew ? now : best;
 }
 
 std::optional<FitMachine> FindMachine(const std::string& directory, int threads) {
@@ -194,15 +215,33 @@ std::optional<FitMachine> FindMachine(const std::string& directory, int threads)
 
 void KeepBestRates(const std::string& directory, const SpeedReport& report) {
   for (const MeasuredRoofs& best : report.best) {
-    FitMachine m;
+    FitMachine m = Unmeasured(best.threads);
     m.target = report.target;
-    m.threads = best.threads;
     m.read = best.bandwidth;
     KeepBest(best.peaks, m);
+    for (const DecodeSpeed& d : report.decode) {
+      if (d.threads == m.threads && IsFromMemory(d.bytes_per_token * static_cast<double>(d.batch), m))
+        KeepBest(d.bytes_per_token * d.rate.most, m.read);
+    }
+    for (const PrefillSpeed& p : report.prefill) {
+      if (p.threads == m.threads) KeepBest(PeaksReached(p), m);
+    }
     const KeptRates kept(directory, m);
     const bool measured = kept.Raise(m);
     kept.Write(m, measured);
   }
+}
+
+void KeepBestRates(const std::string& directory, const books::RunFigures& run) {
+  std::optional<FitMachine> m = FindMachine(directory, run.threads);
+  const double rate = run.decode_gigabytes_per_second * 1e9;
+  if (!m || rate <= m->read) return;
+  const double step_seconds = run.generate_seconds / static_cast<double>(std::max<uint64_t>(run.decode_steps, 1));
+  if (!IsFromMemory(rate * step_seconds, *m)) return;
+  const KeptRates kept(directory, *m);
+  const bool measured = kept.Raise(*m);
+  m->read = rate;
+  kept.Write(*m, measured);
 }
 
 }  // namespace tally

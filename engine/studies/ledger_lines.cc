@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of a ledger file, written and read.
+// The lines of a ledger file, read.
 #include <cerrno>
 #include <fstream>
 #include <limits>
@@ -11,135 +11,13 @@
 
 #include "engine/base/format.h"
 #include "engine/base/json.h"
+#include "engine/studies/op_lines.h"
 #include "engine/studies/report.h"
 
 namespace tally {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr int kLedgerVersion = 2;  // raised where a field changes its meaning or goes; new fields may come without
-constexpr std::array<std::string_view, 6> kWeightKinds = {"embedding", "position", "head", "tied embedding and head",
-                                                          "block",     "buffer"};  // by WeightInfo::Kind
-
-// ---- written
-
-Json WorkJson(const Cost& cost) {
-  Json flops = Json::object(), special = Json::object();
-  for (int c = 0; c < kWorkClasses; ++c) {
-    Json by_type = Json::object();
-    for (int a = 0; a < kAriths; ++a) {
-      const uint64_t n = cost.Flops(static_cast<WorkClass>(c), static_cast<Arith>(a));
-      if (n > 0) by_type[std::string(kArithNames[a])] = n;
-    }
-    if (!by_type.empty()) flops[std::string(kWorkClassNames[c])] = std::move(by_type);
-    const uint64_t n = cost.Special(static_cast<WorkClass>(c));
-    if (n > 0) special[std::string(kWorkClassNames[c])] = n;
-  }
-  return {{"flops", std::move(flops)}, {"special", std::move(special)}};
-}
-
-Json BytesJson(const Cost& cost) {
-  Json bytes = Json::object();
-  for (int k = 0; k < kByteKinds; ++k) {
-    const uint64_t n = cost.Bytes(static_cast<ByteKind>(k));
-    if (n > 0) bytes[std::string(kByteKindNames[k])] = n;
-  }
-  return bytes;
-}
-
-Json RunJson(const RunInfo& i) {
-  Json tensors = Json::array(), forms = Json::array(), symbols = Json::array();
-  for (const WeightInfo& w : i.weights) {
-    tensors.push_back({{"name", w.name},
-                       {"layer", w.layer},
-                       {"component", ComponentName(w.component)},
-                       {"kind", kWeightKinds[static_cast<size_t>(w.kind)]},
-                       {"experts", w.experts},
-                       {"shape", Json::array({w.slices, w.rows, w.cols})},
-                       {"stored_bytes", w.stored_bytes},
-                       {"packed_bytes", w.packed_bytes}});
-  }
-  for (const ReportForm& f : i.forms) {
-    forms.push_back({{"group", f.group}, {"name", f.name}, {"form", f.formula}, {"value", f.value}, {"times", f.times}});
-  }
-  for (const ReportSymbol& s : i.symbols) symbols.push_back({{"name", s.name}, {"meaning", s.meaning}, {"value", s.value}});
-  Json run = {{"command", i.command},
-              {"model", i.model},
-              {"description", i.description},
-              {"tally", i.version},
-              {"date", i.date},
-              {"processor", i.machine},
-              {"target", i.target},
-              {"threads", i.threads},
-              {"kv", i.kv},
-              {"context", i.context},
-              {"attention_width", i.attention_width},
-              {"experts", i.n_experts},
-              {"top_k", i.top_k},
-              {"not_run", {{"parameters", i.not_run}, {"names", i.not_run_names}}},
-              {"tensors", std::move(tensors)},
-              {"forms", std::move(forms)},
-              {"symbols", std::move(symbols)},
-              {"absent", i.absent}};
-  if (i.roofs.known) {
-    Json peaks = Json::object();
-    for (const ReportRoofs::Peak& p : i.roofs.peaks) peaks[p.type] = p.per_second;
-    run["roofs"] = {{"threads", i.roofs.threads}, {"read", i.roofs.read}, {"peaks", std::move(peaks)}, {"how", i.roofs.how}};
-  }
-  return run;
-}
-
-Json RecordJson(const OpRecord& r, std::span<const WeightInfo> weights) {
-  const auto tensor = [&](WeightId id) { return id < weights.size() ? Json(weights[id].name) : Json(); };
-  Json sequences = Json::array(), operands = Json::array(), settings = Json::object(), touched = Json::array();
-  for (const SequenceRows& s : r.sequences) {
-    sequences.push_back({{"sequence", s.sequence}, {"position", s.position}, {"rows", s.rows}});
-  }
-  for (const Operand& o : r.description.operands) {
-    Json operand = {
-        {"name", o.name}, {"role", kOperandRoleNames[static_cast<size_t>(o.role)]}, {"type", o.type}, {"shape", o.shape}};
-    if (o.role == OperandRole::kWeight) {
-      operand["tensor"] = tensor(o.weight);
-      if (o.weight < weights.size() && weights[o.weight].rows > 0) {
-        const WeightInfo& w = weights[o.weight];
-        operand["stored_row_bytes"] = w.stored_row_bytes();
-      }
-    }
-    operands.push_back(std::move(operand));
-  }
-  for (const auto& [name, value] : r.description.settings) {
-    settings[std::string(name)] = std::visit([](const auto& v) { return Json(v); }, value);
-  }
-  for (const WeightTouch& t : r.touches) {
-    touched.push_back(
-        {{"tensor", tensor(t.id)}, {"slice", t.slice}, {"rows", Json::array({t.row_begin, t.row_end})}, {"uses", t.uses}});
-  }
-  Json line = {{"version", kLedgerVersion},
-               {"step", r.step},
-               {"index", r.index},
-               {"phase", kPhaseNames[static_cast<size_t>(r.phase)]},
-               {"sequences", std::move(sequences)},
-               {"logit_rows", r.logit_rows},
-               {"layer", r.site.layer},
-               {"component", ComponentName(r.site.component)},
-               {"op", r.op},
-               {"implementation", r.implementation},
-               {"target", r.target},
-               {"threads", r.threads},
-               {"operands", std::move(operands)},
-               {"settings", std::move(settings)},
-               {"useful", WorkJson(r.useful)},
-               {"executed", WorkJson(r.executed)},
-               {"bytes", BytesJson(r.useful)},
-               {"touched", std::move(touched)},
-               {"start_ns", r.start_nanoseconds},
-               {"ns", r.nanoseconds}};
-  if (r.part > 0) line["part"] = r.part;
-  return line;
-}
-
-// ---- read
 
 constexpr int kMaxDepth = 8;
 constexpr size_t kMaxMembers = 4096;  // of an object: each is searched for among the others
@@ -475,12 +353,6 @@ class LedgerReader {
 };
 
 }  // namespace
-
-std::string LedgerLine(const OpRecord& record, std::span<const WeightInfo> weights, const RunInfo* first) {
-  Json line = RecordJson(record, weights);
-  if (first != nullptr && first->known) line["run"] = RunJson(*first);
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 Result<RunReport> ReadLedger(const std::string& path) { return LedgerReader(path).Read(); }
 

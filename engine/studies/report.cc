@@ -319,7 +319,7 @@ class RunReport::Writer {
       c.stored_bytes += w.stored_bytes;
       c.packed_bytes += w.packed_bytes;
     }
-    c.part = books::ParameterParts()[books::ParameterPartOf(component, experts)];
+    c.part = books::PartName(books::PartOf(component, experts));
     const books::ParameterCounts n = books::CountParameters(weights, static_cast<int32_t>(info_.top_k));
     c.parameters = {n.total,
                     n.active_all,

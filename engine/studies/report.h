@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,31 @@ class TALLY_API RunReport {
 
 // A line of a ledger file (ledger.schema.json), without its end. `first`: what the first line says of the run; null: nothing.
 TALLY_API std::string LedgerLine(const OpRecord& record, std::span<const WeightInfo> weights, const RunInfo* first);
+
+// The same for a file of CSV.
+TALLY_API std::string OpCsvHeader();
+TALLY_API std::string OpCsvLine(const OpRecord& record);
+
+// The text of a trace for Perfetto or chrome://tracing, piece by piece. Ops lie in their layer's slice, layers in their step's, all on
+// one track; beside it are the rates of each op.
+class TALLY_API OpTrace {
+ public:
+  std::string Add(const OpRecord& record);
+  // The last piece. Ops of other processes have a track each.
+  std::string End(std::span<const RankOps> others);
+
+ private:
+  void EndSlices(bool step_too);
+
+  struct Slice {
+    std::string name;
+    uint64_t begin = 0, end = 0;  // ns
+  };
+  std::optional<Slice> step_, layer_;
+  uint64_t step_number_ = 0;
+  int32_t layer_number_ = -1;
+  std::string text_ = "[\n";  // that was not returned yet
+};
 
 // A ledger file as LedgerLine writes it. Of one whose first line says nothing of the run, the tensors and what depends on them are
 // unknown. kBadInput names file and line: it cannot be read, it is no ledger or one of a later version, it has no lines, numbers that

@@ -18,8 +18,6 @@ int64_t Largest(const std::vector<int64_t>& list) { return list.empty() ? 0 : *s
 // Positions of the longest sequence.
 int64_t Positions(const SpeedOptions& o) { return Largest(o.depths) + std::max(Largest(o.prompts), Largest(o.generate)); }
 
-}  // namespace
-
 Status CheckSpeedOptions(const SpeedOptions& o) {
   constexpr int64_t kMost = int64_t{1} << 30;
   const auto within = [](const std::vector<int64_t>& list, int64_t least, int64_t most) {
@@ -37,13 +35,8 @@ Status CheckSpeedOptions(const SpeedOptions& o) {
   if (!(o.roof_seconds > 0 && o.roof_seconds <= 3600)) {
     return BadInput("a roof is measured for more than 0 and at most 3600 seconds, not " + std::to_string(o.roof_seconds));
   }
-  if (!(o.busy_seconds >= 0 && o.busy_seconds <= 3600)) {
-    return BadInput("work beside a neighbour is measured for at most 3600 seconds, not " + std::to_string(o.busy_seconds));
-  }
   return {};
 }
-
-namespace {
 
 // The engines of a grid, what is measured on them, and the roofs of their numbers of threads.
 class Grid {
@@ -98,7 +91,7 @@ class Grid {
     return expected_.size() == tasks_.size() ? left : -1;
   }
 
-  Result<SpeedRun*> MakeEngine(const SpeedEngineMaker& maker, EngineOptions load, int threads, std::optional<KvType> kv) {
+  Status MakeEngine(const SpeedEngineMaker& maker, EngineOptions load, int threads, std::optional<KvType> kv) {
     load.threads = threads;
     load.kv = kv;
     TALLY_ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine, maker(load));
@@ -106,53 +99,32 @@ class Grid {
       return BadInput("the longest sequence of the benchmark has " + std::to_string(Positions(options_)) +
                       " tokens and does not fit the context of " + std::to_string(engine->context()));
     }
-    return &runs_.emplace_back(std::move(engine), options_);
+    runs_.emplace_back(std::move(engine), options_);
+    return {};
   }
 
   Status MakeEngines(const SpeedEngineMaker& maker, const EngineOptions& given) {
     const EngineOptions load = SpeedLoadOptions(given, options_);
     for (const std::optional<KvType>& kv : options_.kv) {
       for (const int threads : options_.threads) {
-        TALLY_ASSIGN_OR_RETURN(SpeedRun* const run, MakeEngine(maker, load, threads, kv));
-        grid_.push_back(run);
+        TALLY_RETURN_IF_ERROR(MakeEngine(maker, load, threads, kv));
       }
     }
-    if (options_.beside.empty()) return {};
-    const KvType first = grid_[0]->engine().kv_type();
-    for (SpeedRun* run : grid_) {
-      if (run->engine().threads() == 1 && run->engine().kv_type() == first) one_thread_ = run;
-    }
-    if (one_thread_ != nullptr) return {};
-    TALLY_ASSIGN_OR_RETURN(one_thread_, MakeEngine(maker, load, 1, options_.kv.front()));
     return {};
   }
 
   // Points in the order of the report.
   void MakeTasks() {
-    const auto place = [this](SpeedRun* run, int64_t depth, int64_t batch, int64_t tokens) {
-      return &places_.emplace_back(SpeedPlace{run, nullptr, depth, batch, tokens});
+    const auto place = [this](SpeedRun& run, int64_t depth, int64_t batch, int64_t tokens) {
+      return &places_.emplace_back(SpeedPlace{&run, nullptr, depth, batch, tokens});
     };
-    for (SpeedRun* run : grid_) {
+    for (SpeedRun& run : runs_) {
       for (const int64_t tokens : options_.prompts) {
         for (const int64_t depth : options_.depths) tasks_.push_back(NewPrefillTask(place(run, depth, 1, tokens)));
       }
       for (const int64_t tokens : options_.generate) {
         for (const int64_t batch : options_.batches) {
           for (const int64_t depth : options_.depths) tasks_.push_back(NewDecodeTask(place(run, depth, batch, tokens)));
-        }
-      }
-    }
-    const int64_t depth = options_.depths.front(), batch = options_.batches.front();
-    for (SpeedNeighbour* neighbour : options_.beside) {
-      for (size_t i = 0; i < options_.threads.size(); ++i) {  // the first KV type's engines
-        SpeedRun* const run = grid_[i];
-        if (!options_.prompts.empty()) {
-          tasks_.push_back(NewBusyTask(place(run, depth, 1, options_.prompts.front()), SpeedWork::kPrefill, one_thread_,
-                                       neighbour, options_.busy_seconds));
-        }
-        if (!options_.generate.empty()) {
-          tasks_.push_back(NewBusyTask(place(run, depth, batch, options_.generate.front()), SpeedWork::kDecode, one_thread_,
-                                       neighbour, options_.busy_seconds));
         }
       }
     }
@@ -215,9 +187,7 @@ class Grid {
   }
 
   const SpeedOptions& options_;
-  std::deque<SpeedRun> runs_;       // whose addresses stay
-  std::vector<SpeedRun*> grid_;     // those of the grid, KV type by KV type
-  SpeedRun* one_thread_ = nullptr;  // where there are neighbours
+  std::deque<SpeedRun> runs_;  // whose addresses stay; KV type by KV type
   std::deque<SpeedPlace> places_;
   std::map<int, std::unique_ptr<MomentaryRoofs>> roofs_;  // by threads
   std::vector<std::unique_ptr<SpeedTask>> tasks_;

@@ -20,18 +20,6 @@ namespace tally {
 enum class SpeedWork : uint8_t { kPrefill, kDecode };
 inline constexpr std::array<std::string_view, 2> kSpeedWorkNames = {"prefill", "decode"};
 
-// Something that takes part of the machine while speed is measured.
-class TALLY_API SpeedNeighbour {
- public:
-  virtual ~SpeedNeighbour() = default;
-  virtual std::string name() const = 0;
-  virtual Status Begin(SpeedWork work) = 0;  // returns when it runs
-  virtual Result<double> End() = 0;          // its own tokens/s since Begin; 0: it counts none
-};
-
-// One busy loop in a process of its own, bound to no core: "spin". kBadInput: the system refuses a process.
-TALLY_API Result<std::unique_ptr<SpeedNeighbour>> NewBusyLoop();
-
 // Before a measurement.
 struct SpeedProgress {
   int64_t done = 0, total = 0;  // measurements
@@ -47,13 +35,11 @@ struct SpeedOptions {
   std::vector<int64_t> batches = {1};            // sequences that decode together, one row of a step each
   std::vector<int> threads = {0};                // as EngineOptions::threads
   std::vector<std::optional<KvType>> kv = {{}};  // as EngineOptions::kv
-  std::vector<SpeedNeighbour*> beside = {};      // not owned
   int32_t rounds = 5;                            // each measures every point once, so that points are interleaved
   double roof_seconds = 0.25;                    // seconds per roof, point and round; above 0, at most 3600. Bandwidth may take
                                                  // longer: 9 measurements of at least 15/16 of roof_bytes (ReadRoof)
   uint64_t roof_bytes = uint64_t{1} << 30;       // memory read for the bandwidth, part by part, so that no byte is still in a
                                                  // cache; at least 64 MiB, at most a quarter of the free memory
-  double busy_seconds = 0.5;                     // beside a neighbour work is repeated for at least so long; at most 3600
   uint64_t seed = 1;
   std::function<bool()> interrupted = {};                   // polled between steps; true: stop, kInterrupted
   std::function<void(const SpeedProgress&)> progress = {};  // before each measurement; may be null
@@ -81,6 +67,7 @@ struct PrefillSpeed : SpeedPoint {              // with logits of the last row o
   double flops = 0;                             // useful FLOPs, classes linear and attention
   std::array<double, kAriths> flops_by_type{};  // by Arith
   ArithmeticPeaks peaks = {};                   // before and after
+  bool narrow = false;                          // int8 work is compared with int8_narrow
   // The time of these FLOPs at the peaks of their types, divided by the time taken. All int8 work of a model with 4-bit matrices is
   // compared with int8_narrow; if that is the higher peak, the ratio is a lower bound.
   double ratio_of_peak = 0;
@@ -94,17 +81,6 @@ struct DecodeSpeed : SpeedPoint {  // with logits and their greatest for every r
   double sampled_seconds = 0, greedy_seconds = 0;
 };
 
-// The first point of the grid beside a neighbour. The ratios are medians of those of each round.
-struct BusySpeed : SpeedPoint {  // `rate`: beside the neighbour
-  std::string beside = {};
-  SpeedWork work = SpeedWork::kDecode;
-  SpeedRate quiet = {}, one_thread = {};  // alone; beside the neighbour with one thread
-  SpeedRate other = {};                   // of the neighbour; 0: it counts none
-  double ratio_of_quiet = 0;              // rate / quiet
-  double ratio_of_one_thread = 0;         // rate / one_thread
-  double together_of_quiet = 0;           // (rate + other) / quiet
-};
-
 // What so many threads can do: medians over all measurements.
 struct MeasuredRoofs {
   int threads = 0;
@@ -115,7 +91,6 @@ struct MeasuredRoofs {
 struct SpeedReport {
   std::vector<PrefillSpeed> prefill = {};
   std::vector<DecodeSpeed> decode = {};
-  std::vector<BusySpeed> busy = {};
   std::vector<MeasuredRoofs> roofs = {};  // by threads, ascending
   std::vector<MeasuredRoofs> best = {};   // the same, the best moment of each instead of the median
   MemoryPlan memory = {};                 // the weights, and KV and scratch of all engines of the grid
@@ -138,20 +113,9 @@ TALLY_API EngineOptions SpeedLoadOptions(EngineOptions load, const SpeedOptions&
 // after each prefill and bandwidth between pieces of a few decode steps, and the mean of before and after is used. Each piece starts
 // with caches full of other data, which matters for models about as small as the caches.
 // kInternal: a check fails. kBadInput: an empty grid, numbers out of range or beyond the context, too little memory for the roofs,
-// errors of the maker, of Step and of the neighbours. kInterrupted.
+// errors of the maker and of Step. kInterrupted.
 TALLY_API Result<SpeedReport> MeasureSpeed(const SpeedEngineMaker& maker, const EngineOptions& load, const SpeedOptions& options);
 TALLY_API Result<SpeedReport> MeasureSpeed(std::shared_ptr<const Model> model, const EngineOptions& load,
                                            const SpeedOptions& options);
-
-// The steps of the grid's first point, over and over: what a second process does beside a measured one.
-class TALLY_API SpeedLoop {
- public:
-  virtual ~SpeedLoop() = default;
-  // Until stop(), which is polled between steps, is true. Tokens per second.
-  virtual Result<double> Run(SpeedWork work, const std::function<bool()>& stop) = 0;
-};
-// Fills the cache and runs both kinds of work once. Errors as MeasureSpeed.
-TALLY_API Result<std::unique_ptr<SpeedLoop>> NewSpeedLoop(std::shared_ptr<const Model> model, const EngineOptions& load,
-                                                          const SpeedOptions& options);
 
 }  // namespace tally

@@ -52,6 +52,7 @@ class PrefillTask final : public SpeedTask {
     point.flops_by_type = samples_.back().flops;  // the same in every round
     point.flops = std::accumulate(point.flops_by_type.begin(), point.flops_by_type.end(), 0.0);
     point.peaks = Median(rounds_.Of(peaks));
+    point.narrow = place_.run->narrow();
     point.ratio_of_peak = rounds_.MedianOf([&](size_t i) { return AtPeak(samples_[i], peaks(i)) / samples_[i].seconds; });
     report.prefill.push_back(point);
   }
@@ -95,92 +96,8 @@ class DecodeTask final : public SpeedTask {
   std::vector<DecodeSample> samples_;
 };
 
-// A round: alone, beside the neighbour, beside it with one thread; roofs before and after, while the neighbour rests.
-class BusyTask final : public SpeedTask {
- public:
-  BusyTask(const SpeedPlace* place, SpeedWork work, SpeedRun* one_thread, SpeedNeighbour* neighbour, double seconds)
-      : place_(*place), work_(work), one_thread_(*one_thread), neighbour_(*neighbour), seconds_(seconds) {}
-  std::string Name() const override { return Described(place_, work_) + ", beside " + neighbour_.name(); }
-  Status Warm() override {
-    TALLY_RETURN_IF_ERROR(Rate(*place_.run, 0).status());
-    return Rate(one_thread_, 0).status();
-  }
-  Status Measure() override {
-    Sample s;
-    const double before = Roof();
-    TALLY_ASSIGN_OR_RETURN(s.quiet, Rate(*place_.run, seconds_));
-    TALLY_RETURN_IF_ERROR(neighbour_.Begin(work_));
-    const Result<double> rate = Rate(*place_.run, seconds_);
-    const Result<double> other = neighbour_.End();
-    TALLY_ASSIGN_OR_RETURN(s.rate, rate);  // first: an interrupted measurement may have ended the neighbour too
-    TALLY_ASSIGN_OR_RETURN(s.other, other);
-    TALLY_RETURN_IF_ERROR(neighbour_.Begin(work_));
-    const Result<double> one_thread = Rate(one_thread_, seconds_);
-    const Status ended = neighbour_.End().status();
-    TALLY_ASSIGN_OR_RETURN(s.one_thread, one_thread);
-    TALLY_RETURN_IF_ERROR(ended);
-    const double after = Roof();
-    rounds_.Add(std::min(before, after), std::max(before, after));
-    samples_.push_back(s);
-    return {};
-  }
-  void Report(SpeedReport& report) const override {
-    auto point = Begin<BusySpeed>(place_, rounds_);
-    point.beside = neighbour_.name();
-    point.work = work_;
-    point.rate = rounds_.RateOf([&](size_t i) { return samples_[i].rate; });
-    point.quiet = rounds_.RateOf([&](size_t i) { return samples_[i].quiet; });
-    point.one_thread = rounds_.RateOf([&](size_t i) { return samples_[i].one_thread; });
-    point.other = rounds_.RateOf([&](size_t i) { return samples_[i].other; });
-    point.ratio_of_quiet = rounds_.MedianOf([&](size_t i) { return samples_[i].rate / samples_[i].quiet; });
-    point.ratio_of_one_thread = rounds_.MedianOf([&](size_t i) { return samples_[i].rate / samples_[i].one_thread; });
-    point.together_of_quiet =
-        rounds_.MedianOf([&](size_t i) { return (samples_[i].rate + samples_[i].other) / samples_[i].quiet; });
-    report.busy.push_back(point);
-  }
-
- private:
-  struct Sample {
-    double quiet = 0, rate = 0, one_thread = 0, other = 0;  // tokens/s
-  };
-  // The work over and over for at least `seconds`: tokens per second.
-  Result<double> Rate(SpeedRun& run, double seconds) {
-    double spent = 0, tokens = 0;
-    do {
-      if (work_ == SpeedWork::kPrefill) {
-        TALLY_ASSIGN_OR_RETURN(const PrefillSample s, run.Prefill(place_.tokens, place_.depth, nullptr));
-        spent += s.seconds;
-        tokens += static_cast<double>(place_.tokens);
-      } else {
-        TALLY_ASSIGN_OR_RETURN(const DecodeSample s, run.Decode(place_.tokens, place_.depth, place_.batch, nullptr));
-        spent += s.seconds;
-        tokens += static_cast<double>(place_.tokens * place_.batch);
-      }
-    } while (spent < seconds);
-    return tokens / spent;
-  }
-  double Roof() {
-    if (work_ == SpeedWork::kDecode) return place_.roofs->Bandwidth();
-    const ArithmeticPeaks peaks = place_.roofs->Peaks();
-    return std::max({peaks.f32, peaks.bf16, peaks.int8});
-  }
-
-  const SpeedPlace& place_;
-  SpeedWork work_;
-  SpeedRun& one_thread_;
-  SpeedNeighbour& neighbour_;
-  double seconds_;
-  Rounds rounds_;
-  std::vector<Sample> samples_;
-};
-
 }  // namespace
 
 std::unique_ptr<SpeedTask> NewPrefillTask(const SpeedPlace* place) { return std::make_unique<PrefillTask>(place); }
 std::unique_ptr<SpeedTask> NewDecodeTask(const SpeedPlace* place) { return std::make_unique<DecodeTask>(place); }
-std::unique_ptr<SpeedTask> NewBusyTask(const SpeedPlace* place, SpeedWork work, SpeedRun* one_thread, SpeedNeighbour* neighbour,
-                                       double seconds) {
-  return std::make_unique<BusyTask>(place, work, one_thread, neighbour, seconds);
-}
-
 }  // namespace tally

@@ -27,8 +27,4 @@ struct SpeedPlace {
 
 std::unique_ptr<SpeedTask> NewPrefillTask(const SpeedPlace* place);
 std::unique_ptr<SpeedTask> NewDecodeTask(const SpeedPlace* place);
-// `one_thread`: an engine of one thread.
-std::unique_ptr<SpeedTask> NewBusyTask(const SpeedPlace* place, SpeedWork work, SpeedRun* one_thread, SpeedNeighbour* neighbour,
-                                       double seconds);
-
 }  // namespace tally

@@ -65,7 +65,6 @@ Result<std::span<const float>> SpeedRun::Push(int32_t sequence, int64_t stream, 
     position += n;
     rows_.back().want_logits = position == end;
     TALLY_ASSIGN_OR_RETURN(logits, engine_->StepAll(rows_));
-    rows_done_ += rows_.size();
     if (on_piece) on_piece(n);
   }
   return std::span<const float>(logits.Row(0), static_cast<size_t>(logits.cols));
@@ -150,11 +149,7 @@ Status SpeedRun::Fill(const std::function<void(int64_t)>& on_piece) {
 }
 
 Result<ScopedSequence> SpeedRun::NewAt(int64_t depth, bool shared) {
-  const double begin = MonotonicSeconds();
-  Result<ScopedSequence> made =
-      depth == 0 ? ScopedSequence::New(*engine_) : ScopedSequence::Of(*engine_, filled_.at(depth).id(), shared);
-  untimed_ += MonotonicSeconds() - begin;
-  return made;
+  return depth == 0 ? ScopedSequence::New(*engine_) : ScopedSequence::Of(*engine_, filled_.at(depth).id(), shared);
 }
 
 Result<PrefillSample> SpeedRun::Prefill(int64_t tokens, int64_t depth, MomentaryRoofs* roofs) {
@@ -182,9 +177,7 @@ void SpeedRun::TimeSampling(const Mat<const float>& logits, DecodeSample& sample
   const double middle = MonotonicSeconds();
   for (int64_t r = 0; r < logits.rows; ++r) chosen_ ^= Best(logits, r);
   sample.sampled_seconds += middle - begin;
-  const double end = MonotonicSeconds();
-  sample.greedy_seconds += end - middle;
-  untimed_ += end - begin;
+  sample.greedy_seconds += MonotonicSeconds() - middle;
 }
 
 Result<DecodeSample> SpeedRun::Decode(int64_t steps, int64_t depth, int64_t batch, MomentaryRoofs* roofs) {
@@ -209,7 +202,6 @@ Result<DecodeSample> SpeedRun::Decode(int64_t steps, int64_t depth, int64_t batc
         rows_.push_back({Token(b + 1, depth + step), sequences[static_cast<size_t>(b)].id(), true, true});
       }
       TALLY_ASSIGN_OR_RETURN(logits, engine_->StepAll(rows_));
-      rows_done_ += rows_.size();
       for (int64_t b = 0; b < batch; ++b) chosen_ ^= Best(logits, b);
     }
     const double seconds = MonotonicSeconds() - begin;

@@ -31,8 +31,6 @@ struct DecodeSample {
   double sampled_seconds = 0, greedy_seconds = 0;  // a token
 };
 
-Status CheckSpeedOptions(const SpeedOptions& options);  // an empty grid, numbers out of range
-
 class SpeedRun {
  public:
   // The engine has room for the grid of `options`, which must outlive this.
@@ -43,8 +41,6 @@ class SpeedRun {
   Engine& engine() { return *engine_; }
   const Engine& engine() const { return *engine_; }
   bool narrow() const;  // some products are summed in 16 bits where the machine has no int8 dot product
-  uint64_t rows_done() const { return rows_done_; }    // of all steps so far
-  double untimed_seconds() const { return untimed_; }  // so far, in what Prefill and Decode do besides steps
 
   // What was checked. `expected`: the logits of the checked prefix; where it is not empty, this engine's must be the same.
   Result<std::string> Verify(std::vector<float>& expected);
@@ -69,8 +65,6 @@ class SpeedRun {
   const SpeedOptions& options_;
   std::map<int64_t, ScopedSequence> filled_;  // by depth
   std::vector<BatchRow> rows_;
-  uint64_t rows_done_ = 0;
-  double untimed_ = 0;
   Sampler sampler_{SamplerConfig{}};
   uint32_t chosen_ = 0;  // keeps the choices from being optimised away
 };

@@ -48,7 +48,6 @@ TEST(CliBench, ReportsVerifiedFigures) {
   EXPECT_GT(j.at("roofs").at("int8_ops_per_second").get<double>(), 0);
   ASSERT_EQ(j.at("prefill").size(), 1u);
   ASSERT_EQ(j.at("decode").size(), 1u);
-  EXPECT_TRUE(j.at("busy").empty());
   const Json &prefill = j.at("prefill")[0], &decode = j.at("decode")[0];
   EXPECT_EQ(prefill.at("tokens"), 24);
   EXPECT_EQ(decode.at("threads"), 1);
@@ -66,10 +65,6 @@ TEST(CliBench, ReportsVerifiedFigures) {
   EXPECT_GT(j.at("load").at("stored_bytes_per_second").get<double>(), 0);
   EXPECT_EQ(j.at("load").at("packed_bytes"), j.at("memory_bytes").at("packed_weights"));
   EXPECT_GT(j.at("memory_bytes").at("peak_resident").get<double>(), 0);
-}
-
-TEST(CliBench, ACommandThatEndsIsNoNeighbour) {
-  ExpectUsageError({"demo", "-p", "0", "-n", "2", "-t", "1", "--beside-command", "true"}, "ended before");
 }
 
 TEST(CliBench, CanBeLimitedToAnInstructionSet) {
@@ -110,18 +105,6 @@ TEST(CliBench, BytesOfTheGridAddUp) {
   }
   ASSERT_EQ(j.at("roofs_by_threads").size(), 2u);
   EXPECT_EQ(j.at("roofs").at("threads"), 2);
-}
-
-TEST(CliBench, BesideOtherPrograms) {
-  const Json j = Measure({"demo", "-p", "0", "-n", "8", "-t", "2", "--beside", "spin,self", "--beside-command", "cat /dev/zero"});
-  ASSERT_EQ(j.at("busy").size(), 3u);
-  for (const Json& b : j.at("busy")) {
-    for (const char* rate : {"tokens_per_second", "quiet_tokens_per_second", "one_thread_tokens_per_second"}) {
-      EXPECT_GT(b.at(rate).get<double>(), 0) << rate;
-    }
-    EXPECT_EQ(b.at("other_tokens_per_second").get<double>() > 0, b.at("beside") == "self");
-    EXPECT_GE(b.at("together_of_quiet").get<double>(), b.at("ratio_of_quiet").get<double>());
-  }
 }
 
 TEST(CliBench, Formats) {
@@ -199,7 +182,6 @@ TEST(CliBench, BadGrids) {
   ExpectUsageError({"demo", "-t", "1,2000"}, "--threads: '2000'");
   ExpectUsageError({"demo", "--kv", "f16,q3"}, "'q3'");
   ExpectUsageError({"demo", "--format", "xml"}, "table, md, csv, json, jsonl");
-  ExpectUsageError({"demo", "--beside", "cat"}, "spin and self, not 'cat'");
   ExpectUsageError({"demo", "--ctx", "16", "-p", "8", "-n", "8", "-d", "9"}, "17 tokens and does not fit the context of 16");
   ExpectUsageError({kGpt2, "-p", "64", "-d", "1"}, "the model has learned 64");
 }

@@ -303,7 +303,7 @@ TEST(CliCount, OneScreen) {
         {"active(head)", "123,653,376", "99.37 %"},
         {"active(none)", "85,056,000"},
         {"touched", "123,654,144"},
-        {"attention", "28,348,416", "2,362,368"},  // course text 000
+        {"attention proj.", "28,348,416", "2,362,368"},  // course text 000
         {"total", "124,439,808", "7,087,872"},
         {"F32 498 MB (474.70 MiB)", "BF16 249 MB", "Q8_0 135 MB"},
         {"KV, f16", "36,864 bytes a token, 37.75 MB (36.00 MiB) at 1,024 positions"},
@@ -456,7 +456,7 @@ TEST(CliCount, TypesArePresetsToo) {
   EXPECT_EQ(Count({"gpt-oss-20b", "--type", "Q8_0"})["bytes"]["weights"], Count({"gpt-oss-20b"})["bytes"]["presets"]["Q8_0"]);
   const Json c = Count({"gpt-oss-20b"});
   EXPECT_EQ(c["configuration"]["n_experts"], 32);
-  EXPECT_EQ(c["parameters"]["parts"]["attention"]["parameters"], 637'203'456);
+  EXPECT_EQ(c["parameters"]["parts"]["attention projections"]["parameters"], 637'203'456);
 }
 
 // All figures, in lines of the terminal; whole lines where a program reads them.

@@ -149,18 +149,12 @@ TEST(BenchScreen, SaysTheVerdictFirst) {
 
 TEST(BenchScreen, AGridFitsToo) {
   SpeedReport r = Report({0, 131072}, {1, 1024}, {1, 128}, {KvType::kF16, KvType::kQ8_0});
-  BusySpeed busy{r.decode[0]};
-  busy.beside = "command";
-  busy.quiet = busy.one_thread = busy.rate;
-  busy.ratio_of_quiet = 0.87;
-  r.busy.push_back(busy);
   const std::string screen = BenchScreen(std::string(100, 'x') + " of a model", 1.05, r);
   ExpectScreen(screen, 80, 60);
   EXPECT_NE(screen.find("tokens   depth  batch  threads    kv  "), std::string::npos) << screen;
   EXPECT_NE(OnOneLine(screen).find("the fastest, depth 0, batch 1,024, 128 threads, KV f16"), std::string::npos) << screen;
   EXPECT_EQ(screen.find("\nrun       batch"), screen.npos) << "not of all points\n" << screen;
   EXPECT_NE(screen.find("128 threads: reads 48.0 GB/s"), std::string::npos) << screen;
-  EXPECT_NE(screen.find("beside other programs"), std::string::npos) << screen;
 }
 
 }  // namespace

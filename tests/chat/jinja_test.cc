@@ -166,7 +166,6 @@ TEST(Jinja, BoundsHold) {
       "more than 100000 steps");
   expect("{{ '%999999999d' % 1 }}", "a width beyond 10000");
   expect("{{ '{:999999999}'.format(1) }}", "a width beyond 10000");
-  expect("{{ 'a'.center(999999999) }}", "a width beyond");
   expect("{% set ns = namespace() %}" +
              Repeated("{% set ns = namespace(x=" + Repeated("[", 100) + "ns" + Repeated("]", 100) + ") %}", 100) + "{{ ns }}",
          "cannot be printed");
@@ -174,16 +173,18 @@ TEST(Jinja, BoundsHold) {
   // What is done with a large text counts by its size.
   const Limits low = {.steps = 200000, .made_bytes = 20000000, .text_bytes = 1000000};
   const std::string large = "{% set s = 'a' * 900000 %}";
-  for (const char* use : {"s|length", "s|string", "s|trim", "s|wordcount", "s is lower", "s is sameas(s)", "'%.0s' % s",
-                          "s|truncate(900000)", "s.startswith(s)"}) {
+  for (const char* use : {"s|length", "s|string", "s|trim", "s is lower", "s is sameas(s)", "'%.0s' % s", "s.startswith(s)"}) {
     expect(large + "{% for i in range(1000) %}{% set x = " + use + " %}{% endfor %}", "more than", low);
   }
-  for (const char* use : {"([s] * 100)|join", "''.join([s] * 100)", "([s] * 100)|sort", "([[s]] * 100)|groupby(0)"}) {
+  for (const char* use : {"([s] * 100)|join", "''.join([s] * 100)", "([s] * 100)|sort"}) {
     expect(large + "{{ " + use + " }}", "more than", low);
   }
   expect("{{ ('\n' * 1000000)|indent }}", "more than 200000 steps", low);
-  expect("{% set d = dict(range(10000)|batch(2)) %}{% for i in range(1000) %}{% set x = namespace(d) %}{% endfor %}", "more than",
-         low);
+  Json dict = Json::object();
+  for (int i = 0; i < 5000; ++i) dict[std::to_string(i)] = i;
+  EXPECT_NE(
+      Error("{% for i in range(1000) %}{% set x = namespace(d) %}{% endfor %}", {{"d", dict}}, {.limits = low}).find("more than"),
+      std::string::npos);
   expect(
       "{% for i in range(100000) %}{% if true %}{% continue %}{% endif %}" + Numbered("{% set a# = 1 %}", 1000) + "{% endfor %}",
       "more than 200000 steps", low);
@@ -196,7 +197,6 @@ TEST(Jinja, BoundsHold) {
   expect("{{ " + std::string(2000, 'a') + " }}", "a name of more than 1000 bytes");
   EXPECT_NE(Error("{{ u.replace('', 'x') }}", {{"u", std::string(500000, 'u')}}).find("more than 1000000 changes"),
             std::string::npos);
-  EXPECT_EQ(Error("{{ 'a'.center(-9223372036854775807 - 1) }}{{ '-a'.zfill(-9223372036854775807 - 1) }}"), "rendered: a-a");
   EXPECT_EQ(Error("{{ {}[u] }}{% if not {}[u] %}!{% endif %}", {{"u", std::string(100000, 'u')}}), "rendered: !");
   expect(std::string((size_t{1} << 20) + 1, 'x'), "more than 1048576 bytes");
   RenderOptions options;

@@ -68,8 +68,8 @@ std::vector<std::string> JinjaSeeds() {
       "{% for t in [[1, [2]], [3]] recursive %}{% if t is iterable %}{{ loop(t) }}{% else %}{{ t }}{{ loop.depth }}{% endif %}"
       "{% if loop.index == 2 %}{% break %}{% endif %}{% endfor %}",
       "{{ messages|selectattr('role', 'equalto', 'user')|map(attribute='content')|first }}{{ "
-      "messages|groupby('role')|list|length }}"
-      "{{ dict(a=1, **tools[0]) }}{{ l|batch(2)|list }}{{ x|truncate(2, true, '') }}{{ x|urlencode|wordcount }}",
+      "messages|unique(attribute='role')|list|length }}"
+      "{{ dict(a=1, **tools[0]) }}{{ l|reverse|list }}{{ x|e|replace(x, x) }}",
       "{# c -#}  {% raw %}{{ x }}{%- endraw %}{% with a = 1, b = x %}{{ a ~ b }}{% endwith %}{% generation %}{{ x|e }}{% "
       "endgeneration %}"
       "{{ raise_exception('no ' + x) if n == 4 }}{{ strftime_now('%Y-%m-%d') }}",

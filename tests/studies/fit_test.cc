@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/kernels/op.h"
+#include "engine/machine/kept_file.h"
 #include "engine/session/model.h"
 #include "engine/studies/quantize.h"
 #include "tests/support/temp_folder.h"
@@ -357,6 +358,60 @@ TEST(Fit, BenchRaisesTheRates) {
   EXPECT_EQ(raised->read, 123e15) << "two threads' are theirs";
   EXPECT_DOUBLE_EQ(raised->peaks[static_cast<size_t>(FitUnit::kInt8)], 2 * int8);
   EXPECT_DOUBLE_EQ(raised->peaks[0], measured->peaks[0]) << "kept, not measured again";
+}
+
+// A busy machine's rates do not stick: what is measured later, or reached, raises them. What caches served is no rate of the memory.
+TEST(Fit, HigherRatesRaiseTheKept) {
+  const TempFolder folder;
+  const auto now = MeasureMachine("", 1);
+  ASSERT_TRUE(now.ok()) << now.status().message();
+  if (BootId().empty() || now->caches == 0) GTEST_SKIP() << "nothing is kept";
+  const auto kept = [&] { return FindMachine(folder.path(), 1); };
+  SpeedReport report;
+  report.target = now->target;
+  report.best = {{.threads = 1, .bandwidth = 1e3, .peaks = {.int8 = 1e3}}};
+  books::RunFigures run;
+  run.threads = 1;
+  run.decode_steps = 10;
+  run.generate_seconds = 1e-6;
+  run.decode_gigabytes_per_second = 2e7 * static_cast<double>(now->caches) / 1e9;  // two caches a step
+  KeepBestRates(folder.path(), run);
+  EXPECT_FALSE(kept()) << "nothing was measured";
+  KeepBestRates(folder.path(), report);
+  KeepBestRates(folder.path(), run);
+  EXPECT_DOUBLE_EQ(kept()->read, 2e7 * static_cast<double>(now->caches));
+  const double before = kept()->read;
+  run.decode_gigabytes_per_second *= 10;
+  run.generate_seconds = 4e-8;  // .8 caches a step
+  KeepBestRates(folder.path(), run);
+  EXPECT_EQ(kept()->read, before);
+
+  DecodeSpeed decode;
+  decode.threads = 1;
+  decode.bytes_per_token = 0.6 * static_cast<double>(now->caches);
+  decode.rate = {.median = 1e9, .least = 1e9, .most = 1e9};
+  PrefillSpeed prefill;
+  prefill.threads = 1;
+  prefill.flops_by_type[static_cast<size_t>(Arith::kInt8)] = 1;
+  prefill.peaks = {.f32 = 1e17, .int8 = 1e16};
+  prefill.ratio_of_peak = 2;
+  report.decode = {decode};
+  report.prefill = {prefill};
+  KeepBestRates(folder.path(), report);
+  EXPECT_EQ(kept()->read, before) << "of a step that caches can hold";
+  EXPECT_DOUBLE_EQ(kept()->peaks[static_cast<size_t>(FitUnit::kInt8)], 2e16);
+  EXPECT_EQ(kept()->peaks[static_cast<size_t>(FitUnit::kF32)], 0) << "it did nothing in f32";
+  report.decode[0].batch = 2;
+  KeepBestRates(folder.path(), report);
+  EXPECT_DOUBLE_EQ(kept()->read, std::max(before, 6e8 * static_cast<double>(now->caches)));
+
+  const double int8 = kept()->peaks[static_cast<size_t>(FitUnit::kInt8)];
+  const auto anew = MeasureMachine(folder.path(), 1, true);
+  ASSERT_TRUE(anew.ok());
+  EXPECT_LT(anew->peaks[static_cast<size_t>(FitUnit::kInt8)], 1e15) << "what it does now";
+  EXPECT_GT(anew->peaks[0], 1e8);
+  EXPECT_EQ(kept()->peaks[static_cast<size_t>(FitUnit::kInt8)], int8);
+  EXPECT_EQ(kept()->peaks[0], anew->peaks[0]) << "was lower";
 }
 
 }  // namespace

@@ -19,7 +19,6 @@ SpeedOptions Quick() {
   options.rounds = 2;
   options.roof_seconds = 0.01;
   options.roof_bytes = uint64_t{64} << 20;
-  options.busy_seconds = 0;
   return options;
 }
 
@@ -105,39 +104,6 @@ TEST(MeasureSpeed, PointsAreInterleaved) {
   }
   EXPECT_EQ(rows_of_three, 1 + 5 * 2 * 3u) << "the check, two depths, a first run and two rounds";
   EXPECT_EQ(engines.at(0)->live_sequences(), 0u);
-}
-
-class FakeNeighbour final : public SpeedNeighbour {
- public:
-  std::string name() const override { return "fake"; }
-  Status Begin(SpeedWork) override {
-    ++begun;
-    return {};
-  }
-  Result<double> End() override {
-    ++ended;
-    return 7.0;
-  }
-  int begun = 0, ended = 0;
-};
-
-TEST(MeasureSpeed, BesideANeighbour) {
-  FakeNeighbour neighbour;
-  SpeedOptions options = Quick();
-  options.beside = {&neighbour};
-  const auto [report, engines] = Measure(options);
-  ASSERT_TRUE(report.ok()) << report.status().message();
-  ASSERT_EQ(report->busy.size(), 2u);
-  EXPECT_EQ(report->busy[0].work, SpeedWork::kPrefill);
-  EXPECT_EQ(neighbour.begun, 2 * 2 * 2);  // both works, two rounds, all threads and one
-  EXPECT_EQ(neighbour.ended, neighbour.begun);
-  for (const BusySpeed& b : report->busy) {
-    EXPECT_EQ(b.beside, "fake");
-    EXPECT_EQ(b.other.median, 7);
-    EXPECT_GT(b.quiet.median, 0);
-    EXPECT_GT(b.one_thread.median, 0);
-    EXPECT_GT(b.together_of_quiet, b.ratio_of_quiet);
-  }
 }
 
 TEST(MeasureSpeed, RefusesWrongOutputs) {

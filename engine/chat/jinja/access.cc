@@ -33,10 +33,6 @@ Result<Value> OwnAttribute(Budget* budget, const Value& value, std::string_view 
     const Value* attribute = object->Attribute(name);
     if (attribute != nullptr) return *attribute;
   }
-  if (const Sequence* sequence = value.sequence(); sequence != nullptr && sequence->kind == Sequence::Kind::kGroup) {
-    if (name == "grouper") return sequence->items[0];
-    if (name == "list") return sequence->items[1];
-  }
   if (HasMethod(value, name)) {
     if (Changes(value, name)) {
       return Value::MakeUndefined("access to attribute '" + std::string(name) + "' of '" + value.TypeName() +
@@ -177,8 +173,7 @@ Result<Value> GetSlice(Budget* budget, const Value& value, const Value& start, c
   TALLY_RETURN_IF_ERROR(budget->MakeItems(sequence->items.size()));
   Values items;
   ForEachIndex(range, size, [&](size_t i) { items.push_back(sequence->items[i]); });
-  return MakeSequence(budget, sequence->kind == Sequence::Kind::kGroup ? Sequence::Kind::kTuple : sequence->kind,
-                      std::move(items));
+  return MakeSequence(budget, sequence->kind, std::move(items));
 }
 
 bool IsIterable(const Value& value) {

@@ -216,73 +216,6 @@ Result<Value> SumFilter(Runtime& run, const Value& self, const CallArguments& ar
   return sum;
 }
 
-Result<Value> GroupByFilter(Runtime& run, const Value& self, const CallArguments& arguments) {
-  TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("groupby", {"attribute", "default", "case_sensitive"}, arguments));
-  TALLY_ASSIGN_OR_RETURN(const Value* attribute, p.Required(0));
-  TALLY_ASSIGN_OR_RETURN(const Path path, Path::Parse(&run.budget, attribute));
-  TALLY_ASSIGN_OR_RETURN(Values items, Iterate(&run.budget, self));
-  const Value* otherwise = p[1] != nullptr && !p[1]->IsNone() ? p[1] : nullptr;
-  std::vector<Keyed> keyed;
-  for (Value& item : items) {
-    TALLY_ASSIGN_OR_RETURN(const Value key, path.Of(&run.budget, item, otherwise));
-    TALLY_ASSIGN_OR_RETURN(Value compared, ComparedBy(&run.budget, key, p.Flag(2)));
-    keyed.push_back({std::move(item), std::move(compared)});
-  }
-  TALLY_RETURN_IF_ERROR(SortKeyed(&run.budget, false, &keyed));
-  Values groups;
-  for (size_t begin = 0, end = 0; begin < keyed.size(); begin = end) {
-    Values members;
-    for (; end < keyed.size(); ++end) {
-      TALLY_ASSIGN_OR_RETURN(const bool same, Equal(&run.budget, keyed[begin].key, keyed[end].key));
-      if (!same) break;
-      members.push_back(keyed[end].item);
-    }
-    if (end == begin) return BadInput("groupby: a key that is not equal to itself");
-    TALLY_ASSIGN_OR_RETURN(Value key, path.Of(&run.budget, members.front(), otherwise));
-    TALLY_ASSIGN_OR_RETURN(Value list, MakeList(&run.budget, std::move(members)));
-    TALLY_ASSIGN_OR_RETURN(Value group, MakeSequence(&run.budget, Sequence::Kind::kGroup, {std::move(key), std::move(list)}));
-    groups.push_back(std::move(group));
-  }
-  return MakeList(&run.budget, std::move(groups));
-}
-
-Result<Value> BatchFilter(Runtime& run, const Value& self, const CallArguments& arguments) {
-  TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("batch", {"linecount", "fill_with"}, arguments));
-  TALLY_RETURN_IF_ERROR(p.Required(0).status());
-  TALLY_ASSIGN_OR_RETURN(const int64_t size, p.Integer(0, 0));
-  if (size < 1 || size > kMaxRange) return BadInput("batch: a size out of range");
-  TALLY_ASSIGN_OR_RETURN(const Values items, Iterate(&run.budget, self));
-  Values batches;
-  for (size_t begin = 0; begin < items.size(); begin += static_cast<size_t>(size)) {
-    const size_t end = std::min(items.size(), begin + static_cast<size_t>(size));
-    Values batch(items.begin() + static_cast<std::ptrdiff_t>(begin), items.begin() + static_cast<std::ptrdiff_t>(end));
-    if (p[1] != nullptr && !p[1]->IsNone()) batch.resize(static_cast<size_t>(size), *p[1]);
-    TALLY_ASSIGN_OR_RETURN(Value list, MakeList(&run.budget, std::move(batch)));
-    batches.push_back(std::move(list));
-  }
-  return MakeIterator(run, std::move(batches));
-}
-
-Result<Value> SliceFilter(Runtime& run, const Value& self, const CallArguments& arguments) {
-  TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("slice", {"slices", "fill_with"}, arguments));
-  TALLY_RETURN_IF_ERROR(p.Required(0).status());
-  TALLY_ASSIGN_OR_RETURN(const int64_t slices, p.Integer(0, 0));
-  if (slices < 1 || slices > kMaxRange) return BadInput("slice: a number of slices out of range");
-  TALLY_ASSIGN_OR_RETURN(const Values items, Iterate(&run.budget, self));
-  const auto n = static_cast<int64_t>(items.size());
-  Values parts;
-  for (int64_t i = 0, begin = 0; i < slices; ++i) {
-    const bool longer = i < n % slices;
-    const int64_t end = begin + n / slices + (longer ? 1 : 0);
-    Values part(items.begin() + begin, items.begin() + end);
-    if (p[1] != nullptr && !p[1]->IsNone() && !longer) part.push_back(*p[1]);
-    TALLY_ASSIGN_OR_RETURN(Value list, MakeList(&run.budget, std::move(part)));
-    parts.push_back(std::move(list));
-    begin = end;
-  }
-  return MakeIterator(run, std::move(parts));
-}
-
 // ---- dicts and values
 
 Result<Value> ItemsFilter(Runtime& run, const Value& self, const CallArguments&) {
@@ -422,9 +355,6 @@ const Operations& ListFilters() {
       {"min", ExtremeFilter<false>},
       {"max", ExtremeFilter<true>},
       {"sum", SumFilter},
-      {"groupby", GroupByFilter},
-      {"batch", BatchFilter},
-      {"slice", SliceFilter},
       {"items", ItemsFilter},
       {"dictsort", DictSortFilter},
       {"default", DefaultFilter},

@@ -54,10 +54,9 @@ Result<Value> SafeFilter(Runtime& run, const Value& self, const CallArguments&) 
   return Value(std::move(text));
 }
 
-template <bool force>
 Result<Value> EscapeFilter(Runtime& run, const Value& self, const CallArguments&) {
   TALLY_ASSIGN_OR_RETURN(Text text, Str(&run.budget, self));
-  if (text.markup() && !force) return Value(std::move(text));
+  if (text.markup()) return Value(std::move(text));
   TALLY_ASSIGN_OR_RETURN(Text escaped, Escaped(&run.budget, text));
   return Value(std::move(escaped));
 }
@@ -119,101 +118,6 @@ Result<Value> IndentFilter(Runtime& run, const Value& self, const CallArguments&
     if (i > 0) out.Append("\n", true);
     if (i > 0 && (p.Flag(2) || line.begin < line.end)) out.Append(indention);
     out.AppendPart(text, line.begin, line.end);
-  }
-  return Value(std::move(out));
-}
-
-Result<Value> TruncateFilter(Runtime& run, const Value& self, const CallArguments& arguments) {
-  TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("truncate", {"length", "killwords", "end", "leeway"}, arguments));
-  TALLY_ASSIGN_OR_RETURN(const int64_t length, p.Integer(0, 255));
-  TALLY_RETURN_IF_ERROR(p.String(2, "").status());
-  const Text dots("...", true);
-  const Text& end = p[2] != nullptr ? p[2]->text() : dots;
-  TALLY_RETURN_IF_ERROR(run.budget.Read(end.size()));
-  TALLY_ASSIGN_OR_RETURN(const int64_t leeway, p[3] != nullptr && p[3]->IsNone() ? Result<int64_t>(5) : p.Integer(3, 5));
-  const auto end_length = static_cast<int64_t>(CountCharacters(end.bytes()));
-  if (length < end_length)
-    return BadInput("expected length >= " + std::to_string(end_length) + ", got " + std::to_string(length));
-  if (leeway < 0) return BadInput("expected leeway >= 0, got " + std::to_string(leeway));
-  TALLY_ASSIGN_OR_RETURN(const int64_t now, Length(&run.budget, self));
-  if (now - leeway <= length) return self;
-  if (!self.IsString()) return BadInput("truncate needs a str, not " + self.TypeName());
-  const Text& text = self.text();
-  TALLY_RETURN_IF_ERROR(run.budget.Make(text.size() + end.size()));
-  size_t kept = ByteOfCharacter(text.bytes(), static_cast<size_t>(length - end_length));
-  if (!p.Flag(1)) {
-    const size_t space = std::string_view(text.bytes()).substr(0, kept).rfind(' ');
-    if (space != std::string_view::npos) kept = space;
-  }
-  Text out = text.Part(0, kept);
-  out.Append(end);
-  return Value(std::move(out));
-}
-
-Result<Value> CenterFilter(Runtime& run, const Value& self, const CallArguments& arguments) {
-  TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("center", {"width"}, arguments));
-  TALLY_ASSIGN_OR_RETURN(const int64_t width, p.Integer(0, 80));
-  TALLY_ASSIGN_OR_RETURN(const Text text, Str(&run.budget, self));
-  TALLY_ASSIGN_OR_RETURN(Text out, Justify(&run.budget, text, width, Text(" ", true), '^'));
-  return Value(std::move(out));
-}
-
-Result<Value> WordCount(Runtime& run, const Value& self, const CallArguments&) {
-  TALLY_ASSIGN_OR_RETURN(const Text text, Str(&run.budget, self));
-  TALLY_RETURN_IF_ERROR(run.budget.Step(text.size() / 8));
-  int64_t words = 0;
-  bool in_word = false;
-  for (size_t at = 0; at < text.size();) {
-    const Utf8Char c = ReadUtf8(text.bytes(), at);
-    const bool word = IsLetter(c.code) || IsUnicodeNumber(c.code) || c.code == '_';
-    words += word && !in_word ? 1 : 0;
-    in_word = word;
-    at += c.bytes;
-  }
-  return Value(words);
-}
-
-void AppendQuoted(const Text& text, bool query, Text* out) {
-  static constexpr char kHex[] = "0123456789ABCDEF";
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<uint8_t>(text.bytes()[i]);
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' ||
-                       c == '-' || c == '~' || (c == '/' && !query);
-    if (plain) {
-      out->AppendPart(text, i, i + 1);
-    } else if (query && c == ' ') {
-      out->Append("+", text.TrustedAt(i));
-    } else {
-      const char escape[] = {'%', kHex[c >> 4], kHex[c & 15]};
-      out->Append({escape, 3}, text.TrustedAt(i));
-    }
-  }
-}
-
-Result<Value> UrlEncode(Runtime& run, const Value& self, const CallArguments&) {
-  Text out;
-  if (self.IsString() || !IsIterable(self)) {
-    TALLY_ASSIGN_OR_RETURN(const Text text, Str(&run.budget, self));
-    TALLY_RETURN_IF_ERROR(run.budget.Make(3 * text.size()));
-    AppendQuoted(text, false, &out);
-    return Value(std::move(out));
-  }
-  Value pairs = self;
-  if (self.dict() != nullptr) {
-    TALLY_ASSIGN_OR_RETURN(pairs, CallMethod(run, {self, "items"}, {}));
-  }
-  TALLY_ASSIGN_OR_RETURN(const Values items, Iterate(&run.budget, pairs));
-  for (const Value& item : items) {
-    if (!IsIterable(item)) return BadInput("urlencode needs pairs");
-    TALLY_ASSIGN_OR_RETURN(const Values pair, Iterate(&run.budget, item));
-    if (pair.size() != 2) return BadInput("urlencode needs pairs");
-    if (!out.empty()) out.Append("&", true);
-    for (size_t i = 0; i < 2; ++i) {
-      if (i > 0) out.Append("=", true);
-      TALLY_ASSIGN_OR_RETURN(const Text text, Str(&run.budget, pair[i]));
-      TALLY_RETURN_IF_ERROR(run.budget.Make(3 * text.size()));
-      AppendQuoted(text, true, &out);
-    }
   }
   return Value(std::move(out));
 }
@@ -371,17 +275,12 @@ const Operations& TextFilters() {
       {"title", TitleFilter},
       {"string", StringFilter},
       {"safe", SafeFilter},
-      {"e", EscapeFilter<false>},
-      {"escape", EscapeFilter<false>},
-      {"forceescape", EscapeFilter<true>},
+      {"e", EscapeFilter},
+      {"escape", EscapeFilter},
       {"trim", TrimFilter},
       {"replace", ReplaceFilter},
       {"format", FormatFilter},
       {"indent", IndentFilter},
-      {"truncate", TruncateFilter},
-      {"center", CenterFilter},
-      {"wordcount", WordCount},
-      {"urlencode", UrlEncode},
       {"tojson", ToJson},
       {"int", IntFilter},
       {"float", FloatFilter},

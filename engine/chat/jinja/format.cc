@@ -20,23 +20,10 @@ struct Layout {
   Text fill = Text(" ", true);
   char align = 0;  // '<', '>', '^', '=' (after the sign); 0: numbers to the right, else to the left
   char sign = '-';
-  bool alternate = false, commas = false;
+  bool commas = false;
   int64_t width = 0, precision = -1;
   char type = 0;
 };
-
-// The digits of an integer in a base, without sign.
-std::string Digits(int64_t number, unsigned base, bool upper) {
-  uint64_t rest = number < 0 ? 0 - static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
-  const char* const known = upper ? "0123456789ABCDEF" : "0123456789abcdef";
-  std::string digits;
-  do {
-    digits += known[rest % base];
-    rest /= base;
-  } while (rest != 0);
-  std::reverse(digits.begin(), digits.end());
-  return digits;
-}
 
 std::string WithCommas(const std::string& digits) {
   const size_t whole = std::min(digits.find_first_not_of("0123456789"), digits.size());
@@ -48,15 +35,13 @@ std::string WithCommas(const std::string& digits) {
   return out;
 }
 
-// The digits of a float as `type` of printf writes them, without sign.
-std::string FloatDigits(double number, char type, int64_t precision, bool alternate) {
-  const std::string spec = std::string(alternate ? "%#.*" : "%.*") + type;
-  const double size = std::abs(number);
+// Without sign.
+std::string FixedDigits(double number, int64_t precision) {
   char buffer[512];
-  const int length = std::snprintf(buffer, sizeof buffer, spec.c_str(), static_cast<int>(precision), size);
+  const int length = std::snprintf(buffer, sizeof buffer, "%.*f", static_cast<int>(precision), std::abs(number));
   if (length < static_cast<int>(sizeof buffer)) return {buffer, static_cast<size_t>(length)};
   std::string out(static_cast<size_t>(length) + 1, '\0');
-  std::snprintf(out.data(), out.size(), spec.c_str(), static_cast<int>(precision), size);
+  std::snprintf(out.data(), out.size(), "%.*f", static_cast<int>(precision), std::abs(number));
   out.pop_back();
   return out;
 }
@@ -78,39 +63,19 @@ Text Pad(const Text& prefix, const Text& body, const Layout& layout, bool number
   return out;
 }
 
-Result<Text> LayOutNumber(const Value& value, const Layout& layout) {
-  const bool is_float = value.IsFloat() || std::string_view("eEfFgG%").find(layout.type) != std::string_view::npos;
+// As a float if its type is 'f' or '%', or if it is one.
+Text LayOutNumber(const Value& value, const Layout& layout) {
+  const bool is_float = value.IsFloat() || layout.type == 'f' || layout.type == '%';
   const bool negative = value.IsFloat() ? std::signbit(value.number()) : value.integer() < 0;
   std::string digits, sign = negative ? "-" : layout.sign == '-' ? "" : std::string(1, layout.sign);
-  if (is_float) {
-    const double number = layout.type == '%' ? value.number() * 100 : value.number();
-    char type = layout.type == '%' ? 'f' : layout.type;
-    if (type == 0) {
-      digits = layout.precision < 0 ? FloatRepr(std::abs(number))
-                                    : FloatDigits(number, 'g', std::max<int64_t>(layout.precision, 1), false);
-    } else {
-      const int64_t precision = layout.precision < 0 ? 6 : layout.precision;
-      digits = FloatDigits(number, type, precision, layout.alternate);
-    }
-    if (layout.type == '%') digits += '%';
+  if (!is_float) {
+    digits = std::to_string(value.integer()).substr(negative ? 1 : 0);
+  } else if (layout.type == 0 && layout.precision < 0) {
+    digits = FloatRepr(std::abs(value.number()));
   } else {
-    switch (layout.type) {
-      case 'x':
-      case 'X':
-        digits = Digits(value.integer(), 16, layout.type == 'X');
-        if (layout.alternate) sign += layout.type == 'X' ? "0X" : "0x";
-        break;
-      case 'o':
-        digits = Digits(value.integer(), 8, false);
-        if (layout.alternate) sign += "0o";
-        break;
-      case 'b':
-        digits = Digits(value.integer(), 2, false);
-        if (layout.alternate) sign += "0b";
-        break;
-      default: digits = Digits(value.integer(), 10, false);
-    }
+    digits = FixedDigits(layout.type == '%' ? value.number() * 100 : value.number(), layout.precision < 0 ? 6 : layout.precision);
   }
+  if (layout.type == '%') digits += '%';
   if (layout.commas) digits = WithCommas(digits);
   return Pad(Text(sign, true), Text(digits, true), layout, true);
 }
@@ -177,14 +142,6 @@ class PercentFormatter {
     return found;
   }
 
-  Result<int64_t> Width() {
-    if (at_ >= format_.size() || format_.bytes()[at_] != '*') return ReadWidth(format_.bytes(), &at_);
-    ++at_;
-    TALLY_ASSIGN_OR_RETURN(const Value* width, Next());
-    if (!width->IsInteger() || width->integer() > kMaxWidth || width->integer() < 0) return BadInput("* wants an int");
-    return width->integer();
-  }
-
   Status Conversion() {
     const std::string& bytes = format_.bytes();
     ++at_;
@@ -194,20 +151,18 @@ class PercentFormatter {
     }
     Layout layout;
     layout.align = '>';
-    for (; at_ < bytes.size() && std::string_view("-+ 0#").find(bytes[at_]) != std::string_view::npos; ++at_) {
+    for (; at_ < bytes.size() && std::string_view("-+ 0").find(bytes[at_]) != std::string_view::npos; ++at_) {
       if (bytes[at_] == '-') layout.align = '<';
       if (bytes[at_] == '+' || (bytes[at_] == ' ' && layout.sign != '+')) layout.sign = bytes[at_];
       if (bytes[at_] == '0' && layout.align != '<') layout.align = '=';
-      if (bytes[at_] == '#') layout.alternate = true;
     }
-    TALLY_ASSIGN_OR_RETURN(const int64_t width, Width());
+    TALLY_ASSIGN_OR_RETURN(const int64_t width, ReadWidth(bytes, &at_));
     layout.width = std::max<int64_t>(width, 0);
     if (at_ < bytes.size() && bytes[at_] == '.') {
       ++at_;
-      TALLY_ASSIGN_OR_RETURN(layout.precision, Width());
+      TALLY_ASSIGN_OR_RETURN(layout.precision, ReadWidth(bytes, &at_));
       layout.precision = std::max<int64_t>(layout.precision, 0);
     }
-    if (at_ < bytes.size() && std::string_view("hlL").find(bytes[at_]) != std::string_view::npos) ++at_;
     if (at_ >= bytes.size()) return BadInput("incomplete format");
     const char type = bytes[at_++];
     if (type == '%') {
@@ -221,46 +176,19 @@ class PercentFormatter {
   }
 
   Status Convert(char type, const Value& value, Layout* layout) {
-    switch (type) {
-      case 's':
-      case 'r':
-      case 'a': {
-        TALLY_ASSIGN_OR_RETURN(const Text text, type == 's' ? Str(budget_, value) : Repr(budget_, value));
-        if (layout->align == '=') layout->align = '>';
-        return Add(LayOutText(text, *layout));
-      }
-      case 'c':
-        if (value.IsString() && CountCharacters(value.text().bytes()) == 1) return Add(LayOutText(value.text(), *layout));
-        return BadInput("%c requires a character");
-      case 'd':
-      case 'i':
-      case 'u':
-      case 'x':
-      case 'X':
-      case 'o':
-      case 'e':
-      case 'E':
-      case 'f':
-      case 'F':
-      case 'g':
-      case 'G': break;
-      default: return BadInput("unsupported format character '" + std::string(1, type) + "'");
+    if (type == 's' || type == 'r') {
+      TALLY_ASSIGN_OR_RETURN(const Text text, type == 's' ? Str(budget_, value) : Repr(budget_, value));
+      if (layout->align == '=') layout->align = '>';
+      return Add(LayOutText(text, *layout));
     }
+    if (type != 'd' && type != 'i' && type != 'f') return BadInput("unsupported format character '" + std::string(1, type) + "'");
     if (value.IsUndefined()) return BadInput(value.reason());
     if (!value.IsNumber()) return BadInput(std::string("%") + type + " format: a number is required, not " + value.TypeName());
     if (layout->align == '=') layout->fill = Text("0", true);
     layout->type = type;
-    const bool decimal = type == 'd' || type == 'i' || type == 'u';
-    if ((decimal || type == 'x' || type == 'X' || type == 'o') && value.IsFloat()) {
-      if (!decimal || !(std::abs(value.number()) < 9e18)) {
-        return BadInput(std::string("%") + type + " format: an integer is required, not float");
-      }
-      layout->type = 'd';
-      TALLY_ASSIGN_OR_RETURN(const Text text, LayOutNumber(Value(static_cast<int64_t>(value.number())), *layout));
-      return Add(text);
-    }
-    TALLY_ASSIGN_OR_RETURN(const Text text, LayOutNumber(value, *layout));
-    return Add(text);
+    if (type == 'f' || !value.IsFloat()) return Add(LayOutNumber(value, *layout));
+    if (!(std::abs(value.number()) < 9e18)) return BadInput("%d format: an integer is required, not float");
+    return Add(LayOutNumber(Value(static_cast<int64_t>(value.number())), *layout));
   }
 
   Status Add(const Text& text) {
@@ -296,7 +224,6 @@ Result<Layout> ReadSpec(const Text& format, size_t begin, size_t end) {
     layout.align = spec[at++];
   }
   if (at < spec.size() && std::string_view("+- ").find(spec[at]) != std::string_view::npos) layout.sign = spec[at++];
-  if (at < spec.size() && spec[at] == '#') layout.alternate = ++at != 0;
   if (at < spec.size() && spec[at] == '0') {
     ++at;
     if (layout.align == 0) layout.align = '=', layout.fill = Text("0", true);
@@ -403,12 +330,12 @@ class BraceFormatter {
   }
 
   Status AddNumber(const Value& value, const Layout& layout) {
-    const std::string_view known = value.IsFloat() ? "eEfFgG%" : "dxXobeEfFgG%";
+    const std::string_view known = value.IsFloat() ? "f%" : "df%";
     if (layout.type != 0 && known.find(layout.type) == known.npos) {
       return BadInput("Unknown format code '" + std::string(1, layout.type) + "' for object of type '" + value.TypeName() + "'");
     }
-    TALLY_ASSIGN_OR_RETURN(const Text text, LayOutNumber(value, layout));
-    out_.Append(text);
+    if (value.IsFloat() && layout.type == 0 && layout.precision >= 0) return BadInput("a precision wants the format code 'f'");
+    out_.Append(LayOutNumber(value, layout));
     return {};
   }
 

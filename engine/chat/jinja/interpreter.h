@@ -46,7 +46,6 @@ class Interpreter {
   Status RunLoop(const For& node, const Value& items, Scope* scope, int depth0);
   Result<Values> LoopItems(const For& node, const Value& items, Scope* scope);
   Status Assign(const Target& target, const Value& value);
-  Status CheckNamespaces(const Target& target);
   Status Write(const Text& text);
   // The text of a set or filter block, through its filters.
   Result<Value> Filtered(const Expression& filter, Text text);

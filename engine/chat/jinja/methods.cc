@@ -170,32 +170,6 @@ Result<Value> Partition(Runtime& run, const Value& self, const CallArguments& ar
   return MakeSequence(&run.budget, Sequence::Kind::kTuple, std::move(parts));
 }
 
-template <char align>
-Result<Value> JustifyMethod(Runtime& run, const Value& self, const CallArguments& arguments) {
-  TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("just", {"width", "fillchar"}, arguments));
-  TALLY_RETURN_IF_ERROR(p.Required(0).status());
-  TALLY_ASSIGN_OR_RETURN(const int64_t width, p.Integer(0, 0));
-  TALLY_ASSIGN_OR_RETURN(const std::string_view fill, p.String(1, " "));
-  if (fill.size() > 4 || CountCharacters(fill) != 1) return BadInput("The fill character must be exactly one character long");
-  TALLY_ASSIGN_OR_RETURN(Text text,
-                         Justify(&run.budget, self.text(), width, p[1] != nullptr ? p[1]->text() : Text(" ", true), align));
-  return Value(std::move(text));
-}
-
-Result<Value> ZeroFill(Runtime& run, const Value& self, const CallArguments& arguments) {
-  TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("zfill", {"width"}, arguments));
-  TALLY_RETURN_IF_ERROR(p.Required(0).status());
-  TALLY_ASSIGN_OR_RETURN(const int64_t width, p.Integer(0, 0));
-  const Text& text = self.text();
-  const size_t sign = text.bytes().starts_with('-') || text.bytes().starts_with('+') ? 1 : 0;
-  Text out = text.Part(0, sign);
-  TALLY_ASSIGN_OR_RETURN(const Text digits,
-                         Justify(&run.budget, text.Part(sign, text.size()),
-                                 std::max<int64_t>(width, 1) - static_cast<int64_t>(sign), Text("0", true), '>'));
-  out.Append(digits);
-  return Value(std::move(out));
-}
-
 bool IsAsciiCharacter(int32_t c) { return c < 0x80; }
 bool IsAlphanumeric(int32_t c) { return IsLetter(c) || IsUnicodeNumber(c); }
 
@@ -229,7 +203,6 @@ const Methods& StrMethods() {
       {"upper", Cased<Case::kUpper>},
       {"title", Cased<Case::kTitle>},
       {"capitalize", Cased<Case::kCapitalize>},
-      {"swapcase", Cased<Case::kSwap>},
       {"strip", Strip<true, true>},
       {"lstrip", Strip<true, false>},
       {"rstrip", Strip<false, true>},
@@ -249,10 +222,6 @@ const Methods& StrMethods() {
       {"count", SearchMethod<Search::kCount>},
       {"partition", Partition<false>},
       {"rpartition", Partition<true>},
-      {"ljust", JustifyMethod<'<'>},
-      {"rjust", JustifyMethod<'>'>},
-      {"center", JustifyMethod<'^'>},
-      {"zfill", ZeroFill},
       {"isalpha", All<IsLetter>},
       {"isalnum", All<IsAlphanumeric>},
       {"isdigit", All<IsUnicodeDigit>},
@@ -353,30 +322,17 @@ Result<Value> LoopChanged(Runtime& run, const Value& self, const CallArguments& 
   return dynamic_cast<Loop&>(*self.object()).Changed(&run.budget, arguments);
 }
 
-Result<Value> CyclerNext(Runtime&, const Value& self, const CallArguments&) {
-  return dynamic_cast<Cycler&>(*self.object()).Next();
-}
-
-Result<Value> CyclerReset(Runtime&, const Value& self, const CallArguments&) {
-  dynamic_cast<Cycler&>(*self.object()).Reset();
-  return Value();
-}
-
 const Methods& LoopMethods() {
   static const Methods methods = {{"cycle", LoopCycle}, {"changed", LoopChanged}};
-  return methods;
-}
-
-const Methods& CyclerMethods() {
-  static const Methods methods = {{"next", CyclerNext}, {"reset", CyclerReset}};
   return methods;
 }
 
 // What Python's types have and this engine does not: present as an attribute, an error when it is called.
 using Names = std::set<std::string_view>;
 const Names& MoreNames(const Value& self) {
-  static const Names none = {}, str = {"encode",      "expandtabs", "format_map", "isidentifier",
-                                       "isprintable", "istitle",    "maketrans",  "translate"},
+  static const Names none = {},
+                     str = {"center", "encode",    "expandtabs", "format_map", "isidentifier", "isprintable", "istitle",
+                            "ljust",  "maketrans", "rjust",      "swapcase",   "translate",    "zfill"},
                      dict = {"clear", "fromkeys", "pop", "popitem", "setdefault", "update"},
                      list = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
   if (self.IsString()) return str;
@@ -391,7 +347,6 @@ const Methods& MethodsOf(const Value& self) {
   if (self.IsList()) return ListMethods();
   if (self.IsTuple()) return TupleMethods();
   if (dynamic_cast<Loop*>(self.object()) != nullptr) return LoopMethods();
-  if (dynamic_cast<Cycler*>(self.object()) != nullptr) return CyclerMethods();
   return none;
 }
 

@@ -131,12 +131,6 @@ Result<Value> NamespaceOf(Runtime& run, const CallArguments& arguments) {
   return Value(space);
 }
 
-Result<Value> CyclerOf(Runtime& run, const CallArguments& arguments) {
-  if (arguments.positional.empty()) return BadInput("at least one item has to be provided");
-  TALLY_ASSIGN_OR_RETURN(Cycler * cycler, run.New<Cycler>(arguments.positional));
-  return Value(cycler);
-}
-
 Result<Value> JoinerOf(Runtime& run, const CallArguments& arguments) {
   TALLY_ASSIGN_OR_RETURN(const Parameters p, Parameters::Bind("joiner", {"sep"}, arguments));
   TALLY_ASSIGN_OR_RETURN(Joiner * joiner, run.New<Joiner>(p[0] != nullptr ? *p[0] : Value::Literal(", ")));
@@ -173,7 +167,6 @@ const std::map<std::string_view, Function::Body>& GlobalFunctions() {
       {"range", RangeOf},
       {"dict", DictOf},
       {"namespace", NamespaceOf},
-      {"cycler", CyclerOf},
       {"joiner", JoinerOf},
       {"raise_exception", RaiseException},
       {"strftime_now", StrftimeNow},

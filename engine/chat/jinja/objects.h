@@ -80,24 +80,7 @@ class MacroObject : public Object {
   Value attribute_;
 };
 
-// `cycler(...)` and `joiner(...)`.
-class Cycler : public Object {
- public:
-  explicit Cycler(Values items) : items_(std::move(items)) {}
-  std::string TypeName() const override { return "Cycler"; }
-  const Value* Attribute(std::string_view name) override { return name == "current" ? &items_[at_] : nullptr; }
-  Value Next() {
-    const size_t now = at_;
-    at_ = (at_ + 1) % items_.size();
-    return items_[now];
-  }
-  void Reset() { at_ = 0; }
-
- private:
-  Values items_;
-  size_t at_ = 0;
-};
-
+// `joiner(...)`.
 class Joiner : public Object {
  public:
   explicit Joiner(Value separator) : separator_(std::move(separator)) {}
@@ -122,7 +105,7 @@ class Function : public Object {
  private:
   Body body_;
 };
-// By name: range, dict, namespace, cycler, joiner, raise_exception, strftime_now.
+// By name: range, dict, namespace, joiner, raise_exception, strftime_now.
 const std::map<std::string_view, Function::Body>& GlobalFunctions();
 
 }  // namespace tally::jinja

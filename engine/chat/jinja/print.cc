@@ -92,8 +92,7 @@ class ReprWriter {
       case Sequence::Kind::kIterator: out_ += "<generator object>"; return {};
       case Sequence::Kind::kRange: return WriteRange(sequence.items);
       case Sequence::Kind::kList: out_ += "["; break;
-      case Sequence::Kind::kTuple:
-      case Sequence::Kind::kGroup: out_ += "("; break;
+      case Sequence::Kind::kTuple: out_ += "("; break;
       case Sequence::Kind::kItems: out_ += "dict_items(["; break;
       case Sequence::Kind::kKeys: out_ += "dict_keys(["; break;
       case Sequence::Kind::kValues: out_ += "dict_values(["; break;
@@ -101,7 +100,7 @@ class ReprWriter {
     TALLY_RETURN_IF_ERROR(WriteItems(sequence.items));
     if (sequence.kind == Sequence::Kind::kList) {
       out_ += "]";
-    } else if (sequence.kind == Sequence::Kind::kTuple || sequence.kind == Sequence::Kind::kGroup) {
+    } else if (sequence.kind == Sequence::Kind::kTuple) {
       out_ += sequence.items.size() == 1 ? ",)" : ")";
     } else {
       out_ += "])";

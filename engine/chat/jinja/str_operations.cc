@@ -152,20 +152,6 @@ Result<Text> Join(Budget* budget, const Text& separator, const std::vector<Text>
   return out;
 }
 
-Result<Text> Justify(Budget* budget, const Text& text, int64_t width, const Text& fill, char align) {
-  width = std::max<int64_t>(width, 0);
-  const int64_t missing = std::max<int64_t>(0, width - static_cast<int64_t>(CountCharacters(text.bytes())));
-  if (missing > 1 << 20) return BadInput("a width beyond " + std::to_string(1 << 20));
-  TALLY_RETURN_IF_ERROR(budget->Make(text.size() + static_cast<uint64_t>(missing) * fill.size()));
-  int64_t left = align == '<' ? 0 : missing;
-  if (align == '^') left = missing / 2 + (missing & width & 1);
-  Text out;
-  for (int64_t i = 0; i < left; ++i) out.Append(fill);
-  out.Append(text);
-  for (int64_t i = left; i < missing; ++i) out.Append(fill);
-  return out;
-}
-
 Result<Text> Escaped(Budget* budget, const Text& text) {
   TALLY_RETURN_IF_ERROR(budget->Make(5 * text.size()));
   Text out;

@@ -21,9 +21,6 @@ struct Line {
 Result<std::vector<Line>> SplitLines(Budget* budget, std::string_view text);
 Result<Values> Split(Budget* budget, const Text& text, const Text* separator, int64_t most, bool from_right);
 Result<Text> Join(Budget* budget, const Text& separator, const std::vector<Text>& parts);
-// Spaces, or another fill, on both sides (an odd one as Python puts it), to a width in characters.
-Result<Text> Justify(Budget* budget, const Text& text, int64_t width, const Text& fill, char align);
-
 // With the five characters that HTML has entities for replaced. It is markup.
 Result<Text> Escaped(Budget* budget, const Text& text);
 

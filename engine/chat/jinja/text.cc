@@ -148,7 +148,6 @@ Result<Text> ChangeCase(Budget* budget, const Text& text, Case to) {
       case Case::kUpper: upper = true; break;
       case Case::kTitle: upper = !after_cased; break;
       case Case::kCapitalize: upper = first; break;
-      case Case::kSwap: upper = !IsUpperCase(c.code); break;
     }
     upper ? AppendUpper(c.code, to == Case::kTitle || to == Case::kCapitalize, trusted, &out)
           : AppendLower(c.code, trusted, &out);

@@ -62,7 +62,7 @@ struct Stretch {
 };
 Stretch Stripped(std::string_view text, bool left, bool right, const std::string* characters = nullptr);
 
-enum class Case : uint8_t { kLower, kUpper, kTitle, kCapitalize, kSwap };
+enum class Case : uint8_t { kLower, kUpper, kTitle, kCapitalize };
 // Python's str.lower and so on, for characters with a single counterpart, and sharp s in upper case.
 Result<Text> ChangeCase(Budget* budget, const Text& text, Case to);
 // str.isupper, else str.islower: there is a letter with a case, and none with the other one.

@@ -33,9 +33,7 @@ Object* Value::object() const {
 
 bool Value::IsList() const { return sequence() != nullptr && sequence()->kind == Sequence::Kind::kList; }
 
-bool Value::IsTuple() const {
-  return sequence() != nullptr && (sequence()->kind == Sequence::Kind::kTuple || sequence()->kind == Sequence::Kind::kGroup);
-}
+bool Value::IsTuple() const { return sequence() != nullptr && sequence()->kind == Sequence::Kind::kTuple; }
 
 std::string Value::TypeName() const {
   if (IsUndefined()) return "Undefined";
@@ -49,8 +47,7 @@ std::string Value::TypeName() const {
   if (object() != nullptr) return object()->TypeName();
   switch (sequence()->kind) {
     case Sequence::Kind::kList: return "list";
-    case Sequence::Kind::kTuple:
-    case Sequence::Kind::kGroup: return "tuple";
+    case Sequence::Kind::kTuple: return "tuple";
     case Sequence::Kind::kItems: return "dict_items";
     case Sequence::Kind::kKeys: return "dict_keys";
     case Sequence::Kind::kValues: return "dict_values";

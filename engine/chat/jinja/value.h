@@ -95,13 +95,13 @@ using Values = std::vector<Value>;
 
 // Whatever holds values in a row.
 struct Sequence {
-  enum class Kind : uint8_t { kList, kTuple, kGroup, kItems, kKeys, kValues, kRange, kIterator };
+  enum class Kind : uint8_t { kList, kTuple, kItems, kKeys, kValues, kRange, kIterator };
   Kind kind = Kind::kList;
   Values items = {};
   int depth = 1;
   mutable size_t taken = 0;  // kIterator: items that were walked over, which are gone
 
-  bool Indexable() const { return kind <= Kind::kGroup || kind == Kind::kRange; }
+  bool Indexable() const { return kind <= Kind::kTuple || kind == Kind::kRange; }
   bool HasLength() const { return kind != Kind::kIterator; }
 };
 // An error where values are nested too deeply, or memory is used up.
