@@ -205,7 +205,7 @@ uint64_t CacheBytes() {  // Documentation/ABI/testing/sysfs-devices-system-cpu: 
 std::string ProcessorName() {
   std::ifstream info("/proc/cpuinfo");
   std::string implementer;
-  std::vector<std::string> parts;  // Arm's: of big and of little cores
+  std::vector<std::string> parts;                      // Arm's: of big and of little cores
   for (std::string line; std::getline(info, line);) {  // "model name\t: AMD EPYC 9R14"
     const size_t colon = line.find(": ");
     if (colon == std::string::npos) continue;

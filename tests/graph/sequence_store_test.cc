@@ -413,7 +413,7 @@ TEST(SequenceStore, RandomForksKeepWhatWasStored) {
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   std::mt19937 random(kSeed);
   constexpr KvLayout kWide{KvType::kF32, 8, 4}, kOther{KvType::kF32, 8, 20, 4};
-  Modelled m({{0, kWide}, {50, kWide}, {0, kOther}, {200, kOther}, {1, kWide}}, {1000, 6, 96, 3'500'000});
+  Modelled m({{0, kWide}, {50, kWide}, {0, kOther}, {200, kOther}, {1, kWide}}, {1000, 6, 96, 14'000'000});
   int full = 0, shared = 0, gone = 0, copied_on_write = 0;
   for (int step = 0; step < 3000; ++step) {
     const uint32_t what = random() % 16;

@@ -122,7 +122,8 @@ inline void BfmmlaPair(const MatJob& job, const RowGroup& group, const PanelPair
     PairRows(panels, k, n, w);
     for (int64_t r = 0; r < group.rows; r += kTile) {
       const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
-      const uint8_t* const x = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes + static_cast<size_t>(k * 4 * tile);
+      const uint8_t* const x =
+          job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes + static_cast<size_t>(k * 4 * tile);
       for (int j = 0; j < tile; j += kArmBf16Rows) {
         const int rows = std::min(kArmBf16Rows, tile - j);
         WithSubTile<3>((rows + 1) / 2, [&]<int R>() {

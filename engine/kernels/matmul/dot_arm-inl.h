@@ -17,7 +17,10 @@ inline constexpr int kArmOffset = F::kWide ? 128 : F::kInt8.offset;
 
 // Vectors of a panel that T rows are multiplied by at once, so that 32 registers hold their sums: V * T * (1 + sums) and the operands.
 template <class F, int T>
-inline constexpr int kArmVecs = kParts<F> == 1 ? (T <= 2 ? 4 : 2) : (T == 1 ? 4 : T <= 4 ? 2 : 1);
+inline constexpr int kArmVecs = kParts<F> == 1 ? (T <= 2 ? 4 : 2)
+                                               : (T == 1   ? 4
+                                                  : T <= 4 ? 2
+                                                           : 1);
 
 // Sums below 2^22, those of blocks with one scale, start at the bits of 1.5 * 2^23: the sum's bits are then those of 1.5 * 2^23 plus the
 // integer, and a subtraction converts it, of which a processor does two to four times as many as of SCVTF. The start is loaded each time:

@@ -35,9 +35,7 @@ struct PackedRow {
     return v;
   }
   float F32(int64_t k) const { return At<float>((k * tile_rows + j) * 4); }
-  float BF16(int64_t k) const {
-    return BF16ToF32(At<uint16_t>(InRuns(2 * k)));
-  }
+  float BF16(int64_t k) const { return BF16ToF32(At<uint16_t>(InRuns(2 * k))); }
   int Int8(int64_t k) const {
     const int64_t i = k % kInt8Block;
     return At<int8_t>(Block(k / kInt8Block) + InRuns(i));
