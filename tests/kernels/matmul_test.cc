@@ -633,23 +633,24 @@ TEST(PackActTest, EveryTargetGivesTheReferencesBits) {
       const std::vector<RowGroup> groups = {{0, 3, 0}, {3, 0, 1}, {3, 17, 2}};
       for (const DType t : {DType::kMXFP4, DType::kQ6_K, DType::kQ4_K, DType::kQ2_K}) {
         if (t != DType::kMXFP4 && kind != ActKind::kInt8) continue;
-        for (const bool smmla : {false, true}) for (const bool amx : {false, true}) {
-          ActFormat format = kind == ActKind::kInt8 ? ActFormatFor(t, kind) : ActFormat{.kind = kind};
-          if ((amx && kind == ActKind::kF32) || (smmla && (amx || kind != ActKind::kInt8))) continue;
-          format.amx = amx;
-          format.smmla = smmla;
-          auto pack = [&](std::string_view kernel) {
-            std::vector<uint8_t> bytes(20 * ActRowBytes(format, cols) + 64, 0xEE);
-            const PackActOp op{.x = x.view(), .row_index = index, .pack = {format, 20, cols, bytes.data(), groups}};
-            EXPECT_TRUE(op.Validate().ok()) << op.Validate().message();
-            RunShuffled(KernelNamed<PackActOp>(kernel), op, 9);
-            return bytes;
-          };
-          const std::vector<uint8_t> want = pack("ref");
-          EXPECT_EQ(want.back(), 0xEE);
-          ForEachTarget(
-              [&] { EXPECT_EQ(pack("hwy"), want) << "kind " << static_cast<int>(kind) << " cols " << cols << " amx " << amx; });
-        }
+        for (const bool smmla : {false, true})
+          for (const bool amx : {false, true}) {
+            ActFormat format = kind == ActKind::kInt8 ? ActFormatFor(t, kind) : ActFormat{.kind = kind};
+            if ((amx && kind == ActKind::kF32) || (smmla && (amx || kind != ActKind::kInt8))) continue;
+            format.amx = amx;
+            format.smmla = smmla;
+            auto pack = [&](std::string_view kernel) {
+              std::vector<uint8_t> bytes(20 * ActRowBytes(format, cols) + 64, 0xEE);
+              const PackActOp op{.x = x.view(), .row_index = index, .pack = {format, 20, cols, bytes.data(), groups}};
+              EXPECT_TRUE(op.Validate().ok()) << op.Validate().message();
+              RunShuffled(KernelNamed<PackActOp>(kernel), op, 9);
+              return bytes;
+            };
+            const std::vector<uint8_t> want = pack("ref");
+            EXPECT_EQ(want.back(), 0xEE);
+            ForEachTarget(
+                [&] { EXPECT_EQ(pack("hwy"), want) << "kind " << static_cast<int>(kind) << " cols " << cols << " amx " << amx; });
+          }
       }
     }
   }
