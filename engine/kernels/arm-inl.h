@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arm's products of bytes and of bf16, for functions between TALLY_BEFORE_ARM_... and TALLY_AFTER_ARM, which run only where CurrentByteDot()
-// has them. No lambda there: it would not have the instructions. Arm, Architecture Reference Manual for A-profile, C7.2.
+// Arm's products of bytes and of bf16, for functions compiled with the same target options, which run only where CurrentByteDot() has
+// them. A lambda does not have its function's target: it holds none of these. Arm, Architecture Reference Manual for A-profile, C7.2.
 #include "hwy/highway.h"
 
 #if defined(TALLY_KERNELS_ARM_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -22,19 +22,13 @@
 
 #include <arm_neon.h>
 
-#undef TALLY_BEFORE_ARM_DOT
-#undef TALLY_BEFORE_ARM_MMLA
-#undef TALLY_AFTER_ARM
-#define TALLY_BEFORE_ARM_DOT _Pragma("GCC push_options") _Pragma("GCC target(\"arch=armv8.2-a+dotprod\")")
-#define TALLY_BEFORE_ARM_MMLA _Pragma("GCC push_options") _Pragma("GCC target(\"arch=armv8.2-a+dotprod+i8mm+bf16\")")
-#define TALLY_AFTER_ARM _Pragma("GCC pop_options")
-
 namespace tally {
 namespace HWY_NAMESPACE {
 
 // With 4-lane vectors of Highway: I of int32, F of f32.
 
-TALLY_BEFORE_ARM_DOT
+#pragma GCC push_options
+#pragma GCC target("arch=armv8.2-a+dotprod")
 // sum += in each lane the products of 4 bytes of w and of lane `lane` of x. `lane` is a constant after unrolling.
 template <class I>
 HWY_INLINE I SdotLane(I sum, I w, I x, int lane) {
@@ -46,7 +40,7 @@ HWY_INLINE I SdotLane(I sum, I w, I x, int lane) {
     default: return I(vdotq_laneq_s32(sum.raw, wb, xb, 3));
   }
 }
-TALLY_AFTER_ARM
+#pragma GCC pop_options
 
 // Lane `lane` of v in all lanes; part of a multiply.
 template <class F>
@@ -59,7 +53,8 @@ HWY_INLINE F Lane(F v, int lane) {
   }
 }
 
-TALLY_BEFORE_ARM_MMLA
+#pragma GCC push_options
+#pragma GCC target("arch=armv8.2-a+dotprod+i8mm+bf16")
 // Lane 2i + j of sum += the products of half i of x, 8 bytes, and half j of w.
 template <class I>
 HWY_INLINE I Smmla(I sum, I x, I w) {
@@ -89,7 +84,7 @@ template <class F, class U>
 HWY_INLINE F Bfmmla(F sum, U x, U w) {
   return F(vbfmmlaq_f32(sum.raw, Bf16Bits(x), Bf16Bits(w)));
 }
-TALLY_AFTER_ARM
+#pragma GCC pop_options
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tally

@@ -19,7 +19,8 @@ namespace HWY_NAMESPACE {
 
 inline constexpr int kArmBf16Rows = 6;  // of a microkernel call
 
-TALLY_BEFORE_ARM_MMLA
+#pragma GCC push_options
+#pragma GCC target("arch=armv8.2-a+dotprod+i8mm+bf16")
 
 // A panel times T rows of a tile. x: [pairs][tile] of two bf16, from the first of the T rows on. acc: [T][32]; 16 columns are written.
 template <int T>
@@ -81,7 +82,7 @@ HWY_NOINLINE void BfmmlaMicro(const uint8_t* HWY_RESTRICT w, const uint8_t* HWY_
   }
 }
 
-TALLY_AFTER_ARM
+#pragma GCC pop_options
 
 // Pairs of k [k, k + n) of two panels for BfmmlaMicro.
 inline void PairRows(const PanelPair& panels, int64_t k, int64_t n, uint8_t* HWY_RESTRICT out) {

@@ -49,7 +49,8 @@ HWY_INLINE VF ArmSumToFloat(VI sum) {
   return hn::ConvertTo(df, sum);
 }
 
-TALLY_BEFORE_ARM_DOT
+#pragma GCC push_options
+#pragma GCC target("arch=armv8.2-a+dotprod")
 
 // Vectors v0 to v0 + V - 1 of a panel times a whole tile of T rows. acc: [T][32]; 4 V columns are written.
 template <class F, ArmWeights kWeights, class Src, int T, int V>
@@ -132,8 +133,9 @@ HWY_NOINLINE void SdotMicro(Src src, int v0, const uint8_t* HWY_RESTRICT a, int6
   }
 }
 
-TALLY_AFTER_ARM
-TALLY_BEFORE_ARM_MMLA
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("arch=armv8.2-a+dotprod+i8mm+bf16")
 
 // P pairs of a panel's rows from pair p0 on times a tile of `rows` rows, R pairs. q, s: a panel decoded by DecodePairs. acc: [2 R][32]; 2 P
 // columns are written, those of a row beyond the last too.
@@ -196,7 +198,7 @@ HWY_NOINLINE void SmmlaMicro(const uint8_t* HWY_RESTRICT q, const float* HWY_RES
   }
 }
 
-TALLY_AFTER_ARM
+#pragma GCC pop_options
 
 // Decodes all blocks of a panel to [8][64] i8 and [kScaleWords][16] words; with kPairs for SmmlaMicro, to [4][8 pairs of rows][2][8] i8 and
 // [kScaleWords][8 pairs][2][2] words.
