@@ -13,7 +13,6 @@
 #include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/base/json.h"
-#include "engine/studies/draft_speed.h"
 
 namespace tally::app {
 namespace {
