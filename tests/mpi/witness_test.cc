@@ -59,9 +59,9 @@ TEST(Witness, SawWhatTheLedgersAndTheProtocolSay) {
     const auto& books = document["ranks"];
     ASSERT_EQ(books.size(), ranks);
     // What rank 0 tells the others: a message of 1,024 bytes for the prompt and each decoded token, for the request's bill, for the books,
-    // and for the end of the model; 80 bytes for the end of the command. What they answer: eight bytes a step. The bill and the books:
+    // and for the end of the model; 88 bytes for the end of the command. What they answer: eight bytes a step. The bill and the books:
     // their sizes, then they.
-    constexpr uint64_t kCommand = 1024, kWord = 8, kOrder = 80;
+    constexpr uint64_t kCommand = 1024, kWord = 8, kOrder = 88;
     const uint64_t steps = 1 + document["decode_steps"].get<uint64_t>(), others = ranks - 1;
     uint64_t all_books = 0, all_bills = 0;
     const auto bill_of = [&](uint64_t rank) {
