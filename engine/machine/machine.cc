@@ -209,7 +209,7 @@ std::string ProcessorName() {
   for (std::string line; std::getline(info, line);) {  // "model name\t: AMD EPYC 9R14"
     const size_t colon = line.find(": ");
     if (colon == std::string::npos) continue;
-    const std::string value = line.substr(colon + 2);
+    std::string value = line.substr(colon + 2);
     if (line.starts_with("model name")) return value;
     if (line.starts_with("CPU implementer")) implementer = value;
     if (line.starts_with("CPU part") && std::find(parts.begin(), parts.end(), value) == parts.end()) parts.push_back(value);
