@@ -79,7 +79,9 @@ if "libedit" in screen:
     sys.exit("no libedit: " + screen)
 say(b"\x1b[200~What news\nfrom Rome?\x1b[201~\r", r"answer \d+ at")
 say(b"\x1b[A\x01Ay. \r", r"answer \d+ at")
-say(b"A line that is wider than the terminal, so that it takes the next row as well, as here\x01\x03", r"\x1b\[J")
+say(b"A line that is wider than the terminal, so that it takes the next row as well, as here", r"as here")
+say(b"\x01", r"[\r\x08\x1b]")
+say(b"\x03", r"\x1b\[J")
 os.write(terminal, b"\x04")
 os.waitpid(child, 0)
 text = open(session, "rb").read()
@@ -175,7 +177,7 @@ names=("" "demo.sh on a bare system" "a GGUF file generates text" "chat: paste, 
 if [ $# -eq 0 ]; then set -- 2 3 4 5 6 7 8 9 10 11 12; fi
 failed=0
 for n in "$@"; do
-  [ -n "${names[$n]:-}" ] || die "first_hour.sh: tasks are 1 to 12, not $n"
+  [[ $n =~ ^([1-9]|1[0-2])$ ]] || die "first_hour.sh: tasks are 1 to 12, not $n"
   begin=$SECONDS
   set +e
   (

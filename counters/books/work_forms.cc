@@ -465,7 +465,7 @@ class Work {
     Network(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Ex, s_.Fx, r_.expert_bias, r_.gated_ffn && !r_.ungated_experts,
             l.expert_limit);
     expert_ = false;
-    // The weighted sum of the experts' outputs, added to the residual; from a space of their own it is brought back first.
+    // The weighted sum of the experts' outputs, added to the residual. A matrix first brings it back from a space of the experts' own.
     const bool own = r_.post_norms || r_.residual_scale != 1;  // the block has an output of its own
     const bool latent = r_.expert_latent > 0;
     // Weights multiply the experts' outputs or inputs: 2 k either way.

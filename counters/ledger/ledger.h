@@ -50,7 +50,7 @@ struct BookedRow {
   Phase phase = Phase::kPrefill;  // kPrefill or kDecode
   bool logits = false;
   bool again = false;      // a row at this position has run for the request before: after a preemption, say
-  int32_t bill = kNoBill;  // from Ledger::OpenBill; one that is not open is none
+  int32_t bill = kNoBill;  // from Ledger::OpenBill; a closed one counts as kNoBill
   bool draft = false;      // drafted; without a bill it is a row like others
 };
 
@@ -123,10 +123,10 @@ class Ledger {
   TALLY_API const Bill& bill(int32_t id);
   // Not during a step that has rows of the bill. An empty bill if `id` is not open.
   TALLY_API Bill CloseBill(int32_t id);
-  // The results of so many of the bill's rows were dropped: of a sequence that failed. Not for drafted rows.
+  // Counts `rows` of the bill's rows as run in vain: those of a sequence that failed. Not for drafted rows (SettleDrafts).
   TALLY_API void MarkInVain(int32_t id, Phase phase, uint64_t rows);
-  // Of the drafted rows that the bill's last step had, the first `accepted` were, and the others not. What is undecided when the bill's next
-  // step begins, or when it is closed, was not.
+  // Of the drafted rows of the bill's last step, the first `accepted` were accepted and the others rejected. Rows still undecided when the
+  // bill's next step begins, or when it is closed, are rejected.
   TALLY_API void SettleDrafts(int32_t id, uint64_t accepted);
   // The useful work of rows without a bill since Reset, as if they had one together.
   TALLY_API Cost unbilled() const;
@@ -232,7 +232,7 @@ class Ledger {
   // Index 0: all rows; 1: rows with logits.
   std::array<std::vector<uint32_t>, 2> row_groups_;
   std::array<std::array<uint32_t, 2>, 2> phase_rows_{};  // [..][phase]
-  // The bill of all rows, if it is one, of one phase, and none is drafted. Its amounts stay pending until the bill is read or other rows come.
+  // The bill of all rows, if all have it and one phase and none is drafted; else null. Its amounts are pending until it is read or rows differ.
   BillSlot* alone_ = nullptr;
   // Sums of amounts that were pending. Index 0: ops of all rows; 1: ops of rows with logits.
   std::array<Entries, 2> each_row_{}, for_rows_{};  // of every row; of all together, to be divided among them

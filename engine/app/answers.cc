@@ -49,17 +49,17 @@ Result<Loaded> LoadForAnswers(const AnswerFlags& flags, const EngineOptions& eng
   return Load(flags.model.model, engine, std::move(load));
 }
 
-ServedModel ServedModelOf(const AnswerFlags& flags, const Loaded& loaded, const std::string& name) {
-  EngineOptions read_before;
-  const Result<int64_t> draft = ReadDraft(flags.draft, read_before);
-  return {.engine = loaded.engine.get(),
-          .name = name,
-          .sampling = flags.sampling,
-          .max_tokens = flags.tokens < 0 ? -1 : flags.tokens,
-          .draft = draft.ok() ? *draft : 0,
-          .parse_special = flags.special,
-          .chat = SideOf(flags, *loaded.model, false),
-          .tool_chat = SideOf(flags, *loaded.model, true)};
+Result<ServedModel> ServedModelOf(const AnswerFlags& flags, const Loaded& loaded, const std::string& name) {
+  EngineOptions made;  // the engine has its rows for drafts already
+  TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, made));
+  return ServedModel{.engine = loaded.engine.get(),
+                     .name = name,
+                     .sampling = flags.sampling,
+                     .max_tokens = flags.tokens < 0 ? -1 : flags.tokens,
+                     .draft = draft,
+                     .parse_special = flags.special,
+                     .chat = SideOf(flags, *loaded.model, false),
+                     .tool_chat = SideOf(flags, *loaded.model, true)};
 }
 
 }  // namespace tally::app

@@ -25,7 +25,7 @@ void AddAnswerFlags(CLI::App& command, AnswerFlags& flags);  // without the mode
 Result<EngineOptions> EngineOptionsOf(const AnswerFlags& flags);
 // kBadInput: also a chat template that was asked for and cannot be used, before weights are read.
 Result<Loaded> LoadForAnswers(const AnswerFlags& flags, const EngineOptions& engine);
-// `loaded` outlives it.
-ServedModel ServedModelOf(const AnswerFlags& flags, const Loaded& loaded, const std::string& name);
+// `loaded` outlives it. kBadInput: --draft.
+Result<ServedModel> ServedModelOf(const AnswerFlags& flags, const Loaded& loaded, const std::string& name);
 
 }  // namespace tally::app

@@ -104,7 +104,7 @@ Result<int> Serve(const ServeFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
   options.cache_options = flags.model.activations + " " + flags.model.impl + " " + std::string(loaded.engine->target());
   options.roofs = MachineRoofs(loaded.engine->threads());
-  const ServedModel served = ServedModelOf(flags, loaded, NameOf(flags, path));
+  TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, NameOf(flags, path)));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server, ApiServer::Start(served, std::move(listener), options));
   if (!served.chat.ok()) Note("note: chats are refused: " + served.chat.status().message() + "\n");
   Note("serving " + Printable(served.name) + " at " + url + "/v1, and a chat at " + url + "/: Ctrl-C ends it\n");

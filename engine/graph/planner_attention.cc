@@ -170,7 +170,7 @@ void Planner::Attend(Mixer mixer, Mat<const float> q, Mat<float> out, const Span
   };
 }
 
-// Room for PlanOptions::split_rows rows of all heads, or of few heads several rows, of a layer with such heads.
+// Reserves partials for layers with `heads` heads: for PlanOptions::split_rows rows of all heads, or for more rows if heads are few.
 void Planner::Partials(int64_t heads, int64_t v_dim) {
   const int64_t ranges = options_.context / (kRangeBlocks * kKvBlock) + 1;
   if (options_.context == 0 || ranges < 2) return;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The states and rows that a store keeps of a sequence for recurrent layers.
 //
-// A step goes on from the last state. It moves it on in place if the sequence can still come back: from an earlier state, by the rows
-// since. States at multiples of kStateRows stay, and rows from the first of them on. A long step stores one state between its ends, and
-// rows from there on. A step with drafts stores the state after its first row, which stays whatever becomes of the others. With all that a
-// sequence has at most three states.
+// A step starts at the last state. It overwrites that state if an earlier state, with the rows since, still leads back. States at multiples
+// of kStateRows stay, with the rows from the first of them on. A long step also stores one state between its ends, and the rows from there
+// on. A step with drafts also stores the state after its first row, which is never taken back. So a sequence has at most three states.
 #include <algorithm>
 
 #include "engine/graph/sequence_store.h"

@@ -181,7 +181,7 @@ bool EngineLoop::TakeArrivals() {
 
 // Hands the scheduler as many choices as can run, client by client.
 void EngineLoop::Feed() {
-  // A file is read when there is a sequence for it.
+  // A file is read when a sequence is free for it.
   const size_t most = static_cast<size_t>(engine_.max_requests()) + (loads_ != nullptr ? 0 : kFedAhead);
   if (loads_ != nullptr) {
     for (std::shared_ptr<Request>& ready : loads_->TakeReady()) scheduler_.Add(std::move(ready));

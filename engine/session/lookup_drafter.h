@@ -20,8 +20,8 @@ class LookupDrafter {
   // To be called before each step that may have drafts. At most `most` tokens that may follow `tokens`; none: the end of the text is new,
   // or guesses were wrong of late. Valid until the next call.
   std::span<const int32_t> Propose(std::span<const int32_t> tokens, int64_t most);
-  // Of what was proposed, `drafted` tokens ran, and the first `accepted` of them were right. `row_cost`: what a further row costs of a step of one
-  // row; guesses that are right less often do not pay.
+  // `drafted` of the proposed tokens ran, and the first `accepted` of them were right. `row_cost`: cost of a further row, as a part of a
+  // step of one row; guesses that are right less often do not pay.
   void Settle(int64_t drafted, int64_t accepted, double row_cost);
 
  private:

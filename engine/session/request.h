@@ -2,10 +2,10 @@
 // A request: the answer to a prompt, as a state machine. It says which tokens are to run, draws the next one from the logits of the last,
 // and returns its results as events. It runs nothing and waits for nothing: the scheduler does (scheduler.h).
 //
-// The same request gives the same tokens alone and in company: what is drawn depends on its seed and logits alone.
+// The same request gives the same tokens alone and beside others: a draw depends on its seed and logits alone.
 //
-// A request may draft: it guesses at tokens that come next, and they run in the step of the last one that was drawn. The logits of a draft are
-// drawn from only if what was drawn before it equals it, so a request gives the same tokens as without drafts.
+// A request may draft: it guesses the next tokens, and they run in the step of the last token that was drawn. The logits of a draft are
+// used only if the token drawn for its position is the draft, so a request gives the same tokens as without drafts.
 #pragma once
 
 #include <algorithm>

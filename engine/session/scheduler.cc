@@ -136,7 +136,7 @@ bool Scheduler::HasRoom(const Request& request, int32_t sequence) const {
 void Scheduler::Admit() {
   for (size_t i = 0; i < waiting_.size() && MayAdmit();) {
     Entry& next = waiting_[i];
-    if (WaitsForPrefix(*next.request)) {  // those behind it do not
+    if (WaitsForPrefix(*next.request)) {  // requests behind it need not wait
       if (++i == static_cast<size_t>(engine_.max_requests())) return;
       continue;
     }

@@ -5,11 +5,11 @@
 // equal shares. Requests begin in the order in which they came, as long as there is room. If a running request needs room and there is
 // none, the one that began last is preempted: it gives its sequence back. Later it runs its tokens again and continues with the same bits.
 //
-// Requests that draft have further rows in steps of few rows that are all decode: such a step waits for the weights, and rows cost little. What
-// was not accepted is taken back before the request is told. Where a step fails for a sequence with drafts, the next one has none.
+// Requests that draft get further rows in steps of few rows that are all decode: such a step waits for the weights, and rows cost little.
+// Rows that were not accepted are taken back before the request is told. If a step fails for a sequence with drafts, the next has none.
 //
-// Requests of one key share what they begin with: what a sequence has run is remembered (Engine::Remember), and a request whose prompt
-// has more in common with that of one that runs waits until that has run.
+// Requests of one key share what they begin with: what a sequence has run is remembered (Engine::Remember), and a request waits while a
+// running one has yet to run more of their common beginning.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ class Scheduler {
     int32_t bill = kNoBill;                // from when it began until it has ended
     int64_t rows = 0;                      // in this step, without drafts
     std::span<const int32_t> drafts = {};  // in this step
-    size_t logits = 0;  // which of the step's rows with logits is that of its last token, where it wants them; drafts follow
+    size_t logits = 0;  // its last token's place among the step's rows with logits, if it wants logits; drafts follow
     bool wants_logits = false;
   };
 

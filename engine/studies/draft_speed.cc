@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/studies/draft_speed.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "engine/session/output_stream.h"
 #include "engine/session/run_alone.h"
+#include "engine/studies/speed_roofs.h"
 
 namespace tally {
-namespace {
-
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-}  // namespace
-
 Result<DraftSpeedReport> MeasureDrafts(Engine& engine, std::span<const RecordedAnswer> recordings,
                                        const DraftSpeedOptions& options) {
   if (engine.draft_rows() < 1) return BadInput("the engine has no rows for drafts (EngineOptions::draft_rows)");

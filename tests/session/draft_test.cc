@@ -234,7 +234,8 @@ TEST(FakeDrafts, AnswersEndWhereTheyDoWithout) {
         for (const OutputPart& part : event.parts) texts[draft > 0 ? 1 : 0].back() += part.text;
       }
       EXPECT_EQ(engine.live_sequences(), 0u);
-      EXPECT_EQ(request->result().decode_passes<request->result().decode_steps, draft> 0);
+      const bool saved = request->result().decode_passes < request->result().decode_steps;
+      EXPECT_EQ(saved, draft > 0);
     }
     EXPECT_EQ(texts[0], texts[1]) << c.stop;
   }
