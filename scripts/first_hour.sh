@@ -77,13 +77,18 @@ def say(keys, end):  # until `end` stands in what is new
 say(b"", r"Ctrl-D ends")
 if "libedit" in screen:
     sys.exit("no libedit: " + screen)
-say(b"\x1b[200~What news\nfrom Rome?\x1b[201~\r", r"answer \d+ at")
-say(b"\x1b[A\x01Ay. \r", r"answer \d+ at")
+say(b"\x1b[200~What news\nfrom Rome?\x1b[201~\r", r"(?s)answer \d+ at.*> ")
+say(b"\x1b[A\x01Ay. \r", r"(?s)answer \d+ at.*> ")
 say(b"A line that is wider than the terminal, so that it takes the next row as well, as here", r"as here")
 say(b"\x01", r"[\r\x08\x1b]")
-say(b"\x03", r"\x1b\[J")
+say(b"\x03", r"(?s)\x1b\[J.*> ")
 os.write(terminal, b"\x04")
-os.waitpid(child, 0)
+limit = time.time() + 30
+while os.waitpid(child, os.WNOHANG)[0] == 0:
+    if time.time() > limit:
+        os.kill(child, 9)
+        sys.exit("Ctrl-D does not end it")
+    time.sleep(.05)
 text = open(session, "rb").read()
 for message in (b"What news\\nfrom Rome?", b"Ay. What news\\nfrom Rome?"):
     if message not in text:
