@@ -68,7 +68,7 @@ class Patience {
       }
       const int64_t last = now;
       now = Nanoseconds();
-      if (now - last > kTaken) {  // in that time another program ran
+      if (now - last > kTaken) {  // another program ran: interrupts take less, a time slice takes more
         rest_ = kRest;
         break;
       }
@@ -81,7 +81,7 @@ class Patience {
 
  private:
   enum class Policy : uint8_t { kUnset, kPassive, kActive };
-  static constexpr int64_t kShortest = 5'000, kLongest = 50'000, kTaken = 30'000, kActive = 10'000'000;  // nanoseconds
+  static constexpr int64_t kShortest = 5'000, kLongest = 50'000, kTaken = 300'000, kActive = 10'000'000;  // nanoseconds
   static constexpr int kRest = 1000;                                                                     // waits
 
   static Policy PolicyOfUser() {

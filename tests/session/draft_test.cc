@@ -150,7 +150,9 @@ TEST_P(Drafts, BillsNameWhatWasInVain) {
   const Opened opened = Open(kGoldens + GetParam(), DraftOptions());
   ASSERT_NE(opened.engine, nullptr);
   Engine& engine = *opened.engine;
-  const auto [prompt, answer] = Recording(opened.model->recipe().vocab, 40, 90, 2);
+  const auto recording = Recording(opened.model->recipe().vocab, 40, 90, 2);
+  const auto& prompt = recording.first;
+  const auto& answer = recording.second;
   const auto run = [&](int64_t draft) {
     const RequestOptions options{
         .max_tokens = static_cast<int64_t>(answer.size()), .ignore_eos = true, .draft = draft, .replay = answer};
