@@ -177,8 +177,9 @@ std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type, const Shard&
 
 ActKind ActKindFor(DType weight, ActivationMode mode, bool bf16_dots) {
   if (mode == ActivationMode::kF32) return ActKind::kF32;
+  if (mode == ActivationMode::kBF16 && TakesActivations(weight, ActKind::kBF16)) return ActKind::kBF16;
   const ActKind preferred = FormatOf(weight).act;
-  if (preferred == ActKind::kBF16 && mode != ActivationMode::kBF16 && !bf16_dots) return ActKind::kF32;
+  if (preferred == ActKind::kBF16 && !bf16_dots) return ActKind::kF32;
   return preferred;
 }
 

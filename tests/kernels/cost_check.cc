@@ -52,7 +52,7 @@ class Sweep : public CostSweep {
     Packs();
     for (const DType t : kWeightTypes) {
       for (const ActKind k : {ActKind::kF32, ActKind::kBF16, ActKind::kInt8}) {
-        if (k != ActKind::kF32 && k != FormatOf(t).act) continue;
+        if (!TakesActivations(t, k)) continue;
         MatMuls(t, k);
       }
     }

@@ -30,6 +30,11 @@ size_t PanelBytes(DType t, int64_t cols) {
   return f == nullptr ? 0 : static_cast<size_t>((cols + f->panel_cols - 1) / f->panel_cols) * f->panel_block_bytes;
 }
 
+bool TakesActivations(DType t, ActKind k) {
+  const ActKind preferred = FormatOf(t).act;
+  return k == ActKind::kF32 || k == preferred || (k == ActKind::kBF16 && preferred == ActKind::kInt8 && HwyTargetHasAmx());
+}
+
 ActFormat ActFormatFor(DType t, ActKind k) {
   const WeightFormat* f = FindWeightFormat(t);
   if (k == ActKind::kInt8 && f != nullptr && f->act == ActKind::kInt8) {

@@ -59,7 +59,7 @@ struct WideningFlops {
 };
 
 struct WeightFormat {
-  ActKind act;                      // preferred kind of activations; every format also takes f32
+  ActKind act;                      // preferred kind of activations
   ActFormat int8;                   // used if act is kInt8
   bool narrow;                      // int8 products may be summed in 16 bits before they are widened
   bool powers_of_2;                 // scales are powers of two: their exponents are added to those of x_scale
@@ -97,6 +97,10 @@ struct WeightFormat {
 
 // Null if `t` is no weight type.
 const WeightFormat* FindWeightFormat(DType t);
+
+// Whether there is a product of the weight type by such activations: the preferred kind, f32, and of formats that prefer int8 also bf16,
+// if there is AMX: then weights are rounded to bf16.
+bool TakesActivations(DType t, ActKind k);
 
 // `t` must be a weight type (IsWeightType); the types of matrices are checked when weights are planned.
 inline const WeightFormat& FormatOf(DType t) { return *FindWeightFormat(t); }

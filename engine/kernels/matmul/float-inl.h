@@ -3,6 +3,7 @@
 //
 // The Vector<NAME> of a format that is not quantised has Widen(step, v, w), which widens vector v of a step: kStepK values of k.
 #include "engine/kernels/embed/embed-inl.h"
+#include "engine/kernels/matmul/amx_quantised-inl.h"
 #include "engine/kernels/matmul/int8-inl.h"
 
 #if defined(TALLY_MATMUL_FLOAT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -195,6 +196,10 @@ template <class F>
 void RunQuantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
   if (job.x.format.kind == ActKind::kInt8) {
     RunInt8<F>(job, begin, end, scratch);
+#if TALLY_AMX
+  } else if (job.x.format.kind == ActKind::kBF16) {
+    RunDecodedAmx<F>(job, begin, end, scratch);
+#endif
   } else {
     RunDequantised<F>(job, begin, end, scratch);
   }

@@ -49,7 +49,7 @@ Status ValidateWeight(const ActPack& x, const WeightView& w) {
   if (w.cols != x.cols) {
     return InternalError("weight has " + std::to_string(w.cols) + " columns, activations " + std::to_string(x.cols));
   }
-  if (x.format.kind != ActKind::kF32 && x.format.kind != FormatOf(w.dtype).act) {
+  if (!TakesActivations(w.dtype, x.format.kind)) {
     return InternalError("a " + std::string(DTypeName(w.dtype)) + " weight cannot be multiplied by " +
                          std::string(kActKindNames[static_cast<size_t>(x.format.kind)]) + " activations");
   }

@@ -7,6 +7,7 @@
 // (int8).
 #pragma once
 
+#include "engine/base/float16.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/math_scalar.h"
 #include "engine/kernels/matmul/matmul_job.h"
@@ -25,6 +26,10 @@ S DotRow(const MatJob& job, const WeightView& w, int64_t slice, int64_t n, const
       for (int64_t k = 0; k < cols; ++k) acc = Fma(S(w_row[k]), S(x.F32(k)), acc);
       break;
     case ActKind::kBF16:
+      if (FormatOf(w.dtype).act == ActKind::kInt8) {  // the kernel rounds decoded weights
+        for (int64_t k = 0; k < cols; ++k) acc = Fma(S(BF16ToF32(F32ToBF16(w_row[k]))), S(x.BF16(k)), acc);
+        break;
+      }
       for (int64_t k = 0; k < cols; ++k) acc = Fma(S(w_row[k]), S(x.BF16(k)), acc);
       break;
     case ActKind::kInt8: {
