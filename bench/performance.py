@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs `tally bench` over a list of models and writes docs/performance.md from its JSON documents.
 
-usage: bench/performance.py [--out FILE] [--save DIR] [--tally PROGRAM] [--grid OPTIONS] [--beside LIST] MODEL... [--grid OPTIONS
-                            MODEL...]
+usage: bench/performance.py [--out FILE] [--save DIR] [--tally PROGRAM] [--grid OPTIONS] [--beside LIST] [--peers ROUNDS]
+                            MODEL... [--grid OPTIONS MODEL...]
        bench/performance.py [--out FILE] --from DIR
 
 --grid: what `tally bench` is given for the models after it, as one argument. --save: keeps the documents, MODEL.json each and
 run.json; --from: writes the page from such a folder, without measuring. --beside spin,self: also what bench/beside.py measures, of the
-models after it, with a prompt of 512 tokens and 64 steps.
+models after it, with a prompt of 512 tokens and 64 steps. --peers 1: also llama.cpp on the files after it, by
+bench/peers/run_peers.sh with so many rounds; 0: no more.
 """
 import datetime
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -50,7 +52,18 @@ def machine():
     }
 
 
-def measure(tally, model, grid, others):
+def peers(model, rounds):
+    """Medians of Tally and llama.cpp on the same file, in turn: {"tally": [prefill, decode], "llama.cpp": ..., "ratio": ...}."""
+    done = subprocess.run([os.path.join(ROOT, "bench/peers/run_peers.sh"), os.path.abspath(model), "512", "64", str(rounds)],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    lines = [re.sub(r"\([^)]*\)", "", l).split() for l in done.stdout.splitlines()]
+    found = {l[0]: [float(l[1]), float(l[2])] for l in lines if len(l) == 3 and l[0] in ("tally", "llama.cpp", "ratio")}
+    if done.returncode != 0 or len(found) != 3:
+        fail(f"{model}: bench/peers/run_peers.sh: exit code {done.returncode}")
+    return found
+
+
+def measure(tally, model, grid, others, rounds):
     """The document of one model, and `busy`: what it does beside others."""
     print(f"{model}: tally bench {grid}", file=sys.stderr)
     done = subprocess.run([tally, "bench", model, *shlex.split(grid), "--json"], capture_output=True, text=True, check=False)
@@ -60,6 +73,8 @@ def measure(tally, model, grid, others):
     document["grid"], document["busy"] = grid, []
     for other in others:
         document["busy"] += beside.measure(tally, other, model, ["-p", "512", "-n", "64"], 0, 3)
+    if rounds > 0:
+        document["peers"] = peers(model, rounds)
     return document
 
 
@@ -105,7 +120,9 @@ def relative(points, p, keys, **base):
 
 def name(document):
     base = os.path.basename(document["model"].rstrip("/"))
-    return base[:-5] if base.endswith(".gguf") else base
+    base = base[:-5] if base.endswith(".gguf") else base
+    activations = re.search(r"--activations (\S+)", document["grid"])
+    return base + (f", {activations[1]} activations" if activations else "")
 
 
 def page(run, documents):
@@ -159,6 +176,13 @@ def page(run, documents):
                       "rounds"], busy)
         out += ["Tokens per second. spin: one busy loop, bound to no core; self: a second `tally bench` of the same. By bench/beside.py:",
                 "512 tokens, then 64 steps.", ""]
+    beside_peers = [[name(d)] + [rate(d["peers"][engine][phase]) for phase in (0, 1) for engine in ("tally", "llama.cpp", "ratio")]
+                    for d in documents if "peers" in d]
+    if beside_peers:
+        out += ["## Beside llama.cpp", ""]
+        out += table(["model", "prefill: Tally", "llama.cpp", "ratio", "decode: Tally", "llama.cpp", "ratio"], beside_peers)
+        out += ["Tokens per second of 512 tokens and 64 steps, in turn on the same file, by bench/peers/run_peers.sh: node-llama-cpp's",
+                "prebuilt library, which takes the best instructions of the processor by itself.", ""]
     grids = sorted({d["grid"] for d in documents})
     return "\n".join(out + ["Measured with:", ""]
                      + [f"    tally bench MODEL {g}" for g in grids]) + "\n"
@@ -166,10 +190,10 @@ def page(run, documents):
 
 def main(arguments):
     out, save, source, tally = os.path.join(ROOT, "docs/performance.md"), None, None, os.path.join(ROOT, "build/release/engine/tally")
-    grid, others, wanted = GRID, [], []
+    grid, others, rounds_of_peers, wanted = GRID, [], 0, []
     options = iter(arguments)
     for a in options:
-        value = next(options, None) if a in ("--out", "--save", "--from", "--tally", "--grid", "--beside") else None
+        value = next(options, None) if a in ("--out", "--save", "--from", "--tally", "--grid", "--beside", "--peers") else None
         if a.startswith("--") and value is None:
             print(__doc__) if a == "--help" else None
             sys.exit(0) if a == "--help" else fail(f"{a}: no such option, or no value")
@@ -185,8 +209,10 @@ def main(arguments):
             grid = value
         elif a == "--beside":
             others = value.split(",")
+        elif a == "--peers":
+            rounds_of_peers = int(value) if value.isdigit() else fail(f"--peers {value}: no number of rounds")
         else:
-            wanted.append((a, grid, others))
+            wanted.append((a, grid, others, rounds_of_peers))
     if (source is None) == (not wanted):
         fail("give models to measure, or --from a folder")
     if source is not None:
