@@ -215,8 +215,8 @@ void AuditSums::AddCells(std::vector<std::string>& row) const {
 }
 
 std::string StepName(const AuditReport::Step& step) {
-  return std::string(step.phase == Phase::kPrefill ? "prefill" : "decode") + " of " + std::to_string(step.rows) + " up to " +
-         std::to_string(step.context);
+  const std::string rows = std::string(step.phase == Phase::kPrefill ? "prefill" : "decode") + " of " + std::to_string(step.rows);
+  return step.context == step.rows ? rows : rows + " at depth " + std::to_string(step.context);
 }
 
 std::string StepsText(const AuditReport& report) {

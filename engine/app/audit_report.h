@@ -29,7 +29,7 @@ std::string DifferencesText(const AuditReport& report, size_t most, size_t width
 std::string ClaimsVerdict(const std::vector<Claims>& claims, size_t width);         // under which convention each figure holds
 std::string VerdictText(const AuditReport& report);                                 // "12,758 rows compared, all agree"
 std::string StepsText(const AuditReport& report);                                   // "5 steps, 4 decode"
-std::string StepName(const AuditReport::Step& step);                                // "prefill of 8 up to 8"
+std::string StepName(const AuditReport::Step& step);                                // "prefill of 8", "decode of 1 at depth 9"
 
 // Rows, added up over steps and layers.
 struct AuditSums {

@@ -280,8 +280,7 @@ Action AddCount(CLI::App& app) {
       "what is published of the models, and under which convention it holds; --claims active=3.3B,total=30.5B checks other "
       "figures (also non-embedding)");
   c->add_flag("--plot", flags->plot, "draw where the parameters are, and which a token uses");
-  c->add_option("--report", flags->report, "file for a page with figures and pictures (HTML), of one model")
-      ->type_name(kFileType);
+  FileOption(c->add_option("--report", flags->report, "file for a page with figures and pictures (HTML), of one model"));
   c->add_option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)")->type_name(kFolderType);
   AddForce(*c, flags->force);
   AddWidth(*c, flags->width);

@@ -10,6 +10,7 @@
 
 #include "engine/app/bars.h"
 #include "engine/app/claims.h"
+#include "engine/app/count_screen.h"
 #include "engine/app/parts.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
@@ -217,7 +218,7 @@ std::string DecodeTitle(const Count& c) {
   return "FLOPs of a decode " + tokens + " sees S = " + WithThousands(c.options.context);
 }
 
-std::vector<Table> One(const CountedModel& m, bool layers) {
+std::vector<Table> TablesOf(const CountedModel& m, bool layers) {
   const Count& c = m.count;
   std::vector<Table> tables = {TensorTable(m, layers),
                                TotalsTable(m),
@@ -230,105 +231,6 @@ std::vector<Table> One(const CountedModel& m, bool layers) {
   if (c.expanded) tables.push_back(ReadingsTable(c));
   return tables;
 }
-
-uint64_t PartFlops(const FlopsCount& f, books::Part part, size_t view) {
-  for (const FlopsRow& row : f.rows) {
-    if (row.part == part) return row.flops[view].value();
-  }
-  return 0;
-}
-
-Table Columns(std::span<const CountedModel> models) {
-  Table t{"", {""}, {}, {true}};
-  for (std::string& name : ColumnNames(models)) t.columns.push_back(std::move(name));
-  auto row = [&](const std::string& name, const auto& cell) {
-    std::vector<std::string> cells = {name};
-    for (const CountedModel& m : models) cells.push_back(cell(m));
-    if (std::any_of(cells.begin() + 1, cells.end(), [](const std::string& s) { return !s.empty(); }))
-      t.rows.push_back(std::move(cells));
-  };
-  auto number = [&](const std::string& name, const auto& get) {
-    row(name, [&](const CountedModel& m) {
-      const uint64_t n = get(m.count);
-      return n > 0 ? WithThousands(n) : std::string();
-    });
-  };
-  const bool parts = std::ranges::any_of(models, &CountedModel::counts_part);
-  number(parts ? "parameters (run)" : "parameters", [](const Count& c) { return c.parameters.total; });
-  for (size_t part = 0; part < books::kParts; ++part) {
-    const std::string name = "  " + std::string(PartName(static_cast<books::Part>(part)));
-    row(name, [&](const CountedModel& m) {
-      const uint64_t n = CountParts(m.count, &ParameterForm::count)[part];
-      return n > 0 ? WithThousands(n) : std::string();
-    });
-    row(name + ", share", [&](const CountedModel& m) {
-      const uint64_t n = CountParts(m.count, &ParameterForm::count)[part];
-      return n > 0 ? Share(n, m.count.parameters.total) : std::string();
-    });
-  }
-  number("active(all)", [](const Count& c) { return c.parameters.active_all; });
-  number("active(head)", [](const Count& c) { return c.parameters.active_head; });
-  number("active(none)", [](const Count& c) { return c.parameters.active_none; });
-  number("touched", [](const Count& c) { return c.touched; });
-  number("multi-token prediction", [](const Count& c) { return c.prediction; });
-  if (parts) {
-    row("parameters (run or not)", [](const CountedModel& m) {
-      const auto all = m.all_parameters();
-      return all ? WithThousands(*all) : std::string("not counted");
-    });
-  }
-  for (const DType type : kWeightTypes) {
-    number("bytes as " + std::string(DTypeName(type)), [&](const Count& c) {
-      for (const Count::Memory& m : c.memory) {
-        if (m.type == type) return m.bytes;
-      }
-      return uint64_t{0};
-    });
-  }
-  row("stored as", [](const CountedModel& m) { return m.stored_as; });
-  number("bytes", [](const Count& c) { return c.weight_bytes; });
-  if (parts) {
-    row("bytes (run or not)", [](const CountedModel& m) {
-      const auto all = m.all_bytes();
-      return all ? WithThousands(*all) : std::string("not counted");
-    });
-  }
-  row("  decimal", [](const CountedModel& m) { return Scaled(static_cast<double>(m.count.weight_bytes), "B"); });
-  row("  binary", [](const CountedModel& m) { return BytesText(m.count.weight_bytes); });
-  number("weight bytes a token", [](const Count& c) { return c.weight_bytes_per_token; });
-  number("KV bytes a token", [](const Count& c) { return c.kv_bytes_per_token; });
-  number("KV bytes a token, expanded", [](const Count& c) { return c.expanded ? c.expanded->kv_bytes_per_token : 0; });
-  number("B, sequences", [](const Count& c) { return c.options.batch > 1 ? c.options.batch : 0; });
-  row("S", [](const CountedModel& m) { return WithThousands(m.count.options.context); });
-  number("KV bytes at S", [](const Count& c) { return c.kv_bytes_at_context; });
-  number("state bytes a sequence", [](const Count& c) { return c.state_bytes; });
-  row("P", [](const CountedModel& m) { return WithThousands(m.count.options.prompt); });
-  for (size_t v = 0; v < books::kFlopsViews; ++v) {
-    const std::string view(FlopsViewName(static_cast<FlopsView>(v)));
-    number("prefill FLOPs, " + view, [&](const Count& c) { return c.prefill.total[v]; });
-    for (int p = 0; p < books::kParts; ++p) {
-      row("  " + std::string(PartName(static_cast<books::Part>(p))), [&](const CountedModel& m) {
-        const uint64_t n = PartFlops(m.count.prefill, static_cast<books::Part>(p), v);
-        return n > 0 ? Share(n, m.count.prefill.total[v]) : std::string();
-      });
-    }
-    number("  head at the last position only", [&](const Count& c) { return c.prefill_last.total[v]; });
-  }
-  for (size_t v = 0; v < books::kFlopsViews; ++v) {
-    number("decode FLOPs, " + std::string(FlopsViewName(static_cast<FlopsView>(v))),
-           [&](const Count& c) { return c.decode.total[v]; });
-  }
-  for (size_t v = 0; v < books::kFlopsViews; ++v) {
-    const std::string view = ", expanded, " + std::string(FlopsViewName(static_cast<FlopsView>(v)));
-    number("prefill FLOPs" + view, [&](const Count& c) { return c.expanded ? c.expanded->prefill.total[v] : 0; });
-    number("decode FLOPs" + view, [&](const Count& c) { return c.expanded ? c.expanded->decode.total[v] : 0; });
-  }
-  row("FLOPs a byte, prefill", [](const CountedModel& m) { return Fixed(m.count.prefill_intensity, 2); });
-  row("FLOPs a byte, decode", [](const CountedModel& m) { return Fixed(m.count.decode_intensity, 2); });
-  return t;
-}
-
-// ---- JSON
 
 Json FormJson(const Form& f) { return {{"value", f.value()}, {"form", f.text()}}; }
 
@@ -469,30 +371,15 @@ Json OneDocument(const CountedModel& m) {
 
 }  // namespace
 
-std::vector<std::string> ColumnNames(std::span<const CountedModel> models) {
-  std::vector<std::string> names;
-  const auto varies = [&](uint64_t books::CountOptions::*which) {
-    return std::ranges::any_of(models, [&](const CountedModel& m) {
-      return m.name == models[0].name && m.count.options.*which != models[0].count.options.*which;
-    });
-  };
-  const bool context = varies(&books::CountOptions::context), prompt = varies(&books::CountOptions::prompt);
-  const bool one = std::ranges::all_of(models, [&](const CountedModel& m) { return m.name == models[0].name; });
-  for (const CountedModel& m : models) {
-    std::string name = one && (context || prompt) ? "" : m.name + " ";
-    if (context) name += "S " + WithThousands(m.count.options.context);
-    if (prompt) name += (context ? " P " : "P ") + WithThousands(m.count.options.prompt);
-    if (name.ends_with(' ')) name.pop_back();
-    names.push_back(std::move(name));
-  }
-  return names;
-}
-
 const char* TotalName(const CountedModel& m) { return m.counts_part() ? "total (run)" : "total"; }
 
 std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers) {
-  if (models.size() == 1) return One(models.front(), layers);
-  return {Columns(models)};
+  std::vector<Table> tables;
+  if (models.size() > 1) tables.push_back(ModelColumns(models, /*exact=*/true));
+  for (const CountedModel& m : models) {
+    for (Table& table : TablesOf(m, layers)) tables.push_back(std::move(table));
+  }
+  return tables;
 }
 
 std::string CountPlot(const CountedModel& m, size_t width, bool colour) {

@@ -12,12 +12,9 @@
 
 namespace tally::app {
 
-// One model: its parameters tensor by tensor (`layers`: each layer's apart), totals, memory, work, with their closed forms. Several:
-// one table, a column a model.
+// Each model's parameters tensor by tensor (`layers`: each layer's apart), totals, memory, work, with their closed forms. Several models
+// stand side by side first.
 std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers);
-
-// A name for each column. A model that is counted at several lengths has the length in it: "gpt2 S 1,024"; "S 1,024" if it is the only one.
-std::vector<std::string> ColumnNames(std::span<const CountedModel> models);
 
 // "total", or "total (run)" where something is left out.
 const char* TotalName(const CountedModel& model);

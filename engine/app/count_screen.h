@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/api/tally.h"
+#include "engine/app/table.h"
 
 namespace tally::app {
 
@@ -23,7 +24,9 @@ TokenCost DecodeCost(const books::Count& count);
 // convention, where parameters are, memory at the types that people use, FLOPs and bytes of a token. About 24 lines of at most `width`
 // columns, 80 where that is 0.
 std::string CountScreen(const CountedModel& model, size_t width);
-// Several: the same as a table, a column a model; columns that have no room stand below (0: there is room for all).
+// Several: a table, a column a model, or a row with fewer figures if columns have no room (width 0: there is room for all).
 std::string CountScreen(std::span<const CountedModel> models, size_t width);
+// The table with columns. `exact`: all digits, and shares of the parameters.
+Table ModelColumns(std::span<const CountedModel> models, bool exact);
 
 }  // namespace tally::app

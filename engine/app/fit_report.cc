@@ -131,7 +131,7 @@ std::string Assumed(const FitOptions& o, std::optional<Fit> fit) {
 }
 
 std::string MachineText(const FitMachine& m) {
-  std::string text = std::to_string(m.threads) + (m.threads == 1 ? " thread" : " threads");
+  std::string text = Counted(m.threads, "thread") + (m.threads_assumed ? " assumed" : "");
   if (!m.target.empty()) text += ", " + m.target;
   if (m.total == 0) {
     text += "; memory not given";
@@ -140,15 +140,18 @@ std::string MachineText(const FitMachine& m) {
   } else {
     text += "; " + GibText(m.available, Rounding::kDown) + " of " + GibText(m.total, Rounding::kDown) + " free";
   }
-  text += "; reads " + (m.read > 0 ? Scaled(m.read, "B/s") : "-") + ";";
+  if (m.read > 0) text += "; reads " + Scaled(m.read, "B/s");
+  std::vector<std::string> peaks;  // those that are known
   for (const FitUnit unit : {FitUnit::kF32, FitUnit::kBF16, FitUnit::kInt8}) {
+    const std::string name(kFitUnitNames[static_cast<size_t>(unit)]);
     const double peak = m.peaks[static_cast<size_t>(unit)];
-    text += (unit == FitUnit::kF32 ? " " : ", ") + std::string(kFitUnitNames[static_cast<size_t>(unit)]) + " " +
-            (unit == FitUnit::kBF16 && !m.bf16_dots ? "runs as f32"
-             : peak > 0                             ? Scaled(peak, "FLOP/s")
-                                                    : "-");
+    if (unit == FitUnit::kBF16 && !m.bf16_dots) {
+      peaks.push_back(name + " runs as f32");
+    } else if (peak > 0) {
+      peaks.push_back(name + " " + Scaled(peak, "FLOP/s"));
+    }
   }
-  return text;
+  return text + (peaks.empty() ? "" : "; " + Join(peaks, ", "));
 }
 
 std::string ContextText(const Fit& fit) {

@@ -156,11 +156,9 @@ Action AddReport(CLI::App& app) {
   flags->prompt.decode = 32;
   CLI::App* c = app.add_subcommand("report", "Write a page with the figures and pictures of a run");
   AddModelFlags(*c, flags->model);
-  c->add_option("OTHER", flags->other, "another ledger file, if MODEL is one: the two are compared")->type_name(kFileType);
+  FileOption(c->add_option("OTHER", flags->other, "another ledger file, if MODEL is one: the two are compared"));
   AddStudyPrompt(*c, flags->prompt);
-  c->add_option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)")
-      ->type_name(kFileType)
-      ->capture_default_str();
+  FileOption(c->add_option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)"))->capture_default_str();
   c->add_option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)")->type_name(kFolderType);
   AddForce(*c, flags->force);
   c->add_flag("--json", flags->json, "one JSON document on standard output: the metrics, and where the page is");

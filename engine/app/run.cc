@@ -206,8 +206,8 @@ Action AddRun(CLI::App& app) {
   AddModelFlags(*c, flags->model);
   TextOption(c->add_option("-p,--prompt", flags->prompt,
                            "prompt text (-: standard input, also read if it is no terminal and no prompt is given)"));
-  c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input); one newline at its end is dropped")
-      ->type_name(kFileType);
+  FileOption(c->add_option("-f,--file", flags->file,
+                           "file with the prompt text (-: standard input); one newline at its end is dropped"));
   c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
   c->add_flag("--special", flags->special, "special tokens spelled out in the prompt become tokens (else they stay text)");
   AddNumber(*c, "-n,--tokens", flags->tokens, "most tokens to generate (-1 or -2: until the context is full)");

@@ -101,6 +101,13 @@ std::string Scaled(double x, std::string_view unit) {
   return Fixed(x, 0) + " " + std::string(unit);
 }
 
+std::string ShortCount(double n) {
+  std::string text = Scaled(n, "");
+  std::erase(text, ' ');
+  if (text.ends_with('G')) text.back() = 'B';
+  return text;
+}
+
 std::string Thousands(int64_t n) { return books::WithThousands(static_cast<uint64_t>(n)); }
 
 std::string Counted(int64_t n, const char* what) { return Thousands(n) + " " + what + (n == 1 ? "" : "s"); }

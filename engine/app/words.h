@@ -40,6 +40,9 @@ std::string TailOf(const std::string& text, size_t most);
 // Three or four digits and a decimal prefix: "3.71 GB", "250 G", "36.86 kB", "12 B".
 std::string Scaled(double x, std::string_view unit);
 
+// A number of parameters or tokens, as papers print it: "20.91B", "124M", "36.86k".
+std::string ShortCount(double n);
+
 // "1,234"
 std::string Thousands(int64_t n);
 // "1,234 tokens", "1 token"

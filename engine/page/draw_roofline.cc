@@ -11,6 +11,7 @@ namespace tally::page {
 namespace {
 
 constexpr double kTop = 26, kPlot = 300, kBottom = 38, kRadius = 4.5;
+constexpr double kHighest = 20;  // above the highest roof, for its name
 
 struct Range {
   double low = 0, high = 0;  // both above 0
@@ -37,7 +38,7 @@ class Drawing {
     if (x.low == 0) x = {1, 10};
     if (y.low == 0) y = {1, 10};
     x_ = {x.low / 2, x.high * 4, 44, width - 4, true};
-    y_ = {y.low / 2, y.high * 2, kTop + kPlot, kTop, true};
+    y_ = {y.low / 2, y.high, kTop + kPlot, kTop + kHighest, true};
   }
 
   Svg Draw() {
@@ -78,11 +79,16 @@ class Drawing {
     if (high <= low) return;
     const Point from = OnSlope(low), to = OnSlope(high);
     svg_.Line(from, to, "roof");
+    Cover(from, to);
+    slope_ = {from.x + 0.25 * (to.x - from.x), from.y + 0.25 * (to.y - from.y)};
+  }
+
+  // Keeps names off a line.
+  void Cover(Point from, Point to) {
     for (double share = 0; share <= 1; share += 1.0 / 64) {
       const Point p = {from.x + share * (to.x - from.x), from.y + share * (to.y - from.y)};
       placer_.Cover({p.x - 2, p.y - 2, p.x + 2, p.y + 2});
     }
-    slope_ = {from.x + 0.25 * (to.x - from.x), from.y + 0.25 * (to.y - from.y)};
   }
 
   Point OnSlope(double flops_per_byte) const { return {x_.At(flops_per_byte), y_.At(flops_per_byte * chart_.bytes_per_second)}; }
@@ -126,7 +132,11 @@ class Drawing {
     const std::optional<Point> place = placer_.Beside(mark, radius, text);
     if (!place) return;
     const double y = place->y - 4, x = std::clamp(mark.x, place->x, place->x + TextWidth(text));
-    if (std::hypot(x - mark.x, y - mark.y) > radius + 12) svg_.Line(mark, {x, y < mark.y ? y + 6 : y - 6}, "leader");
+    if (std::hypot(x - mark.x, y - mark.y) > radius + 12) {
+      const Point end = {x, y < mark.y ? y + 6 : y - 6};
+      svg_.Line(mark, end, "leader");
+      Cover(mark, end);
+    }
     svg_.Text(*place, text, css_class);
   }
 

@@ -8,6 +8,7 @@ namespace {
 
 // Above and below the baseline, of text of kFontSize.
 constexpr double kAscent = 11.5, kDescent = 3.5;
+constexpr double kApart = 5;  // between two labels side by side
 
 }  // namespace
 
@@ -32,7 +33,7 @@ bool LabelPlacer::Free(const Box& box) const {
 
 std::optional<Point> LabelPlacer::Beside(Point mark, double radius, std::string_view text) {
   const double width = TextWidth(text);
-  for (const double off : {0.0, 8.0, 16.0, 26.0, 38.0, 52.0, 68.0}) {
+  for (const double off : {0.0, 8.0, 16.0, 26.0, 38.0}) {
     const double right = mark.x + radius + 4 + off / 2, left = mark.x - radius - 4 - off / 2 - width;
     const Point places[] = {{right, mark.y + 4 - off},
                             {left, mark.y + 4 - off},

@@ -102,13 +102,13 @@ std::string ParametersPicture(const LiveFigures& f) {
   const uint64_t active = std::min(f.active_parameters, f.parameters),
                  touched = std::min(f.step.parameters_touched, f.parameters);
   page::BarChart chart;
-  chart.bars.push_back({"total", Real(f.parameters), Si(Real(f.parameters), ""), "", "fill-2"});
+  chart.bars.push_back({"total", Real(f.parameters), page::ShortCount(f.parameters), "", "fill-2"});
   chart.bars.push_back({"active", Real(active),
-                        Si(Real(active), "") + ", " + page::Percent(Share(Real(active), Real(f.parameters))),
+                        page::ShortCount(active) + ", " + page::Percent(Share(Real(active), Real(f.parameters))),
                         "what one token uses, embedding and head counted", "bar"});
   if (touched > 0) {
     const std::string steps = LastSteps(f.step);
-    chart.bars.push_back({steps, Real(touched), Si(Real(touched), ""), "read by the kernels of a step: " + steps, "bar"});
+    chart.bars.push_back({steps, Real(touched), page::ShortCount(touched), "read by the kernels of a step: " + steps, "bar"});
   }
   return Element(DrawBars(chart, kWidth), "Parameters",
                  page::Thousands(active) + " of " + page::Thousands(f.parameters) + " parameters are active for a token.");

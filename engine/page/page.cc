@@ -66,7 +66,7 @@ std::string Verdict(const ReportData& run) {
 std::vector<Headline> HeadlinesOf(const ReportData& run) {
   std::vector<Headline> all;
   if (run.has_parameters && run.parameters[0] > 0) {
-    all.push_back({"parameters", Si(Real(run.parameters[0]), ""), Thousands(run.parameters[0])});
+    all.push_back({"parameters", ShortCount(run.parameters[0]), Thousands(run.parameters[0])});
     const uint64_t active = run.parameters[static_cast<size_t>(ReportConvention::kActiveHead)];
     all.push_back({"active, head counted", Percent(Real(active) / Real(run.parameters[0])), Thousands(active)});
   }
@@ -338,8 +338,10 @@ std::string RenderPage(std::span<const ReportData> runs) { return page::Document
 
 std::vector<ReportFigure> RenderFigures(const ReportData& run) {
   std::vector<ReportFigure> all;
-  for (const page::Figure& figure : page::AllFigures(run))
-    all.push_back({figure.name, page::FigureSvg(figure, page::Shortened(run.title))});
+  for (const page::SectionKind& kind : page::kSections) {
+    const std::optional<page::Figure> figure = kind.figure != nullptr ? kind.figure(run) : std::nullopt;
+    if (figure) all.push_back({figure->name, page::FigureSvg(*figure, page::Shortened(run.title))});
+  }
   return all;
 }
 
