@@ -15,7 +15,6 @@
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/output_files.h"
-#include "engine/app/rates.h"
 #include "engine/app/record_files.h"
 #include "engine/app/syntax.h"
 #include "engine/app/words.h"

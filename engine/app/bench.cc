@@ -10,7 +10,6 @@
 #include "engine/api/tally.h"
 #include "engine/app/bench_drafts.h"
 #include "engine/app/bench_report.h"
-#include "engine/app/bench_screen.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/draft.h"
@@ -65,10 +64,7 @@ Result<EngineOptions> ReadFlags(BenchFlags& flags) {
       return BadInput("--kv: " + kv + " is there twice");
     speed.kv.push_back(load.kv);
   }
-  const std::vector<std::string> formats = {"table", "md", "csv", "json", "jsonl"};
-  if (std::find(formats.begin(), formats.end(), flags.format) == formats.end()) {
-    return BadInput("--format must be one of table, md, csv, json, jsonl, not '" + flags.format + "'");
-  }
+  TALLY_RETURN_IF_ERROR(CheckOneOf("--format", flags.format, {"table", "md", "csv", "json", "jsonl"}));
   if (flags.json) flags.format = "json";
   return load;
 }

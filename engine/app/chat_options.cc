@@ -93,8 +93,8 @@ void AddChatFlags(CLI::App& command, ChatFlags& flags) {
 
 Result<ChatRequest> RequestOf(const ChatFlags& flags) {
   ChatRequest request;
-  if (!flags.effort.empty() && std::ranges::find(kEfforts, flags.effort) == kEfforts.end()) {
-    return BadInput("--reasoning-effort must be one of low, medium, high, not " + Quote(flags.effort));
+  if (!flags.effort.empty()) {
+    TALLY_RETURN_IF_ERROR(CheckOneOf("--reasoning-effort", flags.effort, {kEfforts.begin(), kEfforts.end()}));
   }
   request.reasoning_effort = flags.effort;
   if (flags.think || flags.no_think) request.thinking = flags.think;

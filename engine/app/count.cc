@@ -16,9 +16,7 @@
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/count_argument.h"
-#include "engine/app/count_csv.h"
 #include "engine/app/count_report.h"
-#include "engine/app/count_screen.h"
 #include "engine/app/hub_models.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
@@ -182,9 +180,7 @@ Status WritePictures(const CountFlags& flags, std::span<const CountedModel> mode
 
 Status RunCount(CountFlags flags) {
   const std::string format = flags.format.value_or(flags.json ? "json" : "table");
-  if (format != "table" && format != "md" && format != "csv" && format != "json") {
-    return BadInput("--format must be one of table, md, csv, json, not " + Quote(format));
-  }
+  TALLY_RETURN_IF_ERROR(CheckOneOf("--format", format, {"table", "md", "csv", "json"}));
   if (flags.json && format != "json") return BadInput("--json is not --format " + format);
   if (flags.batch == 0) return BadInput("--batch must be at least 1");
   if (flags.plot && format != "table") return BadInput("--plot draws beside the table only, not with --format " + format);

@@ -10,7 +10,6 @@
 
 #include "engine/app/bars.h"
 #include "engine/app/claims.h"
-#include "engine/app/count_screen.h"
 #include "engine/app/parts.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
@@ -27,29 +26,8 @@ using books::ParameterForm;
 using books::WithThousands;
 
 std::string Title(const CountedModel& m) {
-  const Recipe& r = m.count.recipe;
-  std::string text = m.name + ": " + r.family + ", V " + WithThousands(uint64_t(r.vocab)) + ", E " + std::to_string(r.d_model) +
-                     ", L " + std::to_string(r.n_layers);
-  const bool dense = AnyLayer(r, &LayerRecipe::dense);
-  for (const books::SizeSymbol& s : books::LayerSizeSymbols(r)) {
-    if (dense || !s.name.starts_with('F')) text += ", " + s.name + " " + std::to_string(s.value);
-  }
-  if (r.n_experts > 0) {
-    text += ", X " + std::to_string(r.n_experts) + ", k " + std::to_string(r.top_k) + (dense ? ", F_x " : ", F ") +
-            std::to_string(r.d_expert);
-  }
-  if (r.d_shared > 0) text += ", F_s " + std::to_string(r.d_shared);
-  if (r.latent.kv_rank == 0 && r.rope.dim > 0 && r.rope.dim != r.head_dim) text += ", D_r " + std::to_string(r.rope.dim);
-  for (const books::SizeSymbol& s : books::RecurrentSymbols(r)) text += ", " + s.name + " " + std::to_string(s.value);
-  if (r.learned_positions) text += ", T " + std::to_string(r.context);
-  int32_t window = 0;
-  for (const LayerRecipe& l : r.layers) window = std::max(window, l.window);
-  if (window > 0) text += ", W " + std::to_string(window);
-  if (r.latent.kv_rank > 0) {
-    text += ", R_q " + std::to_string(r.latent.q_rank) + ", R_kv " + std::to_string(r.latent.kv_rank) + ", D_n " +
-            std::to_string(r.latent.nope_dim) + ", D_r " + std::to_string(r.latent.rope_dim) + ", D_v " +
-            std::to_string(r.latent.v_dim);
-  }
+  std::string text = m.name + ": " + m.count.recipe.family;
+  for (const ReportSymbol& s : SymbolsOf(m.count.recipe, 0)) text += ", " + s.name + " " + WithThousands(s.value);
   return text;
 }
 
@@ -68,17 +46,11 @@ Table TensorTable(const CountedModel& m, bool layers) {
 
 Table TotalsTable(const CountedModel& m) {
   const Count& c = m.count;
-  Table t{"parameters", {"", "count", "share", ""}, {}, {true, false, false, true}};
-  auto row = [&](const char* name, uint64_t n, const char* what) {
-    t.rows.push_back({name, WithThousands(n), Share(n, c.parameters.total), what});
-  };
-  row(TotalName(m), c.parameters.total, c.recipe.tied_head ? "the head is the embedding, counted once" : "");
-  row("active(all)", c.parameters.active_all, "embedding, learned positions and head counted");
-  row("active(head)", c.parameters.active_head, "head counted, embedding and positions not");
-  row("active(none)", c.parameters.active_none, "none of them");
-  row("touched", c.touched, "read by a decode step: of the embedding one row");
-  if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables).c_str());
-  if (c.prediction > 0) row("multi-token prediction", c.prediction, "beyond the total");
+  Table t = ConventionTable(m);
+  t.title = "parameters";
+  t.columns = {"", "count", "share", ""};
+  t.rows.insert(t.rows.begin(), {TotalName(m), WithThousands(c.parameters.total), Share(c.parameters.total, c.parameters.total),
+                                 c.recipe.tied_head ? "the head is the embedding, counted once" : ""});
   if (!m.counts_part()) return t;
   for (const PartNotRun& p : m.not_run) {
     t.rows.push_back({"not run: " + p.name, p.parameters ? WithThousands(*p.parameters) : "not counted", "", ""});

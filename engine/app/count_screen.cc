@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/app/count_screen.h"
+#include "engine/app/count_report.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "engine/app/claims.h"
-#include "engine/app/count_report.h"
 #include "engine/app/parts.h"
 #include "engine/app/table.h"
 #include "engine/app/words.h"
@@ -72,21 +71,6 @@ std::string ScreenTitle(const CountedModel& m) {
   text += ", " + std::to_string(r.n_layers) + (r.n_layers == 1 ? " layer" : " layers");
   if (r.n_experts > 0) text += ", " + std::to_string(r.n_experts) + " experts, " + std::to_string(r.top_k) + " a token";
   return text;
-}
-
-Table FiguresOf(const CountedModel& m) {
-  const Count& c = m.count;
-  Table t{"", {"", "", "", ""}, {}, {true, false, false, true}};
-  const auto row = [&](std::string name, uint64_t n, std::string what) {
-    t.rows.push_back({std::move(name), WithThousands(n), Share(n, c.parameters.total), std::move(what)});
-  };
-  row("active(all)", c.parameters.active_all, "embedding, positions and head counted");
-  row("active(head)", c.parameters.active_head, "only the head of these");
-  row("active(none)", c.parameters.active_none, "none of these");
-  row("touched", c.touched, "read by a decode step");
-  if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables));
-  if (c.prediction > 0) t.rows.push_back({"MTP layers", WithThousands(c.prediction), "", "multi-token prediction, not in total"});
-  return t;
 }
 
 std::string NotRunNames(const CountedModel& m) {
@@ -153,6 +137,21 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
 double StateTraffic(const Count& c) { return 2 * static_cast<double>(c.options.batch) * static_cast<double>(c.state_bytes); }
 }  // namespace
 
+Table ConventionTable(const CountedModel& m) {
+  const Count& c = m.count;
+  Table t{"", {"", "", "", ""}, {}, {true, false, false, true}};
+  const auto row = [&](std::string name, uint64_t n, std::string what) {
+    t.rows.push_back({std::move(name), WithThousands(n), Share(n, c.parameters.total), std::move(what)});
+  };
+  row("active(all)", c.parameters.active_all, "embedding, positions and head counted");
+  row("active(head)", c.parameters.active_head, "only the head of these");
+  row("active(none)", c.parameters.active_none, "none of these");
+  row("touched", c.touched, "read by a decode step");
+  if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables));
+  if (c.prediction > 0) t.rows.push_back({"MTP layers", WithThousands(c.prediction), "", "multi-token prediction, not in total"});
+  return t;
+}
+
 TokenCost PrefillCost(const Count& c) {
   const double tokens = static_cast<double>(c.options.batch) * static_cast<double>(c.options.prompt);
   TokenCost cost;
@@ -198,7 +197,7 @@ std::string CountScreen(const CountedModel& m, size_t width) {
   std::string out = Paragraph("", ScreenTitle(m), words, 2).substr(2);
   if (!claims.checks.empty()) out += Paragraph("  published", ClaimsSentence(claims), words, kWordsFrom);
   if (const std::string parts = NotRunNames(m); !parts.empty()) out += Paragraph("  not run", parts, words, kWordsFrom);
-  out += Render(FiguresOf(m), TableFormat::kText, width) + "\n";
+  out += Render(ConventionTable(m), TableFormat::kText, width) + "\n";
   out += Render(PartTable(m), TableFormat::kText, width) + "\n" + MemoryLines(m, words);
   out += Render(CostTable(m.count), TableFormat::kText, width) + Paragraph("", CostNote(m.count), words, 2);
   return out + "  --full: every tensor, closed forms, all types; --claims, --plot, --training\n";

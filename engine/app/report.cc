@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/audit_report.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
@@ -70,9 +71,7 @@ Result<ReportData> OfModel(const ReportFlags& flags) {
 }
 
 std::string AuditText(const std::optional<ReportAudit>& audit) {
-  if (!audit) return "";
-  const std::string compared = books::WithThousands(audit->compared) + " rows compared, ";
-  return compared + (audit->differing == 0 ? "all agree" : books::WithThousands(audit->differing) + " differ");
+  return audit ? ComparedText(audit->compared, audit->differing) : "";
 }
 
 void Say(const ReportFlags& flags, const std::vector<ReportData>& runs) {

@@ -7,10 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
+#include "engine/app/cli.h"
 
 namespace tally::app {
 

@@ -114,14 +114,15 @@ class Drawing {
     }
   }
 
-  // Above the roof or below it, as far to the right as is free.
+  // Above the roof or below it, as far to the right as is free; a name that has no room beside its roof is left out.
   void PeakName(const RooflineChart::Peak& peak) {
-    const double y = PeakStart(peak).y, width = TextWidth(peak.name);
-    for (const double off : {-5.0, 14.0, -20.0, 28.0}) {
-      for (double x = x_.to - width; x > x_.from; x -= 10) {
+    const Point start = PeakStart(peak);
+    const double y = start.y, width = TextWidth(peak.name);
+    for (const double off : {-6.0, 15.0, -21.0, 29.0}) {
+      for (double x = x_.to - width; x > std::max(x_.from, start.x - width); x -= 10) {
         const Box box = TextBox({x, y + off}, peak.name);
         if (!placer_.Free(box)) continue;
-        placer_.Cover(box);
+        placer_.Cover({box.left - 4, box.top, box.right + 4, box.bottom});
         svg_.Text({x, y + off}, peak.name, "halo");
         return;
       }
@@ -131,9 +132,8 @@ class Drawing {
   void Label(Point mark, double radius, const std::string& text, std::string_view css_class) {
     const std::optional<Point> place = placer_.Beside(mark, radius, text);
     if (!place) return;
-    const double y = place->y - 4, x = std::clamp(mark.x, place->x, place->x + TextWidth(text));
-    if (std::hypot(x - mark.x, y - mark.y) > radius + 12) {
-      const Point end = {x, y < mark.y ? y + 6 : y - 6};
+    const Point end = LeaderEnd(mark, TextBox(*place, text));
+    if (std::hypot(end.x - mark.x, end.y - mark.y) > radius + 10) {
       svg_.Line(mark, end, "leader");
       Cover(mark, end);
     }

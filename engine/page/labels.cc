@@ -8,7 +8,7 @@ namespace {
 
 // Above and below the baseline, of text of kFontSize.
 constexpr double kAscent = 11.5, kDescent = 3.5;
-constexpr double kApart = 5;  // between two labels side by side
+constexpr double kApart = 5;  // between labels side by side
 
 }  // namespace
 
@@ -24,6 +24,19 @@ Box TextBox(Point baseline, std::string_view text, Anchor anchor) {
   const double width = TextWidth(text);
   const double left = baseline.x - (anchor == Anchor::kStart ? 0 : anchor == Anchor::kMiddle ? width / 2 : width);
   return {left, baseline.y - kAscent, left + width, baseline.y + kDescent};
+}
+
+Point LeaderEnd(Point mark, const Box& label) {
+  return {std::clamp(mark.x, label.left, label.right), mark.y > label.bottom ? label.bottom : label.top};
+}
+
+bool LabelPlacer::CrossesText(Point from, Point to) const {
+  for (double share = 0; share <= 1; share += 1.0 / 16) {
+    const double x = from.x + share * (to.x - from.x), y = from.y + share * (to.y - from.y);
+    const auto holds = [&](const Box& b) { return x > b.left && x < b.right && y > b.top && y < b.bottom; };
+    if (std::any_of(texts_.begin(), texts_.end(), holds)) return true;
+  }
+  return false;
 }
 
 bool LabelPlacer::Free(const Box& box) const {
@@ -43,8 +56,9 @@ std::optional<Point> LabelPlacer::Beside(Point mark, double radius, std::string_
                             {mark.x - width / 2, mark.y + radius + 13 + off}};
     for (const Point& place : places) {
       const Box box = TextBox(place, text);
-      if (!Free(box)) continue;
-      Cover(box);
+      if (!Free(box) || CrossesText(mark, LeaderEnd(mark, box))) continue;
+      Cover({box.left - kApart, box.top, box.right + kApart, box.bottom});
+      texts_.push_back(box);
       return place;
     }
   }

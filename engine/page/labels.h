@@ -22,6 +22,9 @@ struct Box {
   }
 };
 
+// Where a line from a mark to its label ends.
+Point LeaderEnd(Point mark, const Box& label);
+
 // What `text` covers when it is drawn at `baseline`.
 Box TextBox(Point baseline, std::string_view text, Anchor anchor = Anchor::kStart);
 
@@ -32,13 +35,15 @@ class LabelPlacer {
 
   void Cover(Box box) { covered_.push_back(box); }
   bool Free(const Box& box) const;
-  // The baseline's beginning of a label beside a mark of `radius` at `mark`: to its right, left, above, below, then farther off. Covers
-  // it. Nothing where none is free.
+  // The baseline's beginning of a label beside a mark of `radius` at `mark`: to its right, left, above, below, then farther off, where a
+  // line to it crosses no other label. Covers it. Nothing where none is free.
   std::optional<Point> Beside(Point mark, double radius, std::string_view text);
 
  private:
+  bool CrossesText(Point from, Point to) const;
+
   Box area_;
-  std::vector<Box> covered_;
+  std::vector<Box> covered_, texts_;  // all; labels beside marks
 };
 
 }  // namespace tally::page

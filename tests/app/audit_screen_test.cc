@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an audit says where accounts differ: no model that can be loaded makes them.
-#include "engine/app/audit_screen.h"
 
 #include <gtest/gtest.h>
 
