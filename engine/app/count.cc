@@ -82,6 +82,9 @@ Status TakeClaims(CountFlags& flags) {
       *figure->second = number;
     }
     if (!claim) {
+      if (flags.claims && books::ParsePrinted(argument)) {
+        return BadInput("--claims: a figure has its name: active=" + argument + " or total=" + argument);
+      }
       ++i;
       continue;
     }
@@ -167,10 +170,7 @@ Result<std::string> MarkdownOf(const CountFlags& flags, std::span<const CountedM
 Status WritePictures(const CountFlags& flags, std::span<const CountedModel> models) {
   if (models.size() > 1) return BadInput("--report and --svg take one model and one context");
   if (flags.report) TALLY_RETURN_IF_ERROR(CheckReportFile(*flags.report));
-  if (flags.svg) {
-    TALLY_RETURN_IF_ERROR(CheckMayReplaceIn(*flags.svg, ".svg", flags.force));
-    TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg));
-  }
+  if (flags.svg) TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg, flags.force));
   TALLY_ASSIGN_OR_RETURN(ReportData data, ReportOf(models.front()));
   data.version = kTallyVersion;
   if (flags.report) TALLY_RETURN_IF_ERROR(WriteReport(*flags.report, {&data, 1}));

@@ -129,10 +129,7 @@ Status RunReportCommand(const ReportFlags& flags) {
   }
   TALLY_RETURN_IF_ERROR(CheckOutputFile("-o", flags.out, path, {flags.other}, true));
   TALLY_RETURN_IF_ERROR(CheckReportFile(flags.out));
-  if (flags.svg) {
-    TALLY_RETURN_IF_ERROR(CheckMayReplaceIn(*flags.svg, ".svg", flags.force));
-    TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg));
-  }
+  if (flags.svg) TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg, flags.force));
   std::vector<ReportData> runs;
   TALLY_ASSIGN_OR_RETURN(ReportData first, ledger ? OfLedger(path) : OfModel(flags));
   runs.push_back(std::move(first));

@@ -104,7 +104,7 @@ class Drawing {
   void Marks() {
     for (const RooflineChart::Mark& mark : chart_.marks) {
       const Point p = At(mark);
-      placer_.Cover({p.x - kRadius, p.y - kRadius, p.x + kRadius, p.y + kRadius});
+      placer_.CoverMark({p.x - kRadius, p.y - kRadius, p.x + kRadius, p.y + kRadius});
     }
     for (const RooflineChart::Peak& peak : chart_.peaks) PeakName(peak);
     if (slope_) Label(*slope_, 2, "reads " + Si(chart_.bytes_per_second, "B/s"), "halo");

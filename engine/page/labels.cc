@@ -30,11 +30,12 @@ Point LeaderEnd(Point mark, const Box& label) {
   return {std::clamp(mark.x, label.left, label.right), mark.y > label.bottom ? label.bottom : label.top};
 }
 
-bool LabelPlacer::CrossesText(Point from, Point to) const {
+bool LabelPlacer::Crosses(Point mark, Point to) const {
+  const auto holds = [](const Box& b, Point p) { return p.x > b.left && p.x < b.right && p.y > b.top && p.y < b.bottom; };
   for (double share = 0; share <= 1; share += 1.0 / 16) {
-    const double x = from.x + share * (to.x - from.x), y = from.y + share * (to.y - from.y);
-    const auto holds = [&](const Box& b) { return x > b.left && x < b.right && y > b.top && y < b.bottom; };
-    if (std::any_of(texts_.begin(), texts_.end(), holds)) return true;
+    const Point p = {mark.x + share * (to.x - mark.x), mark.y + share * (to.y - mark.y)};
+    const auto in_the_way = [&](const Box& b) { return holds(b, p) && !holds(b, mark); };
+    if (std::any_of(solid_.begin(), solid_.end(), in_the_way)) return true;
   }
   return false;
 }
@@ -56,9 +57,9 @@ std::optional<Point> LabelPlacer::Beside(Point mark, double radius, std::string_
                             {mark.x - width / 2, mark.y + radius + 13 + off}};
     for (const Point& place : places) {
       const Box box = TextBox(place, text);
-      if (!Free(box) || CrossesText(mark, LeaderEnd(mark, box))) continue;
+      if (!Free(box) || Crosses(mark, LeaderEnd(mark, box))) continue;
       Cover({box.left - kApart, box.top, box.right + kApart, box.bottom});
-      texts_.push_back(box);
+      solid_.push_back(box);
       return place;
     }
   }

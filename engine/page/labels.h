@@ -34,16 +34,21 @@ class LabelPlacer {
   explicit LabelPlacer(Box area) : area_(area) {}
 
   void Cover(Box box) { covered_.push_back(box); }
+  // The same of a mark, which no line to another's label crosses.
+  void CoverMark(Box box) {
+    Cover(box);
+    solid_.push_back(box);
+  }
   bool Free(const Box& box) const;
   // The baseline's beginning of a label beside a mark of `radius` at `mark`: to its right, left, above, below, then farther off, where a
-  // line to it crosses no other label. Covers it. Nothing where none is free.
+  // line to it crosses no other label or mark. Covers it. Nothing where none is free.
   std::optional<Point> Beside(Point mark, double radius, std::string_view text);
 
  private:
-  bool CrossesText(Point from, Point to) const;
+  bool Crosses(Point mark, Point to) const;  // another mark, or a label
 
   Box area_;
-  std::vector<Box> covered_, texts_;  // all; labels beside marks
+  std::vector<Box> covered_, solid_;  // all; marks and their labels
 };
 
 }  // namespace tally::page

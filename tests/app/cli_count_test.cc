@@ -349,7 +349,7 @@ TEST(CliCount, OneScreen) {
 
 // A published figure that no convention gives; one that only other conventions do.
 TEST(CliCount, TheScreenSaysWhatDoesNotHold) {
-  EXPECT_NE(CountText({"kimi-k2", "--width", "400"}).find("total 1.04T holds under no convention, not as total, total without"),
+  EXPECT_NE(CountText({"kimi-k2", "--width", "400"}).find("total 1.04T holds under no convention: not as total, total without"),
             std::string::npos)
       << CountText({"kimi-k2", "--width", "400"});
   const std::string glm = CountText({"glm-4.5", "--width", "100"});
