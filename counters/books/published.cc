@@ -44,7 +44,8 @@ Agreement Agrees(uint64_t count, const PrintedNumber& printed) {
   if (printed.unit == 1) return count == printed.value ? Agreement::kExact : Agreement::kNo;
   const uint64_t distance = std::max(count, printed.value) - std::min(count, printed.value);
   if (2 * distance <= printed.unit) return Agreement::kRounded;
-  return count >= printed.value && distance < printed.unit ? Agreement::kTruncated : Agreement::kNo;
+  const bool digits = printed.value / printed.unit >= 10;
+  return digits && count >= printed.value && distance < printed.unit ? Agreement::kTruncated : Agreement::kNo;
 }
 
 bool ClaimCheck::holds() const {

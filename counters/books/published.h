@@ -28,7 +28,8 @@ struct PrintedNumber {
 TALLY_API std::optional<PrintedNumber> ParsePrinted(std::string_view text);
 
 enum class Agreement : uint8_t { kNo, kExact, kRounded, kTruncated };
-// kRounded: rounding the count to the printed digits gives `printed` (a half may go either way). kTruncated: truncating does.
+// kRounded: rounding the count to the printed digits gives `printed` (a half may go either way). kTruncated: dropping the others does,
+// and two digits or more are printed: with one digit, nearly twice as much would still hold.
 TALLY_API Agreement Agrees(uint64_t count, const PrintedNumber& printed);
 
 struct ClaimCheck {

@@ -28,9 +28,19 @@ void Print(std::string& out, const char* format, ...) {
   if (n > 0) out.append(line, std::min<size_t>(static_cast<size_t>(n), sizeof line - 1));
 }
 
+// Three digits, and all before the point.
+std::string Short(double x) {
+  if (x >= 999.5) return WithThousands(x);
+  std::string text;
+  Print(text, "%.*f", x < 9.995 ? 2 : x < 99.95 ? 1 : 0, x);
+  return text;
+}
+
 void PrintSpeed(std::string& out, const char* label, uint64_t tokens, double seconds, double rate) {
-  Print(out, "%-11s%12s tokens in%10.3f s", label, WithThousands(tokens).c_str(), seconds);
-  if (rate > 0) Print(out, "%14.2f tokens/s", rate);
+  const bool short_time = seconds < 0.9995;
+  Print(out, "%-11s%12s tokens in%10s %-2s", label, WithThousands(tokens).c_str(),
+        Short(short_time ? seconds * 1e3 : seconds).c_str(), short_time ? "ms" : "s");
+  if (rate > 0) Print(out, "%12s tokens/s", Short(rate).c_str());
   out += '\n';
 }
 

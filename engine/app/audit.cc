@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "engine/app/audit_report.h"
-#include "engine/app/audit_screen.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"

@@ -2,9 +2,7 @@
 #include "engine/app/audit_report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -63,15 +61,11 @@ std::string SumsText(const std::string& title, const Recipe& recipe, const std::
   std::string text;
   for (size_t begin = 0, end = 0; begin < all.rows.size(); begin = end) {
     while (end < all.rows.size() && all.rows[end][0] == all.rows[begin][0]) ++end;
-    Table one{title + ": " + all.rows[begin][0], {}, std::vector<std::vector<std::string>>(end - begin), {}};
-    for (size_t column = 1; column < all.columns.size(); ++column) {
-      const auto first = all.rows.begin() + static_cast<int64_t>(begin), last = all.rows.begin() + static_cast<int64_t>(end);
-      if (column > 1 && std::all_of(first, last, [&](const auto& row) { return row[column].empty(); })) continue;
-      one.columns.push_back(all.columns[column]);
-      one.left.push_back(column < all.left.size() && all.left[column]);
-      for (size_t i = begin; i < end; ++i) one.rows[i - begin].push_back(all.rows[i][column]);
-    }
-    text += (text.empty() ? "" : "\n") + Render(one, TableFormat::kText, width);
+    Table one{title + ": " + all.rows[begin][0], all.columns,
+              std::vector(all.rows.begin() + static_cast<ptrdiff_t>(begin), all.rows.begin() + static_cast<ptrdiff_t>(end)),
+              all.left};
+    for (auto& row : one.rows) row[0].clear();  // the title says it
+    text += (text.empty() ? "" : "\n") + Render(WithoutEmptyColumns(one), TableFormat::kText, width);
   }
   return text;
 }
@@ -81,29 +75,16 @@ uint64_t DecodeSteps(const AuditReport& report) {
                                              [](const AuditReport::Step& s) { return s.phase == Phase::kDecode; }));
 }
 
-struct Balance {
-  uint64_t least = 0, most = 0;
-  double deviation = 0;
-};
-Balance BalanceOf(const std::vector<uint64_t>& tokens) {
-  const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
-  const double n = static_cast<double>(tokens.size());
-  const double mean = static_cast<double>(std::accumulate(tokens.begin(), tokens.end(), uint64_t{0})) / n;
-  double squares = 0;
-  for (const uint64_t x : tokens) squares += (static_cast<double>(x) - mean) * (static_cast<double>(x) - mean);
-  return {*least, *most, std::sqrt(squares / n)};
-}
-
 Table ExpertTable(const AuditReport& report) {
   Table t{"tokens of each expert, layer by layer",
-          {"layer", "least", "most", "deviation", "chosen in the run", "tokens"},
+          {"layer", "least", "most", "chosen in the run", "tokens"},
           {},
-          {false, false, false, false, false, true}};
+          {false, false, false, false, true}};
   for (const AuditReport::Experts& e : report.experts) {
-    const Balance b = BalanceOf(e.tokens);
+    const auto [least, most] = std::ranges::minmax(e.tokens);
     std::string tokens;
     for (const uint64_t n : e.tokens) tokens += (tokens.empty() ? "" : " ") + std::to_string(n);
-    t.rows.push_back({std::to_string(e.layer), WithThousands(b.least), WithThousands(b.most), Fixed(b.deviation, 2),
+    t.rows.push_back({std::to_string(e.layer), WithThousands(least), WithThousands(most),
                       std::to_string(e.run_union) + " of " + std::to_string(e.tokens.size()), tokens});
   }
   return t;
@@ -215,17 +196,17 @@ void AuditSums::AddCells(std::vector<std::string>& row) const {
 }
 
 std::string StepName(const AuditReport::Step& step) {
-  return std::string(step.phase == Phase::kPrefill ? "prefill" : "decode") + " of " + std::to_string(step.rows) + " up to " +
-         std::to_string(step.context);
+  const std::string rows = std::string(step.phase == Phase::kPrefill ? "prefill" : "decode") + " of " + std::to_string(step.rows);
+  return step.context == step.rows ? rows : rows + " at depth " + std::to_string(step.context);
 }
 
 std::string StepsText(const AuditReport& report) {
   return std::to_string(report.steps.size()) + " steps, " + std::to_string(DecodeSteps(report)) + " decode";
 }
 
-std::string VerdictText(const AuditReport& report) {
-  return WithThousands(report.compared) + " rows compared, " +
-         (report.differing == 0 ? std::string("all agree") : WithThousands(report.differing) + " differ") + "\n";
+std::string ComparedText(uint64_t compared, uint64_t differing) {
+  return WithThousands(compared) + " rows compared, " +
+         (differing == 0 ? std::string("all agree") : WithThousands(differing) + " differ");
 }
 
 std::string DifferencesText(const AuditReport& report, size_t most, size_t width) {
@@ -362,7 +343,7 @@ std::string AuditTables(const AuditReport& report, const Model& model, const std
     add(ClaimsVerdict(*claims, width));
   }
   add(DifferencesText(report, kShownDifferences, width));
-  return all + VerdictText(report);
+  return all + ComparedText(report.compared, report.differing) + "\n";
 }
 
 Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const std::vector<Claims>* claims) {
@@ -376,11 +357,7 @@ Json AuditDocument(const std::string& name, const AuditReport& report, const Mod
     if (report.page_bytes > 0) steps.back()["pages"] = PagesJson(s);
   }
   for (const AuditReport::Experts& e : report.experts) {
-    const Balance b = BalanceOf(e.tokens);
     experts.push_back({{"layer", e.layer},
-                       {"least", b.least},
-                       {"most", b.most},
-                       {"deviation", b.deviation},
                        {"tokens", e.tokens},
                        {"expert_bytes", e.slice_bytes},
                        {"step_union", e.step_union},

@@ -27,9 +27,9 @@ std::string AuditTables(const AuditReport& report, const Model& model, const std
 // Parts of these, each empty where there is nothing to say.
 std::string DifferencesText(const AuditReport& report, size_t most, size_t width);  // so many rows that differ, with the formula
 std::string ClaimsVerdict(const std::vector<Claims>& claims, size_t width);         // under which convention each figure holds
-std::string VerdictText(const AuditReport& report);                                 // "12,758 rows compared, all agree"
+std::string ComparedText(uint64_t compared, uint64_t differing);                    // "12,758 rows compared, all agree"
 std::string StepsText(const AuditReport& report);                                   // "5 steps, 4 decode"
-std::string StepName(const AuditReport::Step& step);                                // "prefill of 8 up to 8"
+std::string StepName(const AuditReport::Step& step);                                // "prefill of 8", "decode of 1 at depth 9"
 
 // Rows, added up over steps and layers.
 struct AuditSums {
@@ -51,5 +51,11 @@ std::vector<ExpertUnion> ExpertUnions(const AuditReport& report, const Recipe& r
 
 // Every row of every step. `name`: as it was asked for.
 Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const std::vector<Claims>* claims);
+
+// The accounts, added up over sites, layers and steps; what a decode step touched; pages, experts and published figures, where there
+// are; rows that differ, as many as are worth reading; the verdict in the last line. About 24 lines of at most `width` columns, 80 where
+// that is 0. `description` of the model and `notes` (AuditNotes) are printed as they are. `claims`: null where they were not asked for.
+std::string AuditScreen(const AuditReport& report, const Recipe& recipe, const std::string& description, const std::string& notes,
+                        const std::vector<Claims>* claims, size_t width);
 
 }  // namespace tally::app

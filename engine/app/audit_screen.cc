@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/app/audit_screen.h"
+#include "engine/app/audit_report.h"
 
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
 
-#include "engine/app/audit_report.h"
 #include "engine/app/page_report.h"
 #include "engine/app/rank_report.h"
 #include "engine/app/table.h"
@@ -109,7 +108,7 @@ std::string AuditScreen(const AuditReport& report, const Recipe& recipe, const s
     if (!findings.rows.empty()) out += "\n" + Render(findings, TableFormat::kText, width);
     out += "\n" + DifferencesText(report, kFewDifferences, width) + "--full: all tables, and up to 40 rows that differ\n";
   }
-  return out + "\n" + VerdictText(report);
+  return out + "\n" + ComparedText(report.compared, report.differing) + "\n";
 }
 
 }  // namespace tally::app

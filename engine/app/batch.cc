@@ -2,7 +2,6 @@
 // tally batch: answers a file of requests, many at once.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,10 +30,8 @@ struct BatchFlags : AnswerFlags {
   bool json = false;
 };
 
-std::string Rate(double tokens, double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f tokens/s", seconds > 0 ? tokens / seconds : 0);
-  return text;
+std::string Rate(int64_t tokens, double seconds) {
+  return ShortRate(seconds > 0 ? static_cast<double>(tokens) / seconds : 0) + " tokens/s";
 }
 
 void NoteKept(const BatchPlan& plan) {
@@ -89,7 +86,7 @@ void SaySummary(const BatchFlags& flags, const BatchPlan& plan, const BatchRepor
   if (report.answered > 0) {
     text += "\nprompts " + Thousands(usage.prompt_tokens) + " tokens" +
             (usage.cached_tokens > 0 ? " (" + Thousands(usage.cached_tokens) + " cached)" : "") + ", answers " +
-            Thousands(usage.completion_tokens) + ", " + Rate(static_cast<double>(usage.completion_tokens), report.seconds);
+            Thousands(usage.completion_tokens) + ", " + Rate(usage.completion_tokens, report.seconds);
     if (usage.drafted_tokens > 0) {
       text += "\ndrafted " + Thousands(usage.drafted_tokens) + ", accepted " + Thousands(usage.accepted_tokens);
     }
@@ -117,7 +114,7 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
     options.progress = [&](const BatchProgress& p) {
       bar.Show(p.done, p.total,
                std::to_string(p.done) + " of " + Counted(static_cast<int64_t>(p.total), "request") + ", " +
-                   Rate(static_cast<double>(p.generated_tokens), p.seconds));
+                   Rate(p.generated_tokens, p.seconds));
     };
   }
   RecordFiles records;
@@ -138,14 +135,14 @@ Action AddBatch(CLI::App& app) {
   auto flags = std::make_shared<BatchFlags>();
   CLI::App* c = app.add_subcommand("batch", "Answer a file of OpenAI requests, many at once");
   AddModelFlags(*c, flags->model);
-  c->add_option("REQUESTS", flags->requests,
-                "file with a request a line, as OpenAI's batches have them: custom_id, method, url (/v1/chat/completions or "
-                "/v1/completions), body")
-      ->type_name(kFileType)
+  FileOption(
+      c->add_option("REQUESTS", flags->requests,
+                    "file with a request a line, as OpenAI's batches have them: custom_id, method, url (/v1/chat/completions or "
+                    "/v1/completions), body"))
       ->required();
-  c->add_option("-o,--out", flags->out,
-                "file for the answers, a line each, in the order of the requests; if it has some of them, the rest is added")
-      ->type_name(kFileType)
+  FileOption(
+      c->add_option("-o,--out", flags->out,
+                    "file for the answers, a line each, in the order of the requests; if it has some of them, the rest is added"))
       ->required();
   AddAnswerFlags(*c, *flags);
   AddRecordFlags(*c, flags->records);

@@ -10,7 +10,6 @@
 #include "engine/api/tally.h"
 #include "engine/app/bench_drafts.h"
 #include "engine/app/bench_report.h"
-#include "engine/app/bench_screen.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/draft.h"
@@ -65,10 +64,7 @@ Result<EngineOptions> ReadFlags(BenchFlags& flags) {
       return BadInput("--kv: " + kv + " is there twice");
     speed.kv.push_back(load.kv);
   }
-  const std::vector<std::string> formats = {"table", "md", "csv", "json", "jsonl"};
-  if (std::find(formats.begin(), formats.end(), flags.format) == formats.end()) {
-    return BadInput("--format must be one of table, md, csv, json, jsonl, not '" + flags.format + "'");
-  }
+  TALLY_RETURN_IF_ERROR(CheckOneOf("--format", flags.format, {"table", "md", "csv", "json", "jsonl"}));
   if (flags.json) flags.format = "json";
   return load;
 }
@@ -174,17 +170,16 @@ Action AddBench(CLI::App& app) {
   c->add_option("--target", flags->target,
                 "measure with at most this instruction set, as `bench` names it (AMX, AVX2, AVX2_VNNI, NEON_DOT)");
   AddDraft(*c, flags->draft);
-  c->add_option(
-       "--replay", flags->replay,
-       "with --draft: file of recorded answers, a line each: {\"prompt\": a text or token ids, \"answer\": the same}; they "
-       "are generated again, with drafts and without")
-      ->type_name(kFileType);
+  FileOption(c->add_option(
+      "--replay", flags->replay,
+      "with --draft: file of recorded answers, a line each: {\"prompt\": a text or token ids, \"answer\": the same}; they "
+      "are generated again, with drafts and without"));
   AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
   AddNumber(*c, "-s,--seed", flags->speed.seed, "of the random tokens");
   Choices(c->add_option("--format", flags->format, "what is printed")->capture_default_str(),
           {"table", "md", "csv", "json", "jsonl"});
-  c->add_option("--report", flags->report, "file for a page with the figures, and those of one run recorded op by op (HTML)")
-      ->type_name(kFileType);
+  FileOption(c->add_option("--report", flags->report,
+                           "file for a page with the figures, and those of one run recorded op by op (HTML)"));
   c->add_flag("--full", flags->full, "tables of all figures: bytes a token, sampling, peaks, the rounds that count");
   c->add_flag("--json", flags->json, "--format json");
   AddExamples(*c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md"});

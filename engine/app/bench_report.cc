@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/app/bench_screen.h"
 #include "engine/app/console.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"

@@ -26,4 +26,11 @@ std::string BenchCsv(const BenchRun& run, const SpeedReport& report);
 // For people: kText or kMarkdown.
 std::string BenchTables(const BenchRun& run, const SpeedReport& report, TableFormat format);
 
+// The fastest decode and prefill first, then where they were measured, then every point of the grid. Lines of at most 80 columns. What
+// all points have in common is no column of their tables.
+std::string BenchScreen(const std::string& description, double load_seconds, const SpeedReport& report);
+
+// Whether the roofs of a point moved in all of its rounds.
+bool AnyMoved(const SpeedReport& report);
+
 }  // namespace tally::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/app/bench_screen.h"
+#include "engine/app/bench_report.h"
 
 #include <algorithm>
 #include <functional>
@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/app/rates.h"
 #include "engine/app/table.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"

@@ -40,10 +40,11 @@ Result<int> AnswerOnce(const ChatFlags& flags, Talk& talk, std::string message) 
 void Greet(const ChatFlags& flags, const Talk& talk) {
   if (flags.quiet) return;
   const size_t messages = talk.messages().size(), width = OutputWidth(0);
-  std::string text = Paragraph("",
-                               Printable(talk.model().Description()) + "; " + talk.FormatDescription() + "; a context of " +
-                                   Thousands(talk.engine().context()) + " tokens",
-                               width, 0);
+  // How the conversation is written matters where somebody has chosen it, and how the model calls where it has tools.
+  const std::string format = flags.chat_template || flags.tools ? "; " + talk.FormatDescription() : "";
+  std::string text = Paragraph(
+      "", Printable(talk.model().Description()) + format + "; a context of " + Thousands(talk.engine().context()) + " tokens",
+      width, 0);
   if (flags.session && messages > 0) text += Printable(*flags.session) + ": " + std::to_string(messages) + " messages\n";
   Note(Dim(text + Paragraph("", "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends.", width, 0)));
 }

@@ -67,11 +67,10 @@ void AddChatFlags(CLI::App& command, ChatFlags& flags) {
   AddModelFlags(command, flags.model);
   TextOption(command.add_option("-p,--prompt", flags.prompt,
                                 "the first message (-: standard input, also read, as one message, if it is no terminal)"));
-  command.add_option("-f,--file", flags.file, "file with the first message; one newline at its end is dropped")
-      ->type_name(kFileType);
+  FileOption(command.add_option("-f,--file", flags.file, "file with the first message; one newline at its end is dropped"));
   CLI::Option* const system =
       TextOption(command.add_option("--system", flags.system, "system prompt: what holds for the whole conversation"));
-  command.add_option("--system-file", flags.system_file, "file with the system prompt")->type_name(kFileType)->excludes(system);
+  FileOption(command.add_option("--system-file", flags.system_file, "file with the system prompt"))->excludes(system);
   AddChatTemplate(command, flags.chat_template);
   TextOption(command.add_option("--template-vars", flags.template_vars, "further variables of the template, as a JSON object"))
       ->type_name("JSON");
@@ -79,10 +78,10 @@ void AddChatFlags(CLI::App& command, ChatFlags& flags) {
           {kEfforts.begin(), kEfforts.end()});
   CLI::Option* const think = command.add_flag("--thinking", flags.think, "ask for thinking (the template's enable_thinking)");
   command.add_flag("--no-thinking", flags.no_think, "ask for none")->excludes(think);
-  command.add_option("--tools", flags.tools, "JSON file with an array of tools; calls are shown, /tool gives a result")
-      ->type_name(kFileType);
-  command.add_option("--session", flags.session, "file that the conversation goes on from, if it is there, and is kept in")
-      ->type_name(kFileType);
+  FileOption(
+      command.add_option("--tools", flags.tools, "JSON file with an array of tools; calls are shown, /tool gives a result"));
+  FileOption(
+      command.add_option("--session", flags.session, "file that the conversation goes on from, if it is there, and is kept in"));
   AddNumber(command, "-n,--tokens", flags.tokens, "most tokens of an answer (-1 or -2: until the context is full)");
   AddSampling(command, flags.sampling, flags.seed_drawn);
   TextOption(command.add_option("--stop", flags.stop, "end an answer before this text (may be repeated)"));
@@ -94,8 +93,8 @@ void AddChatFlags(CLI::App& command, ChatFlags& flags) {
 
 Result<ChatRequest> RequestOf(const ChatFlags& flags) {
   ChatRequest request;
-  if (!flags.effort.empty() && std::ranges::find(kEfforts, flags.effort) == kEfforts.end()) {
-    return BadInput("--reasoning-effort must be one of low, medium, high, not " + Quote(flags.effort));
+  if (!flags.effort.empty()) {
+    TALLY_RETURN_IF_ERROR(CheckOneOf("--reasoning-effort", flags.effort, {kEfforts.begin(), kEfforts.end()}));
   }
   request.reasoning_effort = flags.effort;
   if (flags.think || flags.no_think) request.thinking = flags.think;
@@ -121,11 +120,9 @@ Result<std::optional<std::string>> FirstMessage(const ChatFlags& flags) {
 }
 
 void AddChatTemplate(CLI::App& command, std::optional<std::string>& chat_template) {
-  command
-      .add_option("--chat-template", chat_template,
-                  "how a conversation is written for the model, a file of Jinja or one of " + ChatTemplateNames() +
-                      " (else the checkpoint's own)")
-      ->type_name(kFileType);
+  FileOption(command.add_option("--chat-template", chat_template,
+                                "how a conversation is written for the model, a file of Jinja or one of " + ChatTemplateNames() +
+                                    " (else the checkpoint's own)"));
 }
 
 bool IsTemplateFile(const std::optional<std::string>& chat_template) {

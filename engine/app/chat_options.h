@@ -8,12 +8,9 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/cli.h"
 #include "engine/app/options.h"
 #include "engine/base/status.h"
-
-namespace CLI {
-class App;
-}
 
 namespace tally::app {
 

@@ -40,39 +40,20 @@ Json TokensJson(const Tokenizer& tokenizer, const std::vector<PromptSegment>& pr
 
 Json ChatJson(const ChatFlags& flags, const Talk& talk) {
   const LastTurn& last = *talk.last();
-  const RunBooks& books = last.figures.books;
-  const books::RunFigures& f = books.figures;
-  const GenerateResult& generated = last.turn.generated;
+  const books::RunFigures& f = last.figures.books.figures;
   Json document = {{"model", flags.model.model},
-                   {"description", talk.model().Description()},
                    {"template", talk.source().origin},
                    {"format", talk.FormatDescription()},
                    {"answer", last.turn.answer.content},
                    {"reasoning", last.turn.answer.reasoning},
                    {"tool_calls", CallsJson(last.turn.answer.calls)},
-                   {"finish", FinishName(generated.finish)},
                    {"messages", MessagesJson(talk.messages())},
                    {"prompt", JoinSegments(last.prompt)},
                    {"prompt_token_ids", TokensJson(*talk.model().tokenizer(), last.prompt)},
-                   {"tokens", generated.tokens},
-                   {"prompt_tokens", generated.prompt_tokens},
                    {"reused_tokens", last.figures.reused_tokens},
-                   {"generated_tokens", generated.tokens.size()},
-                   {"load_seconds", books.load_seconds},
-                   {"first_token_seconds", generated.first_token_seconds > 0 ? Json(generated.first_token_seconds) : Json()},
-                   {"prompt_seconds", generated.prompt_seconds},
-                   {"generate_seconds", generated.generate_seconds},
-                   {"prompt_tokens_per_second", f.prompt_tokens_per_second},
                    {"generated_tokens_per_second", f.decode_tokens_per_second},
-                   {"parameters", ParametersJson(f)},
-                   {"flops_per_token", Number(f.all.useful)},
-                   {"bytes_per_token", Number(MovedBytesPerToken(f))},
-                   {"seed", books.seed},
-                   {"threads", talk.engine().threads()},
-                   {"target", talk.engine().target()},
-                   {"context", last.figures.context},
-                   {"context_used", last.figures.context_used},
-                   {"memory_bytes", MemoryJson(talk.engine())}};
+                   {"context_used", last.figures.context_used}};
+  document.update(FiguresJson(last.turn.generated, last.figures.books, talk.engine()));
   if (talk.drafts()) document["drafts"] = DraftJson(f);
   return document;
 }

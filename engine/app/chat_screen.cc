@@ -6,7 +6,6 @@
 
 #include "engine/app/console.h"
 #include "engine/app/draft.h"
-#include "engine/app/rates.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
 

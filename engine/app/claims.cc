@@ -48,8 +48,8 @@ std::string ClaimText(const ClaimCheck& check) {
     if (!Holds(c) && (CountsPrediction(c) || (c.name == "total without embedding and head" && !none))) continue;
     names += (names.empty() ? "" : ", ") + c.name + (c.agreement == Agreement::kTruncated ? " (truncated)" : "");
   }
-  return check.figure + " " + check.printed + (none ? " holds under no convention" : " holds as " + holds) +
-         (fails.empty() ? "" : ", not as " + fails);
+  if (none) return check.figure + " " + check.printed + " holds under no convention: not as " + fails;
+  return check.figure + " " + check.printed + " holds as " + holds + (fails.empty() ? "" : ", not as " + fails);
 }
 
 }  // namespace

@@ -4,9 +4,7 @@
 
 #include <functional>
 
-namespace CLI {
-class App;
-}
+#include "engine/app/cli.h"
 
 namespace tally::app {
 

@@ -16,9 +16,7 @@
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/count_argument.h"
-#include "engine/app/count_csv.h"
 #include "engine/app/count_report.h"
-#include "engine/app/count_screen.h"
 #include "engine/app/hub_models.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
@@ -84,6 +82,9 @@ Status TakeClaims(CountFlags& flags) {
       *figure->second = number;
     }
     if (!claim) {
+      if (flags.claims && books::ParsePrinted(argument)) {
+        return BadInput("--claims: a figure has its name: active=" + argument + " or total=" + argument);
+      }
       ++i;
       continue;
     }
@@ -169,10 +170,7 @@ Result<std::string> MarkdownOf(const CountFlags& flags, std::span<const CountedM
 Status WritePictures(const CountFlags& flags, std::span<const CountedModel> models) {
   if (models.size() > 1) return BadInput("--report and --svg take one model and one context");
   if (flags.report) TALLY_RETURN_IF_ERROR(CheckReportFile(*flags.report));
-  if (flags.svg) {
-    TALLY_RETURN_IF_ERROR(CheckMayReplaceIn(*flags.svg, ".svg", flags.force));
-    TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg));
-  }
+  if (flags.svg) TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg, flags.force));
   TALLY_ASSIGN_OR_RETURN(ReportData data, ReportOf(models.front()));
   data.version = kTallyVersion;
   if (flags.report) TALLY_RETURN_IF_ERROR(WriteReport(*flags.report, {&data, 1}));
@@ -182,9 +180,7 @@ Status WritePictures(const CountFlags& flags, std::span<const CountedModel> mode
 
 Status RunCount(CountFlags flags) {
   const std::string format = flags.format.value_or(flags.json ? "json" : "table");
-  if (format != "table" && format != "md" && format != "csv" && format != "json") {
-    return BadInput("--format must be one of table, md, csv, json, not " + Quote(format));
-  }
+  TALLY_RETURN_IF_ERROR(CheckOneOf("--format", format, {"table", "md", "csv", "json"}));
   if (flags.json && format != "json") return BadInput("--json is not --format " + format);
   if (flags.batch == 0) return BadInput("--batch must be at least 1");
   if (flags.plot && format != "table") return BadInput("--plot draws beside the table only, not with --format " + format);
@@ -280,8 +276,7 @@ Action AddCount(CLI::App& app) {
       "what is published of the models, and under which convention it holds; --claims active=3.3B,total=30.5B checks other "
       "figures (also non-embedding)");
   c->add_flag("--plot", flags->plot, "draw where the parameters are, and which a token uses");
-  c->add_option("--report", flags->report, "file for a page with figures and pictures (HTML), of one model")
-      ->type_name(kFileType);
+  FileOption(c->add_option("--report", flags->report, "file for a page with figures and pictures (HTML), of one model"));
   c->add_option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)")->type_name(kFolderType);
   AddForce(*c, flags->force);
   AddWidth(*c, flags->width);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/app/count_csv.h"
+#include "engine/app/count_report.h"
 
 #include <charconv>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "engine/app/count_screen.h"
 #include "engine/app/parts.h"
 #include "engine/app/words.h"
 
@@ -24,10 +23,8 @@ class CsvLines {
     const books::CountOptions& o = m.count.options;
     for (const uint64_t n : {o.context, o.prompt, o.batch}) model_ += "," + std::to_string(n);
   }
-  void Add(std::string_view table, std::string_view row, std::string_view figure, uint64_t value) {
-    text_ += model_ + "," + CsvCell(table) + "," + CsvCell(row) + "," + CsvCell(figure) + "," + std::to_string(value) + "\n";
-  }
-  void AddReal(std::string_view table, std::string_view row, std::string_view figure, double value) {
+  template <class Number>
+  void Add(std::string_view table, std::string_view row, std::string_view figure, Number value) {
     char digits[32];
     const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;  // as many as tell it from its neighbours
     text_ += model_ + "," + CsvCell(table) + "," + CsvCell(row) + "," + CsvCell(figure) + "," + std::string(digits, end) + "\n";
@@ -102,15 +99,15 @@ void AddTraffic(const Count& c, CsvLines& out) {
   const std::pair<const char*, const books::WeightTraffic*> steps[] = {{"prefill", &c.prefill_traffic},
                                                                        {"decode", &c.decode_traffic}};
   for (const auto& [step, t] : steps) {
-    out.AddReal("traffic", step, "weight bytes read, uniform routing", t->uniform);
+    out.Add("traffic", step, "weight bytes read, uniform routing", t->uniform);
     out.Add("traffic", step, "weight bytes read, at most", t->most);
-    out.AddReal("traffic", step, "experts a layer reads, uniform routing", t->uniform_experts);
+    out.Add("traffic", step, "experts a layer reads, uniform routing", t->uniform_experts);
     out.Add("traffic", step, "experts a layer reads, at most", t->most_experts);
   }
-  out.AddReal("traffic", "prefill", "bytes a token", PrefillCost(c).bytes);
-  out.AddReal("traffic", "decode", "bytes a token", DecodeCost(c).bytes);
-  out.AddReal("traffic", "prefill", "FLOPs a byte of weights and KV", c.prefill_intensity);
-  out.AddReal("traffic", "decode", "FLOPs a byte of weights and KV", c.decode_intensity);
+  out.Add("traffic", "prefill", "bytes a token", PrefillCost(c).bytes);
+  out.Add("traffic", "decode", "bytes a token", DecodeCost(c).bytes);
+  out.Add("traffic", "prefill", "FLOPs a byte of weights and KV", c.prefill_intensity);
+  out.Add("traffic", "decode", "FLOPs a byte of weights and KV", c.decode_intensity);
 }
 
 Status AddTraining(const Count& c, CsvLines& out) {

@@ -26,29 +26,8 @@ using books::ParameterForm;
 using books::WithThousands;
 
 std::string Title(const CountedModel& m) {
-  const Recipe& r = m.count.recipe;
-  std::string text = m.name + ": " + r.family + ", V " + WithThousands(uint64_t(r.vocab)) + ", E " + std::to_string(r.d_model) +
-                     ", L " + std::to_string(r.n_layers);
-  const bool dense = AnyLayer(r, &LayerRecipe::dense);
-  for (const books::SizeSymbol& s : books::LayerSizeSymbols(r)) {
-    if (dense || !s.name.starts_with('F')) text += ", " + s.name + " " + std::to_string(s.value);
-  }
-  if (r.n_experts > 0) {
-    text += ", X " + std::to_string(r.n_experts) + ", k " + std::to_string(r.top_k) + (dense ? ", F_x " : ", F ") +
-            std::to_string(r.d_expert);
-  }
-  if (r.d_shared > 0) text += ", F_s " + std::to_string(r.d_shared);
-  if (r.latent.kv_rank == 0 && r.rope.dim > 0 && r.rope.dim != r.head_dim) text += ", D_r " + std::to_string(r.rope.dim);
-  for (const books::SizeSymbol& s : books::RecurrentSymbols(r)) text += ", " + s.name + " " + std::to_string(s.value);
-  if (r.learned_positions) text += ", T " + std::to_string(r.context);
-  int32_t window = 0;
-  for (const LayerRecipe& l : r.layers) window = std::max(window, l.window);
-  if (window > 0) text += ", W " + std::to_string(window);
-  if (r.latent.kv_rank > 0) {
-    text += ", R_q " + std::to_string(r.latent.q_rank) + ", R_kv " + std::to_string(r.latent.kv_rank) + ", D_n " +
-            std::to_string(r.latent.nope_dim) + ", D_r " + std::to_string(r.latent.rope_dim) + ", D_v " +
-            std::to_string(r.latent.v_dim);
-  }
+  std::string text = m.name + ": " + m.count.recipe.family;
+  for (const ReportSymbol& s : SymbolsOf(m.count.recipe, 0)) text += ", " + s.name + " " + WithThousands(s.value);
   return text;
 }
 
@@ -67,17 +46,11 @@ Table TensorTable(const CountedModel& m, bool layers) {
 
 Table TotalsTable(const CountedModel& m) {
   const Count& c = m.count;
-  Table t{"parameters", {"", "count", "share", ""}, {}, {true, false, false, true}};
-  auto row = [&](const char* name, uint64_t n, const char* what) {
-    t.rows.push_back({name, WithThousands(n), Share(n, c.parameters.total), what});
-  };
-  row(TotalName(m), c.parameters.total, c.recipe.tied_head ? "the head is the embedding, counted once" : "");
-  row("active(all)", c.parameters.active_all, "embedding, learned positions and head counted");
-  row("active(head)", c.parameters.active_head, "head counted, embedding and positions not");
-  row("active(none)", c.parameters.active_none, "none of them");
-  row("touched", c.touched, "read by a decode step: of the embedding one row");
-  if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables).c_str());
-  if (c.prediction > 0) row("multi-token prediction", c.prediction, "beyond the total");
+  Table t = ConventionTable(m);
+  t.title = "parameters";
+  t.columns = {"", "count", "share", ""};
+  t.rows.insert(t.rows.begin(), {TotalName(m), WithThousands(c.parameters.total), Share(c.parameters.total, c.parameters.total),
+                                 c.recipe.tied_head ? "the head is the embedding, counted once" : ""});
   if (!m.counts_part()) return t;
   for (const PartNotRun& p : m.not_run) {
     t.rows.push_back({"not run: " + p.name, p.parameters ? WithThousands(*p.parameters) : "not counted", "", ""});
@@ -217,7 +190,7 @@ std::string DecodeTitle(const Count& c) {
   return "FLOPs of a decode " + tokens + " sees S = " + WithThousands(c.options.context);
 }
 
-std::vector<Table> One(const CountedModel& m, bool layers) {
+std::vector<Table> TablesOf(const CountedModel& m, bool layers) {
   const Count& c = m.count;
   std::vector<Table> tables = {TensorTable(m, layers),
                                TotalsTable(m),
@@ -230,105 +203,6 @@ std::vector<Table> One(const CountedModel& m, bool layers) {
   if (c.expanded) tables.push_back(ReadingsTable(c));
   return tables;
 }
-
-uint64_t PartFlops(const FlopsCount& f, books::Part part, size_t view) {
-  for (const FlopsRow& row : f.rows) {
-    if (row.part == part) return row.flops[view].value();
-  }
-  return 0;
-}
-
-Table Columns(std::span<const CountedModel> models) {
-  Table t{"", {""}, {}, {true}};
-  for (std::string& name : ColumnNames(models)) t.columns.push_back(std::move(name));
-  auto row = [&](const std::string& name, const auto& cell) {
-    std::vector<std::string> cells = {name};
-    for (const CountedModel& m : models) cells.push_back(cell(m));
-    if (std::any_of(cells.begin() + 1, cells.end(), [](const std::string& s) { return !s.empty(); }))
-      t.rows.push_back(std::move(cells));
-  };
-  auto number = [&](const std::string& name, const auto& get) {
-    row(name, [&](const CountedModel& m) {
-      const uint64_t n = get(m.count);
-      return n > 0 ? WithThousands(n) : std::string();
-    });
-  };
-  const bool parts = std::ranges::any_of(models, &CountedModel::counts_part);
-  number(parts ? "parameters (run)" : "parameters", [](const Count& c) { return c.parameters.total; });
-  for (size_t part = 0; part < books::kParts; ++part) {
-    const std::string name = "  " + std::string(PartName(static_cast<books::Part>(part)));
-    row(name, [&](const CountedModel& m) {
-      const uint64_t n = CountParts(m.count, &ParameterForm::count)[part];
-      return n > 0 ? WithThousands(n) : std::string();
-    });
-    row(name + ", share", [&](const CountedModel& m) {
-      const uint64_t n = CountParts(m.count, &ParameterForm::count)[part];
-      return n > 0 ? Share(n, m.count.parameters.total) : std::string();
-    });
-  }
-  number("active(all)", [](const Count& c) { return c.parameters.active_all; });
-  number("active(head)", [](const Count& c) { return c.parameters.active_head; });
-  number("active(none)", [](const Count& c) { return c.parameters.active_none; });
-  number("touched", [](const Count& c) { return c.touched; });
-  number("multi-token prediction", [](const Count& c) { return c.prediction; });
-  if (parts) {
-    row("parameters (run or not)", [](const CountedModel& m) {
-      const auto all = m.all_parameters();
-      return all ? WithThousands(*all) : std::string("not counted");
-    });
-  }
-  for (const DType type : kWeightTypes) {
-    number("bytes as " + std::string(DTypeName(type)), [&](const Count& c) {
-      for (const Count::Memory& m : c.memory) {
-        if (m.type == type) return m.bytes;
-      }
-      return uint64_t{0};
-    });
-  }
-  row("stored as", [](const CountedModel& m) { return m.stored_as; });
-  number("bytes", [](const Count& c) { return c.weight_bytes; });
-  if (parts) {
-    row("bytes (run or not)", [](const CountedModel& m) {
-      const auto all = m.all_bytes();
-      return all ? WithThousands(*all) : std::string("not counted");
-    });
-  }
-  row("  decimal", [](const CountedModel& m) { return Scaled(static_cast<double>(m.count.weight_bytes), "B"); });
-  row("  binary", [](const CountedModel& m) { return BytesText(m.count.weight_bytes); });
-  number("weight bytes a token", [](const Count& c) { return c.weight_bytes_per_token; });
-  number("KV bytes a token", [](const Count& c) { return c.kv_bytes_per_token; });
-  number("KV bytes a token, expanded", [](const Count& c) { return c.expanded ? c.expanded->kv_bytes_per_token : 0; });
-  number("B, sequences", [](const Count& c) { return c.options.batch > 1 ? c.options.batch : 0; });
-  row("S", [](const CountedModel& m) { return WithThousands(m.count.options.context); });
-  number("KV bytes at S", [](const Count& c) { return c.kv_bytes_at_context; });
-  number("state bytes a sequence", [](const Count& c) { return c.state_bytes; });
-  row("P", [](const CountedModel& m) { return WithThousands(m.count.options.prompt); });
-  for (size_t v = 0; v < books::kFlopsViews; ++v) {
-    const std::string view(FlopsViewName(static_cast<FlopsView>(v)));
-    number("prefill FLOPs, " + view, [&](const Count& c) { return c.prefill.total[v]; });
-    for (int p = 0; p < books::kParts; ++p) {
-      row("  " + std::string(PartName(static_cast<books::Part>(p))), [&](const CountedModel& m) {
-        const uint64_t n = PartFlops(m.count.prefill, static_cast<books::Part>(p), v);
-        return n > 0 ? Share(n, m.count.prefill.total[v]) : std::string();
-      });
-    }
-    number("  head at the last position only", [&](const Count& c) { return c.prefill_last.total[v]; });
-  }
-  for (size_t v = 0; v < books::kFlopsViews; ++v) {
-    number("decode FLOPs, " + std::string(FlopsViewName(static_cast<FlopsView>(v))),
-           [&](const Count& c) { return c.decode.total[v]; });
-  }
-  for (size_t v = 0; v < books::kFlopsViews; ++v) {
-    const std::string view = ", expanded, " + std::string(FlopsViewName(static_cast<FlopsView>(v)));
-    number("prefill FLOPs" + view, [&](const Count& c) { return c.expanded ? c.expanded->prefill.total[v] : 0; });
-    number("decode FLOPs" + view, [&](const Count& c) { return c.expanded ? c.expanded->decode.total[v] : 0; });
-  }
-  row("FLOPs a byte, prefill", [](const CountedModel& m) { return Fixed(m.count.prefill_intensity, 2); });
-  row("FLOPs a byte, decode", [](const CountedModel& m) { return Fixed(m.count.decode_intensity, 2); });
-  return t;
-}
-
-// ---- JSON
 
 Json FormJson(const Form& f) { return {{"value", f.value()}, {"form", f.text()}}; }
 
@@ -469,30 +343,15 @@ Json OneDocument(const CountedModel& m) {
 
 }  // namespace
 
-std::vector<std::string> ColumnNames(std::span<const CountedModel> models) {
-  std::vector<std::string> names;
-  const auto varies = [&](uint64_t books::CountOptions::*which) {
-    return std::ranges::any_of(models, [&](const CountedModel& m) {
-      return m.name == models[0].name && m.count.options.*which != models[0].count.options.*which;
-    });
-  };
-  const bool context = varies(&books::CountOptions::context), prompt = varies(&books::CountOptions::prompt);
-  const bool one = std::ranges::all_of(models, [&](const CountedModel& m) { return m.name == models[0].name; });
-  for (const CountedModel& m : models) {
-    std::string name = one && (context || prompt) ? "" : m.name + " ";
-    if (context) name += "S " + WithThousands(m.count.options.context);
-    if (prompt) name += (context ? " P " : "P ") + WithThousands(m.count.options.prompt);
-    if (name.ends_with(' ')) name.pop_back();
-    names.push_back(std::move(name));
-  }
-  return names;
-}
-
 const char* TotalName(const CountedModel& m) { return m.counts_part() ? "total (run)" : "total"; }
 
 std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers) {
-  if (models.size() == 1) return One(models.front(), layers);
-  return {Columns(models)};
+  std::vector<Table> tables;
+  if (models.size() > 1) tables.push_back(ModelColumns(models, /*exact=*/true));
+  for (const CountedModel& m : models) {
+    for (Table& table : TablesOf(m, layers)) tables.push_back(std::move(table));
+  }
+  return tables;
 }
 
 std::string CountPlot(const CountedModel& m, size_t width, bool colour) {

@@ -2,6 +2,7 @@
 // What tally count prints: tables, and a JSON document.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,12 +13,9 @@
 
 namespace tally::app {
 
-// One model: its parameters tensor by tensor (`layers`: each layer's apart), totals, memory, work, with their closed forms. Several:
-// one table, a column a model.
+// Each model's parameters tensor by tensor (`layers`: each layer's apart), totals, memory, work, with their closed forms. Several models
+// stand side by side first.
 std::vector<Table> CountTables(std::span<const CountedModel> models, bool layers);
-
-// A name for each column. A model that is counted at several lengths has the length in it: "gpt2 S 1,024"; "S 1,024" if it is the only one.
-std::vector<std::string> ColumnNames(std::span<const CountedModel> models);
 
 // "total", or "total (run)" where something is left out.
 const char* TotalName(const CountedModel& model);
@@ -27,5 +25,37 @@ std::string CountPlot(const CountedModel& model, size_t width, bool colour);
 
 // {"models": [objects]}, of one model too.
 Json CountDocument(std::span<const CountedModel> models);
+
+struct CsvTables {
+  bool counts = true;
+  bool layers = false;  // each layer's tensors in lines of their own
+  // What is published of the models: under each convention the count (the row is "active 3.61B"), and 1 or 0 for whether it holds.
+  bool claims = false;
+  bool training = false;
+};
+
+// As RFC 4180, lines ended by '\n'. One header, "model,context,prompt,batch,table,row,figure,value"; one line a figure; every value a number, exact, without
+// unit: parameters, bytes, FLOPs. One model and several have the same lines. kBadInput: counts that do not fit 64 bits.
+Result<std::string> CountCsv(std::span<const CountedModel> models, const CsvTables& tables);
+
+// Of one token, as a mean.
+struct TokenCost {
+  std::array<double, books::kFlopsViews> flops = {};
+  double bytes = 0;  // of weights, experts chosen uniformly, and of KV and states read and written
+};
+TokenCost PrefillCost(const books::Count& count);
+TokenCost DecodeCost(const books::Count& count);
+
+// The parameters of a token by each convention, with their shares.
+Table ConventionTable(const CountedModel& model);
+
+// One model: how many parameters it has, what is published of them and under which convention that holds, active parameters by
+// convention, where parameters are, memory at the types that people use, FLOPs and bytes of a token. About 24 lines of at most `width`
+// columns, 80 where that is 0.
+std::string CountScreen(const CountedModel& model, size_t width);
+// Several: a table, a column a model, or a row with fewer figures if columns have no room (width 0: there is room for all).
+std::string CountScreen(std::span<const CountedModel> models, size_t width);
+// The table with columns. `exact`: all digits, and shares of the parameters.
+Table ModelColumns(std::span<const CountedModel> models, bool exact);
 
 }  // namespace tally::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/app/count_screen.h"
+#include "engine/app/count_report.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "engine/app/claims.h"
-#include "engine/app/count_report.h"
 #include "engine/app/parts.h"
 #include "engine/app/table.h"
 #include "engine/app/words.h"
@@ -72,21 +71,6 @@ std::string ScreenTitle(const CountedModel& m) {
   text += ", " + std::to_string(r.n_layers) + (r.n_layers == 1 ? " layer" : " layers");
   if (r.n_experts > 0) text += ", " + std::to_string(r.n_experts) + " experts, " + std::to_string(r.top_k) + " a token";
   return text;
-}
-
-Table FiguresOf(const CountedModel& m) {
-  const Count& c = m.count;
-  Table t{"", {"", "", "", ""}, {}, {true, false, false, true}};
-  const auto row = [&](std::string name, uint64_t n, std::string what) {
-    t.rows.push_back({std::move(name), WithThousands(n), Share(n, c.parameters.total), std::move(what)});
-  };
-  row("active(all)", c.parameters.active_all, "embedding, positions and head counted");
-  row("active(head)", c.parameters.active_head, "only the head of these");
-  row("active(none)", c.parameters.active_none, "none of these");
-  row("touched", c.touched, "read by a decode step");
-  if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables));
-  if (c.prediction > 0) t.rows.push_back({"MTP layers", WithThousands(c.prediction), "", "multi-token prediction, not in total"});
-  return t;
 }
 
 std::string NotRunNames(const CountedModel& m) {
@@ -153,6 +137,21 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
 double StateTraffic(const Count& c) { return 2 * static_cast<double>(c.options.batch) * static_cast<double>(c.state_bytes); }
 }  // namespace
 
+Table ConventionTable(const CountedModel& m) {
+  const Count& c = m.count;
+  Table t{"", {"", "", "", ""}, {}, {true, false, false, true}};
+  const auto row = [&](std::string name, uint64_t n, std::string what) {
+    t.rows.push_back({std::move(name), WithThousands(n), Share(n, c.parameters.total), std::move(what)});
+  };
+  row("active(all)", c.parameters.active_all, "embedding, positions and head counted");
+  row("active(head)", c.parameters.active_head, "only the head of these");
+  row("active(none)", c.parameters.active_none, "none of these");
+  row("touched", c.touched, "read by a decode step");
+  if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables));
+  if (c.prediction > 0) t.rows.push_back({"MTP layers", WithThousands(c.prediction), "", "multi-token prediction, not in total"});
+  return t;
+}
+
 TokenCost PrefillCost(const Count& c) {
   const double tokens = static_cast<double>(c.options.batch) * static_cast<double>(c.options.prompt);
   TokenCost cost;
@@ -198,7 +197,7 @@ std::string CountScreen(const CountedModel& m, size_t width) {
   std::string out = Paragraph("", ScreenTitle(m), words, 2).substr(2);
   if (!claims.checks.empty()) out += Paragraph("  published", ClaimsSentence(claims), words, kWordsFrom);
   if (const std::string parts = NotRunNames(m); !parts.empty()) out += Paragraph("  not run", parts, words, kWordsFrom);
-  out += Render(FiguresOf(m), TableFormat::kText, width) + "\n";
+  out += Render(ConventionTable(m), TableFormat::kText, width) + "\n";
   out += Render(PartTable(m), TableFormat::kText, width) + "\n" + MemoryLines(m, words);
   out += Render(CostTable(m.count), TableFormat::kText, width) + Paragraph("", CostNote(m.count), words, 2);
   return out + "  --full: every tensor, closed forms, all types; --claims, --plot, --training\n";
@@ -212,8 +211,37 @@ std::string OneName(std::span<const CountedModel> models) {
   return one ? TailOf(models[0].name, kLongestColumn) : "";
 }
 
-// A column a model.
-Table SideBySide(std::span<const CountedModel> models) {
+using Setting = uint64_t books::CountOptions::*;
+
+bool Same(std::span<const CountedModel> models, Setting which) {
+  return std::ranges::all_of(models,
+                             [&](const CountedModel& m) { return m.count.options.*which == models[0].count.options.*which; });
+}
+
+// Whether one model is counted at several values.
+bool Swept(std::span<const CountedModel> models, Setting which) {
+  return std::ranges::any_of(models, [&](const CountedModel& m) {
+    return m.name == models[0].name && m.count.options.*which != models[0].count.options.*which;
+  });
+}
+
+// A model that is counted at several lengths has the length in its name: "gpt2 S 1,024"; "S 1,024" if it is the only one.
+std::vector<std::string> ColumnNames(std::span<const CountedModel> models) {
+  std::vector<std::string> names;
+  const bool context = Swept(models, &books::CountOptions::context), prompt = Swept(models, &books::CountOptions::prompt);
+  for (const CountedModel& m : models) {
+    std::vector<std::string> words;
+    if (OneName(models).empty() || !(context || prompt)) words.push_back(m.name);
+    if (context) words.push_back("S " + WithThousands(m.count.options.context));
+    if (prompt) words.push_back("P " + WithThousands(m.count.options.prompt));
+    names.push_back(Join(words, " "));
+  }
+  return names;
+}
+
+}  // namespace
+
+Table ModelColumns(std::span<const CountedModel> models, bool exact) {
   Table t{"", {OneName(models)}, {}, {true}};
   for (const std::string& name : ColumnNames(models)) t.columns.push_back(TailOf(name, kLongestColumn));
   const auto row = [&](std::string name, const auto& cell) {
@@ -229,15 +257,13 @@ Table SideBySide(std::span<const CountedModel> models) {
   const auto bytes = [&](const std::string& name, const auto& get) {
     row(name, [&](const CountedModel& m) {
       const auto n = static_cast<double>(get(m));
-      return n > 0 ? Scaled(n, "B") : std::string();
+      return n <= 0 ? std::string() : exact ? WithThousands(n) : Scaled(n, "B");
     });
   };
-  // "1,024" where it is the same for all; else a row of its own.
-  const auto setting = [&](const std::string& name, uint64_t books::CountOptions::*which) {
-    const uint64_t first = models.front().count.options.*which;
-    const bool same = std::ranges::all_of(models, [&](const CountedModel& m) { return m.count.options.*which == first; });
-    if (same) return WithThousands(first);
-    count(name, [&](const CountedModel& m) { return m.count.options.*which; });
+  // "1,024" where it is the same for all; else a row of its own, if the columns' names do not say it.
+  const auto setting = [&](const std::string& name, Setting which) {
+    if (Same(models, which)) return WithThousands(models.front().count.options.*which);
+    if (!Swept(models, which)) count(name, [&](const CountedModel& m) { return m.count.options.*which; });
     return name;
   };
   const bool parts = std::ranges::any_of(models, &CountedModel::counts_part);
@@ -248,8 +274,13 @@ Table SideBySide(std::span<const CountedModel> models) {
   count("active(none)", [](const CountedModel& m) { return m.count.parameters.active_none; });
   count("touched", [](const CountedModel& m) { return m.count.touched; });
   for (size_t part = 0; part < books::kParts; ++part) {
-    count(ShortPartName(PartName(static_cast<books::Part>(part))),
-          [&](const CountedModel& m) { return CountParts(m.count, &ParameterForm::count)[part]; });
+    const std::string name = ShortPartName(PartName(static_cast<books::Part>(part)));
+    const auto parameters = [&](const CountedModel& m) { return CountParts(m.count, &ParameterForm::count)[part]; };
+    count(name, parameters);
+    if (!exact) continue;
+    row("  " + name + ", share", [&](const CountedModel& m) {
+      return parameters(m) > 0 ? Share(parameters(m), m.count.parameters.total) : std::string();
+    });
   }
   row("weights as", [](const CountedModel& m) { return m.stored_as; });
   bytes("weights", [](const CountedModel& m) { return m.count.weight_bytes; });
@@ -266,7 +297,10 @@ Table SideBySide(std::span<const CountedModel> models) {
   row("prefill of " + P, [](const CountedModel& m) { return WithThousands(PrefillCost(m.count).flops[2]); });
   row("decode at " + S, [](const CountedModel& m) { return WithThousands(DecodeCost(m.count).flops[2]); });
   bytes("decode, bytes", [](const CountedModel& m) { return DecodeCost(m.count).bytes; });
-  row("full square", [](const CountedModel& m) { return Scaled(static_cast<double>(m.count.prefill.total[0]), "FLOP"); });
+  row("full square", [&](const CountedModel& m) {
+    const auto n = static_cast<double>(m.count.prefill.total[0]);
+    return exact ? WithThousands(n) : Scaled(n, "FLOP");
+  });
   for (const books::FlopsRow& first : models.front().count.prefill.rows) {
     row("  " + ShortPartName(PartName(first.part)), [&](const CountedModel& m) {
       const auto same = std::ranges::find(m.count.prefill.rows, first.part, &books::FlopsRow::part);
@@ -277,13 +311,15 @@ Table SideBySide(std::span<const CountedModel> models) {
   return t;
 }
 
+namespace {
+
 // A row a model, figures with three digits.
 Table BelowOneAnother(std::span<const CountedModel> models) {
   Table t{"", {OneName(models), "total", "active", "weights", "KV a token", "FLOPs", "bytes"}, {}, {true}};
   const std::vector<std::string> names = ColumnNames(models);
   for (size_t i = 0; i < models.size(); ++i) {
     const Count& c = models[i].count;
-    const auto number = [](uint64_t n) { return Scaled(static_cast<double>(n), ""); };
+    const auto number = [](uint64_t n) { return ShortCount(static_cast<double>(n)); };
     const auto bytes = [](double n) { return Scaled(n, "B"); };
     t.rows.push_back({TailOf(names[i], 18), number(c.parameters.total), number(c.parameters.active_head),
                       bytes(static_cast<double>(c.weight_bytes)), bytes(static_cast<double>(c.kv_bytes_per_token)),
@@ -296,7 +332,7 @@ Table BelowOneAnother(std::span<const CountedModel> models) {
 
 std::string CountScreen(std::span<const CountedModel> models, size_t width) {
   const size_t words = std::min(width == 0 ? kPlainWidth : width, kMostWords);
-  const Table wide = SideBySide(models);
+  const Table wide = ModelColumns(models, /*exact=*/false);
   const bool below = width > 0 && TableWidth(wide) > width;
   std::string out = Render(below ? BelowOneAnother(models) : wide, TableFormat::kText, width);
   for (size_t i = 0; i < models.size(); ++i) {
@@ -304,13 +340,18 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
     const bool again = i > 0 && models[i - 1].name == models[i].name;
     if (!claims.checks.empty() && !again) out += Paragraph("  " + claims.model + ":", ClaimsSentence(claims), words, 4);
   }
-  return out + Paragraph("",
-                         below
-                             ? "active: active(head); FLOPs: a token of the prefill; bytes: a token of decode, weights and KV; "
-                               "--width 200: all figures"
-                             : "prefill, decode: FLOPs a token; full square: FLOPs of the prefill's matrix products, and shares; "
-                               "--full: all types",
-                         words, 2);
+  std::string note;
+  if (below) {
+    note =
+        "active: active(head); FLOPs: a token of the prefill; bytes: a token of decode, weights and KV; --width 200: all figures";
+  } else {
+    if (!Same(models, &books::CountOptions::context)) note += "S: positions that the decode token sees; ";
+    if (!Same(models, &books::CountOptions::prompt)) note += "P: positions of the prefill; ";
+    note +=
+        "prefill, decode: FLOPs a token; full square: FLOPs of the prefill's matrix products, and shares; --full: each model's "
+        "tables";
+  }
+  return out + Paragraph("", note, words, 2);
 }
 
 }  // namespace tally::app

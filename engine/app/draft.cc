@@ -2,8 +2,6 @@
 #include "engine/app/draft.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <string_view>
 
@@ -33,17 +31,11 @@ void AddDraft(CLI::App& command, std::string& draft) {
 Result<int64_t> ReadDraft(const std::string& draft, EngineOptions& engine) {
   if (draft.empty() || draft == "none") return int64_t{0};
   if (draft == "layers") return BadInput("--draft layers: prediction layers are not run yet; lookup drafts from the text");
-  constexpr std::string_view kLookup = "lookup";
+  constexpr std::string_view kLookup = "lookup", kLookupOf = "lookup:";
   int64_t tokens = kUsual;
-  if (draft != kLookup) {
-    const std::string_view given = draft;
-    const char* const end = given.data() + given.size();
-    const bool named = given.starts_with("lookup:");
-    const char* const digits = given.data() + std::min(given.size(), kLookup.size() + 1);
-    const auto [rest, error] = std::from_chars(digits, end, tokens);
-    if (!named || error != std::errc() || rest != end || tokens < 1 || tokens > kMost) {
-      return BadInput("--draft must be lookup, or lookup:N with N of 1 to " + std::to_string(kMost) + ", not " + Quote(draft));
-    }
+  const bool number = draft.starts_with(kLookupOf) && ParseNumber(std::string_view(draft).substr(kLookupOf.size()), tokens);
+  if (draft != kLookup && !(number && tokens >= 1 && tokens <= kMost)) {
+    return BadInput("--draft must be lookup, or lookup:N with N of 1 to " + std::to_string(kMost) + ", not " + Quote(draft));
   }
   engine.draft_rows = engine.sequences > 1 ? kMost : tokens;
   return tokens;

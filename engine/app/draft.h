@@ -5,12 +5,9 @@
 #include <string>
 
 #include "engine/api/tally.h"
+#include "engine/app/cli.h"
 #include "engine/app/json.h"
 #include "engine/base/status.h"
-
-namespace CLI {
-class App;
-}
 
 namespace tally::app {
 

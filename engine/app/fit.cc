@@ -154,7 +154,7 @@ Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std
 Status RunFitOfRanks(const FitFlags& flags, FitPage page) {
   if (flags.all || flags.models.size() > 1) return BadInput("--ranks is of one model");
   FitRanksPage ranks{.name = {}, .type = {}, .machine = std::move(page.machine), .options = page.options, .network = {}};
-  TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> numbers, ParseRanks(*flags.ranks));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ParseNumbers("--ranks", *flags.ranks, 1, 1024));
   ranks.network = {ParseBandwidth(flags.network), ParseLatency(flags.latency)};
   if (ranks.network.bandwidth <= 0) return BadInput("--network: " + Quote(flags.network) + " is no rate such as 10Gbit or 1GB/s");
   if (ranks.network.latency < 0) return BadInput("--latency: " + Quote(flags.latency) + " is no time such as 30us");
@@ -171,8 +171,8 @@ Status RunFitOfRanks(const FitFlags& flags, FitPage page) {
   }
   ranks.name = counted.name;
   ranks.type = counted.stored_as;
-  for (const int32_t n : numbers) {
-    TALLY_ASSIGN_OR_RETURN(RanksFit fit, FitRanks(counted, ranks.options, ranks.machine, ranks.network, n));
+  for (const int64_t n : numbers) {
+    TALLY_ASSIGN_OR_RETURN(RanksFit fit, FitRanks(counted, ranks.options, ranks.machine, ranks.network, static_cast<int32_t>(n)));
     ranks.fits.push_back(std::move(fit));
   }
   if (flags.json) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/app/numbers.h"
 #include "engine/app/table.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
@@ -22,20 +21,6 @@ const char* SplitText(const RanksFit& f) {
 }
 
 }  // namespace
-
-Result<std::vector<int32_t>> ParseRanks(const std::string& text) {
-  std::vector<int32_t> ranks;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    int32_t n = 0;
-    if (!ParseNumber(text.substr(at, end - at), n) || n < 1 || n > 1024) {
-      return BadInput("--ranks must be numbers from 1 to 1024, such as 4 or 2,4,8, not " + Quote(text));
-    }
-    ranks.push_back(n);
-    at = end + 1;
-  }
-  return ranks;
-}
 
 std::string FitRanksText(const FitRanksPage& page, size_t width) {
   Table t{page.name + ", " + page.type + ", a rank on each of several machines",

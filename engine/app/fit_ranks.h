@@ -18,8 +18,6 @@ struct FitRanksPage {
   FitNetwork network;
   std::vector<RanksFit> fits = {};  // by number of ranks
 };
-// "2,4,8": the numbers of ranks. kBadInput.
-Result<std::vector<int32_t>> ParseRanks(const std::string& text);
 
 std::string FitRanksText(const FitRanksPage& page, size_t width);
 Json FitRanksJson(const FitRanksPage& page);

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/app/rates.h"
 #include "engine/app/table.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
@@ -131,7 +130,7 @@ std::string Assumed(const FitOptions& o, std::optional<Fit> fit) {
 }
 
 std::string MachineText(const FitMachine& m) {
-  std::string text = std::to_string(m.threads) + (m.threads == 1 ? " thread" : " threads");
+  std::string text = Counted(m.threads, "thread") + (m.threads_assumed ? " assumed" : "");
   if (!m.target.empty()) text += ", " + m.target;
   if (m.total == 0) {
     text += "; memory not given";
@@ -140,15 +139,18 @@ std::string MachineText(const FitMachine& m) {
   } else {
     text += "; " + GibText(m.available, Rounding::kDown) + " of " + GibText(m.total, Rounding::kDown) + " free";
   }
-  text += "; reads " + (m.read > 0 ? Scaled(m.read, "B/s") : "-") + ";";
+  if (m.read > 0) text += "; reads " + Scaled(m.read, "B/s");
+  std::vector<std::string> peaks;  // those that are known
   for (const FitUnit unit : {FitUnit::kF32, FitUnit::kBF16, FitUnit::kInt8}) {
+    const std::string name(kFitUnitNames[static_cast<size_t>(unit)]);
     const double peak = m.peaks[static_cast<size_t>(unit)];
-    text += (unit == FitUnit::kF32 ? " " : ", ") + std::string(kFitUnitNames[static_cast<size_t>(unit)]) + " " +
-            (unit == FitUnit::kBF16 && !m.bf16_dots ? "runs as f32"
-             : peak > 0                             ? Scaled(peak, "FLOP/s")
-                                                    : "-");
+    if (unit == FitUnit::kBF16 && !m.bf16_dots) {
+      peaks.push_back(name + " runs as f32");
+    } else if (peak > 0) {
+      peaks.push_back(name + " " + Scaled(peak, "FLOP/s"));
+    }
   }
-  return text;
+  return text + (peaks.empty() ? "" : "; " + Join(peaks, ", "));
 }
 
 std::string ContextText(const Fit& fit) {
@@ -218,35 +220,28 @@ std::string CachedNote(const std::vector<const FitRow*>& rows, const FitMachine&
 
 std::string TypeCell(const std::string& type) { return type.size() <= 15 ? type : MainType(type); }
 
+// What both tables have of a row: fits, in all, longest, decode/s, prefill/s.
+void AddFitCells(const std::optional<Fit>& f, std::vector<std::string>& cells) {
+  const auto rate = [](const StepBound& b) { return ShortRate(b.tokens_per_second); };
+  if (!f) return void(cells.insert(cells.end(), {"no", "-", "-", "-", "-"}));
+  cells.insert(cells.end(), {YesNo(*f), Needed(f->memory.total()), ContextText(*f), rate(f->decode), rate(f->prefill)});
+}
+
 Table TypesTable(const FittedModel& m) {
-  Table t{"", {"type", "weights", "in all", "fits", "longest", "decode/s", "prefill/s"}, {}, {true}};
+  Table t{"", {"type", "weights", "fits", "in all", "longest", "decode/s", "prefill/s"}, {}, {true}};
   for (const FitRow& row : m.rows) {
-    if (!row.fit) {
-      t.rows.push_back({TypeCell(row.type), "-", "-", "no", "-", "-", "-"});
-      continue;
-    }
-    const Fit& f = *row.fit;
-    t.rows.push_back({TypeCell(row.type) + (row.given ? "*" : ""), Needed(f.memory.packed_weights), Needed(f.memory.total()),
-                      YesNo(f), ContextText(f), ShortRate(f.decode.tokens_per_second), ShortRate(f.prefill.tokens_per_second)});
+    t.rows.push_back({TypeCell(row.type) + (row.given ? "*" : ""), row.fit ? Needed(row.fit->memory.packed_weights) : "-"});
+    AddFitCells(row.fit, t.rows.back());
   }
   return t;
 }
 
-Table ModelsTable(const std::vector<const FittedModel*>& models, bool known, size_t name_width) {
-  Table t{"", {"", "type", known ? "fits" : "", "in all", "longest", "decode/s", "prefill/s"}, {}, {true, true}};
-  if (!known) t.columns.erase(t.columns.begin() + 2);
+Table ModelsTable(const std::vector<const FittedModel*>& models, size_t name_width) {
+  Table t{"", {"", "type", "fits", "in all", "longest", "decode/s", "prefill/s"}, {}, {true, true}};
   for (const FittedModel* m : models) {
     const FitRow& row = m->rows[m->chosen];
-    std::vector<std::string> cells = {TailOf(m->name, name_width), MainType(row.type)};
-    if (row.fit) {
-      const Fit& f = *row.fit;
-      cells.insert(cells.end(), {YesNo(f), Needed(f.memory.total()), ContextText(f), ShortRate(f.decode.tokens_per_second),
-                                 ShortRate(f.prefill.tokens_per_second)});
-    } else {
-      cells.insert(cells.end(), {"no", "-", "-", "-", "-"});
-    }
-    if (!known) cells.erase(cells.begin() + 2);
-    t.rows.push_back(std::move(cells));
+    t.rows.push_back({TailOf(m->name, name_width), MainType(row.type)});
+    AddFitCells(row.fit, t.rows.back());
   }
   return t;
 }
@@ -413,7 +408,7 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
           (shown.smaller > 0 ? "; the largest of them:" : "") + "\n\n";
   }
   constexpr size_t kNarrow = 80, kName = 18;  // columns
-  out += Render(ModelsTable(shown.rows, known, std::max(width, kNarrow) - kNarrow + kName), TableFormat::kText) + "\n";
+  out += Render(ModelsTable(shown.rows, std::max(width, kNarrow) - kNarrow + kName), TableFormat::kText) + "\n";
   if (shown.smaller + shown.others > 0) out += Sentence(LeftOut(shown), width);
   std::vector<const FitRow*> rows;
   for (const FittedModel* m : shown.rows) rows.push_back(&m->rows[m->chosen]);

@@ -9,11 +9,8 @@
 #include <string_view>
 
 #include "engine/api/tally.h"
+#include "engine/app/cli.h"
 #include "engine/base/status.h"
-
-namespace CLI {
-class App;
-}
 
 namespace tally::app {
 

@@ -161,11 +161,10 @@ Action AddLogits(CLI::App& app) {
   TextOption(c->add_option("-p,--prompt", flags->prompt,
                            "text (-: standard input, also read if it is no terminal and nothing is given)"));
   c->add_option("--prompt-tokens,--tokens", flags->tokens, "token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
-  c->add_option("--tokens-file", flags->tokens_file, "file with token ids, written the same way (-: standard input)")
-      ->type_name(kFileType);
-  c->add_option("-o,--out", flags->out,
-                "write them as .npy, float32 [tokens, vocab], complete or not at all; without: the 5 greatest are printed")
-      ->type_name(kFileType);
+  FileOption(c->add_option("--tokens-file", flags->tokens_file, "file with token ids, written the same way (-: standard input)"));
+  FileOption(
+      c->add_option("-o,--out", flags->out,
+                    "write them as .npy, float32 [tokens, vocab], complete or not at all; without: the 5 greatest are printed"));
   c->add_option("--dump", flags->dump, "directory for the output of every op, as .npy files named by layer, component and op")
       ->type_name(kFolderType);
   AddRecordFlags(*c, flags->records);

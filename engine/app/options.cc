@@ -51,15 +51,11 @@ std::vector<std::string_view> NamesOf(const Named<T>& choices) {
 
 template <class T>
 Status Choose(const std::string& option, const std::string& given, const Named<T>& choices, T& out) {
-  std::string known;
-  for (const auto& [name, value] : choices) {
-    if (SameName(given, name)) {
-      out = value;
-      return {};
-    }
-    known += (known.empty() ? "" : ", ") + std::string(name);
-  }
-  return BadInput(option + " must be one of " + known + ", not '" + given + "'");
+  const auto same = [&](const auto& choice) { return SameName(given, choice.first); };
+  const auto found = std::ranges::find_if(choices, same);
+  if (found == choices.end()) return CheckOneOf(option, given, NamesOf(choices));
+  out = found->second;
+  return {};
 }
 
 void AddSeed(CLI::App& command, uint64_t& seed, bool& drawn) {
@@ -199,6 +195,11 @@ std::vector<std::string_view> CountedTypeChoices() {
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   return names;
+}
+
+Status CheckOneOf(const std::string& option, const std::string& given, const std::vector<std::string_view>& choices) {
+  if (std::ranges::find(choices, given) != choices.end()) return {};
+  return BadInput(option + " must be one of " + Join(choices, ", ") + ", not " + Quote(given));
 }
 
 Status CheckCountedType(const std::string& given) {

@@ -10,13 +10,9 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/cli.h"
 #include "engine/app/token_list.h"
 #include "engine/base/status.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace tally::app {
 
@@ -45,6 +41,8 @@ std::vector<std::string_view> WeightTypeChoices();  // "F32", "F16", ...
 std::vector<std::string_view> KvTypeChoices();      // "auto", "f32", ...
 // What CountedAs takes: presets of quantize, then weight types that are none.
 std::vector<std::string_view> CountedTypeChoices();
+// kBadInput names the choices: "--format must be one of table, md, not 'x'".
+Status CheckOneOf(const std::string& option, const std::string& given, const std::vector<std::string_view>& choices);
 // kBadInput names them.
 Status CheckCountedType(const std::string& given);
 Status ParseKvType(const std::string& given, KvType& type);  // of --kv, in any case; kBadInput names the choices

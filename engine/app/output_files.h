@@ -9,11 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/app/cli.h"
 #include "engine/base/status.h"
-
-namespace CLI {
-class App;
-}
 
 namespace tally::app {
 

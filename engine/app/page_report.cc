@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/app/audit_report.h"
+
 namespace tally::app {
 namespace {
 
@@ -50,11 +52,6 @@ void AddRow(Table& t, const std::string& name, const PageSums& s, uint64_t page)
   t.rows.push_back({name, WithThousands(s.bytes), WithThousands(s.charged), WithThousands(s.touched), slack, part, findings});
 }
 
-std::string PhaseName(const AuditReport::Step& step) {
-  return std::string(step.phase == Phase::kPrefill ? "prefill" : "decode") + " of " + std::to_string(step.rows) + " up to " +
-         std::to_string(step.context);
-}
-
 }  // namespace
 
 Table PageStepTable(const AuditReport& report) {
@@ -69,7 +66,7 @@ Table PageStepTable(const AuditReport& report) {
     PageSums& sum = step.phase == Phase::kDecode ? decode : own;
     decoded += step.phase == Phase::kDecode ? 1 : 0;
     for (const PageRow& row : step.pages) sum.Add(row);
-    if (step.phase == Phase::kPrefill) AddRow(t, PhaseName(step), sum, report.page_bytes);
+    if (step.phase == Phase::kPrefill) AddRow(t, StepName(step), sum, report.page_bytes);
   }
   if (decoded > 0) AddRow(t, std::to_string(decoded) + " decode steps", decode, report.page_bytes);
   return t;
@@ -94,7 +91,7 @@ Table PageFindingTable(const AuditReport& report) {
     for (const PageRow& row : step.pages) {
       for (const PageFinding& f : row.findings) {
         if (t.rows.size() == kShownFindings) return t;
-        t.rows.push_back({PhaseName(step), row.tensor, std::to_string(f.slice), WithThousands(f.first_page),
+        t.rows.push_back({StepName(step), row.tensor, std::to_string(f.slice), WithThousands(f.first_page),
                           WithThousands(f.pages), kKinds[static_cast<size_t>(f.kind)]});
       }
     }

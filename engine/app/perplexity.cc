@@ -158,20 +158,17 @@ Action AddPerplexity(CLI::App& app) {
   CLI::App* c = app.add_subcommand("perplexity", "How well a model predicts a text, and how far it is from another");
   AddModelFlags(*c, flags->model);
   c->get_option("--ctx")->description("tokens of a window (0: 512, or the trained context if that is shorter)");
-  c->add_option("-f,--file", flags->file,
-                "text (-: standard input, also read if it is no terminal and nothing is given); if the tokenizer "
-                "begins texts with a token, every window has it")
-      ->type_name(kFileType);
-  c->add_option("--tokens-file", flags->tokens_file, "file with token ids instead: 1,2,3 (-: standard input)")
-      ->type_name(kFileType);
+  FileOption(c->add_option("-f,--file", flags->file,
+                           "text (-: standard input, also read if it is no terminal and nothing is given); if the tokenizer "
+                           "begins texts with a token, every window has it"));
+  FileOption(c->add_option("--tokens-file", flags->tokens_file, "file with token ids instead: 1,2,3 (-: standard input)"));
   c->add_option("--stride", flags->stride, "tokens from one window to the next (0: half a window)")->capture_default_str();
   c->add_option("--windows", flags->windows, "stop after so many windows (0: all)")->capture_default_str();
-  c->add_option("--save", flags->save,
-                "write the logits of the scored tokens: .npy, float32 [tokens, 3 + vocab]; id, window, stride, logits")
-      ->type_name(kFileType);
+  FileOption(
+      c->add_option("--save", flags->save,
+                    "write the logits of the scored tokens: .npy, float32 [tokens, 3 + vocab]; id, window, stride, logits"));
   AddForce(*c, flags->force);
-  c->add_option("--against", flags->against, "compare with such a file: KL divergence, same most likely token")
-      ->type_name(kFileType);
+  FileOption(c->add_option("--against", flags->against, "compare with such a file: KL divergence, same most likely token"));
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   AddExamples(*c, {"tally perplexity demo -f README.md --windows 4 --save /tmp/a.npy",
                    "tally perplexity demo -f README.md --windows 4 --kv q8_0 --against /tmp/a.npy"});

@@ -105,11 +105,11 @@ Action AddQuantize(CLI::App& app) {
                 "GGUF file (the first of several), Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
       ->type_name(kModelType)
       ->required();
-  c->add_option("OUT", flags->out, "GGUF file to write")->type_name(kFileType)->required();
+  FileOption(c->add_option("OUT", flags->out, "GGUF file to write"))->required();
   Choices(c->add_option("--type", flags->options.type, "preset")->capture_default_str(), QuantizePresets());
   c->add_flag("--pure", flags->options.pure, "the preset's type for every matrix, without its rules");
   c->add_flag("--requantize", flags->options.requantize, "weights that are quantised already too");
-  c->add_option("--importance", flags->options.importance, "GGUF file of llama.cpp's imatrix")->type_name(kFileType);
+  FileOption(c->add_option("--importance", flags->options.importance, "GGUF file of llama.cpp's imatrix"));
   Choices(c->add_option("--allow-tokenizer-loss", flags->options.tokenizer_loss,
                         "what GGUF cannot say of a directory's tokenizer and may be lost to other engines, several with commas")
               ->delimiter(',')

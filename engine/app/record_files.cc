@@ -51,7 +51,7 @@ Result<std::FILE*> OpenToWrite(const std::string& path) {
 
 void AddRecordFlags(CLI::App& command, RecordFlags& flags) {
   const auto file = [&](const char* name, std::optional<std::string>& to, const char* what) {
-    command.add_option(name, to, what)->type_name(kFileType);
+    FileOption(command.add_option(name, to, what));
   };
   file("--ledger", flags.ledger, "file for what every op was charged with: one JSON line an op, timed");
   file("--trace", flags.trace, "file with the ops as they ran, to be opened in Perfetto or chrome://tracing");

@@ -13,11 +13,8 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/cli.h"
 #include "engine/base/status.h"
-
-namespace CLI {
-class App;
-}
 
 namespace tally::app {
 

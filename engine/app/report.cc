@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/audit_report.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
@@ -70,9 +71,7 @@ Result<ReportData> OfModel(const ReportFlags& flags) {
 }
 
 std::string AuditText(const std::optional<ReportAudit>& audit) {
-  if (!audit) return "";
-  const std::string compared = books::WithThousands(audit->compared) + " rows compared, ";
-  return compared + (audit->differing == 0 ? "all agree" : books::WithThousands(audit->differing) + " differ");
+  return audit ? ComparedText(audit->compared, audit->differing) : "";
 }
 
 void Say(const ReportFlags& flags, const std::vector<ReportData>& runs) {
@@ -130,10 +129,7 @@ Status RunReportCommand(const ReportFlags& flags) {
   }
   TALLY_RETURN_IF_ERROR(CheckOutputFile("-o", flags.out, path, {flags.other}, true));
   TALLY_RETURN_IF_ERROR(CheckReportFile(flags.out));
-  if (flags.svg) {
-    TALLY_RETURN_IF_ERROR(CheckMayReplaceIn(*flags.svg, ".svg", flags.force));
-    TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg));
-  }
+  if (flags.svg) TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg, flags.force));
   std::vector<ReportData> runs;
   TALLY_ASSIGN_OR_RETURN(ReportData first, ledger ? OfLedger(path) : OfModel(flags));
   runs.push_back(std::move(first));
@@ -156,11 +152,9 @@ Action AddReport(CLI::App& app) {
   flags->prompt.decode = 32;
   CLI::App* c = app.add_subcommand("report", "Write a page with the figures and pictures of a run");
   AddModelFlags(*c, flags->model);
-  c->add_option("OTHER", flags->other, "another ledger file, if MODEL is one: the two are compared")->type_name(kFileType);
+  FileOption(c->add_option("OTHER", flags->other, "another ledger file, if MODEL is one: the two are compared"));
   AddStudyPrompt(*c, flags->prompt);
-  c->add_option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)")
-      ->type_name(kFileType)
-      ->capture_default_str();
+  FileOption(c->add_option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)"))->capture_default_str();
   c->add_option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)")->type_name(kFolderType);
   AddForce(*c, flags->force);
   c->add_flag("--json", flags->json, "one JSON document on standard output: the metrics, and where the page is");

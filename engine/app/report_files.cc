@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "engine/app/kept_bench.h"
+#include "engine/app/output_files.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -44,7 +45,8 @@ ReportRoofs MachineRoofs(int threads, const std::string& target) {
   return unknown;
 }
 
-Status MakeFigureFolder(const std::string& path) {
+Status MakeFigureFolder(const std::string& path, bool force) {
+  TALLY_RETURN_IF_ERROR(CheckMayReplaceIn(path, ".svg", force));
   std::error_code error, none;
   fs::create_directory(path, error);
   if (fs::is_directory(path, none)) return {};

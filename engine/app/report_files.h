@@ -16,7 +16,7 @@ Status CheckReportFile(const std::string& path);
 // cannot be measured, or where the kernels here are of another instruction set than `target` (empty: any).
 ReportRoofs MachineRoofs(int threads, const std::string& target = "");
 
-// Makes the folder of --svg where it is not there. kBadInput: it cannot be one.
-Status MakeFigureFolder(const std::string& path);
+// Makes the folder of --svg where it is not there. kBadInput: it cannot be one, or has pictures and `force` is not given.
+Status MakeFigureFolder(const std::string& path, bool force);
 
 }  // namespace tally::app

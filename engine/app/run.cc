@@ -79,41 +79,24 @@ Json RunJson(const RunFlags& flags, const Engine& engine, const GenerateResult& 
     if (f.work[c].useful > 0) by_class[std::string(kWorkClassNames[c])] = Number(f.work[c].useful);
   }
   const auto bytes = [&](ByteKind k) { return Number(f.bytes_per_token[static_cast<size_t>(k)]); };
-  return {{"model", flags.model.model},
-          {"description", engine.model().Description()},
-          {"text", result.text},
-          {"tokens", result.tokens},
-          {"finish", FinishName(result.finish)},
-          {"prompt_tokens", result.prompt_tokens},
-          {"generated_tokens", result.tokens.size()},
-          {"decode_steps", result.decode_steps},
-          {"load_seconds", books.load_seconds},
-          {"first_token_seconds", result.first_token_seconds > 0 ? Json(result.first_token_seconds) : Json()},
-          {"prompt_seconds", result.prompt_seconds},
-          {"generate_seconds", result.generate_seconds},
-          {"prompt_tokens_per_second", f.prompt_tokens_per_second},
-          {"generated_tokens_per_second",
-           result.generate_seconds > 0 ? static_cast<double>(result.decode_steps) / result.generate_seconds : 0.0},
-          {"parameters", ParametersJson(f)},
-          {"flops_per_token", Number(f.all.useful)},
-          {"flops_per_token_by_class", by_class},
-          {"executed_flops_per_token", Number(f.all.executed)},
-          {"weight_bytes_per_token", bytes(ByteKind::kWeightsPacked)},
-          {"stored_weight_bytes_per_token", bytes(ByteKind::kWeightsStored)},
-          {"kv_bytes_read_per_token", bytes(ByteKind::kKvRead)},
-          {"kv_bytes_written_per_token", bytes(ByteKind::kKvWritten)},
-          {"state_bytes_read_per_token", bytes(ByteKind::kStateRead)},
-          {"state_bytes_written_per_token", bytes(ByteKind::kStateWritten)},
-          {"bytes_per_token", Number(MovedBytesPerToken(f))},
-          {"decode_gigabytes_per_second", f.decode_gigabytes_per_second},
-          {"read_bytes_per_second", OrNull(books.read_bandwidth)},
-          {"ratio_of_bandwidth", OrNull(RatioOfBandwidth(books))},
-          {"seed", flags.sampling.seed},
-          {"threads", engine.threads()},
-          {"target", engine.target()},
-          {"used_blas", engine.used_blas()},
-          {"context", engine.context()},
-          {"memory_bytes", MemoryJson(engine)}};
+  Json document = {{"model", flags.model.model}, {"text", result.text}};
+  document.update(FiguresJson(result, books, engine));
+  document.update({{"decode_steps", result.decode_steps},
+                   {"generated_tokens_per_second",
+                    result.generate_seconds > 0 ? static_cast<double>(result.decode_steps) / result.generate_seconds : 0.0},
+                   {"flops_per_token_by_class", by_class},
+                   {"executed_flops_per_token", Number(f.all.executed)},
+                   {"weight_bytes_per_token", bytes(ByteKind::kWeightsPacked)},
+                   {"stored_weight_bytes_per_token", bytes(ByteKind::kWeightsStored)},
+                   {"kv_bytes_read_per_token", bytes(ByteKind::kKvRead)},
+                   {"kv_bytes_written_per_token", bytes(ByteKind::kKvWritten)},
+                   {"state_bytes_read_per_token", bytes(ByteKind::kStateRead)},
+                   {"state_bytes_written_per_token", bytes(ByteKind::kStateWritten)},
+                   {"decode_gigabytes_per_second", f.decode_gigabytes_per_second},
+                   {"read_bytes_per_second", OrNull(books.read_bandwidth)},
+                   {"ratio_of_bandwidth", OrNull(RatioOfBandwidth(books))},
+                   {"used_blas", engine.used_blas()}});
+  return document;
 }
 
 Result<int> RunModel(const RunFlags& flags) {
@@ -206,8 +189,8 @@ Action AddRun(CLI::App& app) {
   AddModelFlags(*c, flags->model);
   TextOption(c->add_option("-p,--prompt", flags->prompt,
                            "prompt text (-: standard input, also read if it is no terminal and no prompt is given)"));
-  c->add_option("-f,--file", flags->file, "file with the prompt text (-: standard input); one newline at its end is dropped")
-      ->type_name(kFileType);
+  FileOption(c->add_option("-f,--file", flags->file,
+                           "file with the prompt text (-: standard input); one newline at its end is dropped"));
   c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
   c->add_flag("--special", flags->special, "special tokens spelled out in the prompt become tokens (else they stay text)");
   AddNumber(*c, "-n,--tokens", flags->tokens, "most tokens to generate (-1 or -2: until the context is full)");

@@ -5,7 +5,6 @@
 
 #include "engine/app/draft.h"
 #include "engine/app/kept_bench.h"
-#include "engine/app/rates.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
@@ -93,6 +92,28 @@ double MovedBytesPerToken(const books::RunFigures& f) {
   double bytes = 0;
   for (const ByteKind kind : kMovedBytes) bytes += f.bytes_per_token[static_cast<size_t>(kind)];
   return bytes;
+}
+
+Json FiguresJson(const GenerateResult& result, const RunBooks& books, const Engine& engine) {
+  const books::RunFigures& f = books.figures;
+  return {{"description", engine.model().Description()},
+          {"tokens", result.tokens},
+          {"finish", books.ended},
+          {"prompt_tokens", result.prompt_tokens},
+          {"generated_tokens", result.tokens.size()},
+          {"load_seconds", books.load_seconds},
+          {"first_token_seconds", result.first_token_seconds > 0 ? Json(result.first_token_seconds) : Json()},
+          {"prompt_seconds", result.prompt_seconds},
+          {"generate_seconds", result.generate_seconds},
+          {"prompt_tokens_per_second", f.prompt_tokens_per_second},
+          {"parameters", ParametersJson(f)},
+          {"flops_per_token", Number(f.all.useful)},
+          {"bytes_per_token", Number(MovedBytesPerToken(f))},
+          {"seed", books.seed},
+          {"threads", engine.threads()},
+          {"target", engine.target()},
+          {"context", engine.context()},
+          {"memory_bytes", MemoryJson(engine)}};
 }
 
 std::optional<double> RatioOfBandwidth(const RunBooks& run) {

@@ -30,6 +30,9 @@ RunBooks BooksOf(const Loaded& loaded, const GenerateResult& result, const Sampl
 // "length", "end of text"
 const char* FinishName(FinishReason reason);
 
+// What the documents of `run` and `chat` have in common.
+Json FiguresJson(const GenerateResult& result, const RunBooks& books, const Engine& engine);
+
 // Bytes of packed weights and KV that a decoded token read or wrote.
 double MovedBytesPerToken(const books::RunFigures& figures);
 // Of the decode: the bandwidth that it used / read_bandwidth. None where nothing was decoded or the bandwidth is not known.

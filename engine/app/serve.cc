@@ -145,8 +145,7 @@ Action AddServe(CLI::App& app) {
       ->capture_default_str();
   AddNumber(*c, "--port", flags->port, "port to listen on (0: any that is free)");
   c->add_option("--alias", flags->name, "the model's name in answers (default: its file's name)");
-  c->add_option("--api-key-file", flags->key_file, "file of keys, one a line, of which every request must have one")
-      ->type_name(kFileType);
+  FileOption(c->add_option("--api-key-file", flags->key_file, "file of keys, one a line, of which every request must have one"));
   c->add_option("--allow-host", flags->hosts, "a name by which clients reach the server (several times: several)");
   c->add_option("--allow-origin", flags->origins, "an origin whose pages may ask, as in https://chat.example.com");
   c->add_flag("--insecure", flags->insecure, "listen for other machines without a key");

@@ -8,12 +8,8 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/app/cli.h"
 #include "engine/base/status.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace tally::app {
 

@@ -52,6 +52,8 @@ CLI::Option* Choices(CLI::Option* option, const std::vector<std::string_view>& c
   return option->check(CLI::Validator([](std::string&) { return std::string(); }, text + "}"));
 }
 
+CLI::Option* FileOption(CLI::Option* option) { return option->type_name(kFileType); }
+
 void AddExamples(CLI::App& command, const std::vector<std::string>& examples) {
   std::string footer = command.get_footer();
   footer += (footer.empty() ? "" : "\n") + std::string(kExamples);

@@ -7,10 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
+#include "engine/app/cli.h"
 
 namespace tally::app {
 
@@ -23,6 +20,9 @@ inline constexpr const char* kListType = "LIST";    // several, with commas betw
 
 // Says what an option takes. Whether it is one of them is checked by who reads the option.
 CLI::Option* Choices(CLI::Option* option, const std::vector<std::string_view>& choices);
+
+// An option that names a file.
+CLI::Option* FileOption(CLI::Option* option);
 
 // Adds examples, each a line of a shell, to the end of a command's help. What the footer has already stays before them.
 void AddExamples(CLI::App& command, const std::vector<std::string>& examples);

@@ -76,14 +76,13 @@ Action AddSynth(CLI::App& app) {
   auto flags = std::make_shared<SynthFlags>();
   CLI::App* c = app.add_subcommand("synth", "Write a full-size checkpoint with random weights");
   c->add_option("NAME", flags->model, "a built-in model, one of those below, or a config.json")->type_name(kNameType)->required();
-  c->add_option("OUT", flags->out, "the GGUF file to write (its name ends in .gguf), or else a Hugging Face directory")
-      ->type_name(kFileType)
+  FileOption(
+      c->add_option("OUT", flags->out, "the GGUF file to write (its name ends in .gguf), or else a Hugging Face directory"))
       ->required();
   Choices(c->add_option("--type", flags->type, "of the matrices")->capture_default_str(), WeightTypeChoices());
   AddNumber(*c, "-s,--seed", flags->seed, "of the random weights");
-  c->add_option("--vocab-from", flags->vocab_from,
-                "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)")
-      ->type_name(kFileType);
+  FileOption(c->add_option("--vocab-from", flags->vocab_from,
+                           "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)"));
   AddNumber(*c, "--layers", flags->layers, "write only so many layers (0: all)");
   AddForce(*c, flags->force);
   c->add_flag("--json", flags->json, "one JSON document on standard output");

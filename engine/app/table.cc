@@ -72,23 +72,26 @@ bool BreakWords(const Table& t, size_t width, std::vector<size_t>& widths) {
   return true;
 }
 
+// The columns `taken`.
+Table ColumnsOf(const Table& t, const std::vector<size_t>& taken) {
+  Table some{t.title, {}, std::vector<std::vector<std::string>>(t.rows.size()), {}};
+  for (const size_t i : taken) {
+    some.columns.push_back(t.columns[i]);
+    some.left.push_back(IsSet(t.left, i));
+    for (size_t row = 0; row < t.rows.size(); ++row) some.rows[row].push_back(t.rows[row][i]);
+  }
+  return some;
+}
+
 // The first column and those from `begin` to `end`, of the rows that have cells there.
 Table GroupOf(const Table& t, size_t begin, size_t end) {
-  Table group;
   std::vector<size_t> taken = {0};
   for (size_t i = begin; i < end; ++i) taken.push_back(i);
-  for (const size_t i : taken) {
-    group.columns.push_back(t.columns[i]);
-    group.left.push_back(IsSet(t.left, i));
-  }
-  for (const auto& row : t.rows) {
-    if (std::all_of(row.begin() + static_cast<int64_t>(begin), row.begin() + static_cast<int64_t>(end),
-                    [](const std::string& cell) { return cell.empty(); })) {
-      continue;
-    }
-    group.rows.emplace_back();
-    for (const size_t i : taken) group.rows.back().push_back(row[i]);
-  }
+  Table group = ColumnsOf(t, taken);
+  group.title.clear();
+  std::erase_if(group.rows, [](const std::vector<std::string>& row) {
+    return std::all_of(row.begin() + 1, row.end(), [](const std::string& cell) { return cell.empty(); });
+  });
   return group;
 }
 
@@ -142,6 +145,14 @@ std::string Markdown(const Table& t) {
 
 std::string Render(const Table& table, TableFormat format, size_t width) {
   return format == TableFormat::kMarkdown ? Markdown(table) : TextTable(table, width);
+}
+
+Table WithoutEmptyColumns(const Table& t) {
+  std::vector<size_t> taken;
+  for (size_t i = 0; i < t.columns.size(); ++i) {
+    if (std::ranges::any_of(t.rows, [&](const auto& row) { return !row[i].empty(); })) taken.push_back(i);
+  }
+  return ColumnsOf(t, taken);
 }
 
 size_t TableWidth(const Table& table) { return LineOf(WidthsOf(table)); }

@@ -25,6 +25,8 @@ struct Table {
 // Markdown: a heading and a pipe table, of any width.
 std::string Render(const Table& table, TableFormat format, size_t width = 0);
 
+Table WithoutEmptyColumns(const Table& table);  // those in which no row has a cell
+
 // Columns that its longest line takes as text of any width.
 size_t TableWidth(const Table& table);
 

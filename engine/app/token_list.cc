@@ -12,26 +12,20 @@
 namespace tally::app {
 
 Result<std::vector<int32_t>> ParseTokens(const std::string& given, const std::string& what) {
-  static constexpr std::string_view kSpace = " \t\n\r";
+  static constexpr std::string_view kSpace = " \t\n\r", kBetween = ", \t\n\r";
   std::string_view text = given;
   text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
   text.remove_suffix(text.size() - std::min(text.find_last_not_of(kSpace) + 1, text.size()));
   if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
   std::vector<int32_t> tokens;
-  size_t at = 0;
-  const auto separator = [](char c) { return c == ',' || kSpace.find(c) != kSpace.npos; };
-  while (true) {
-    while (at < text.size() && separator(text[at])) ++at;
-    if (at == text.size()) break;
-    size_t end = at;
-    while (end < text.size() && !separator(text[end])) ++end;
+  for (size_t at = 0, end = 0; (at = text.find_first_not_of(kBetween, end)) != text.npos;) {
+    end = std::min(text.find_first_of(kBetween, at), text.size());
     int32_t id = 0;
     const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, id);
     if (error != std::errc() || stop != text.data() + end || id < 0) {
       return BadInput(what + ": " + Quote(text.substr(at, std::min<size_t>(end - at, 40))) + " is not a token id");
     }
     tokens.push_back(id);
-    at = end;
   }
   if (tokens.empty()) return BadInput(what + ": no token ids");
   return tokens;

@@ -142,16 +142,16 @@ Action AddTokenize(CLI::App& app) {
       ->type_name(kModelType);
   c->add_option("TEXT", flags->second, "the text; without it standard input, if that is no terminal");
   c->add_option("-m,--model", flags->model, "MODEL; what is left is the text")->type_name(kModelType);
-  c->add_option("-f,--file", flags->file, "file with the text (-: standard input)")->type_name(kFileType);
-  c->add_option("--ranks", flags->ranks, "instead of MODEL: a file of ranks as tiktoken publishes them (cl100k_base.tiktoken)")
-      ->type_name(kFileType);
+  FileOption(c->add_option("-f,--file", flags->file, "file with the text (-: standard input)"));
+  FileOption(c->add_option("--ranks", flags->ranks,
+                           "instead of MODEL: a file of ranks as tiktoken publishes them (cl100k_base.tiktoken)"));
   Choices(
       c->add_option("--pattern", flags->pattern, "how --ranks cuts text, and its special tokens (else: as the file is named)"),
       {"r50k", "p50k", "cl100k", "o200k", "o200k_harmony"});
   c->add_option("--decode", flags->decode, "token ids to turn into text: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
-  c->add_option("--tokens-file", flags->tokens_file,
-                "file with token ids to turn into text, written the same way (-: standard input); nothing is added to the text")
-      ->type_name(kFileType);
+  FileOption(c->add_option(
+      "--tokens-file", flags->tokens_file,
+      "file with token ids to turn into text, written the same way (-: standard input); nothing is added to the text"));
   c->add_flag("--special", flags->special, "special tokens spelled out in the text become tokens (else they stay text)");
   c->add_flag("--no-bos", flags->plain, "do not add the tokens that the model's tokenizer puts around a text");
   c->add_flag("--ids", flags->ids, "the ids alone, in one line with commas");

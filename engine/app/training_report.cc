@@ -66,7 +66,7 @@ double Days(double flops, const TrainingBudget& b) { return b.tokens * flops / (
 
 Table BudgetTable(const TrainingCount& t, const TrainingBudget& b) {
   Table table{
-      "training on " + Scaled(b.tokens, "") + " tokens at " + Fixed(100 * b.utilisation, 0) + " % of " + Scaled(b.peak, "FLOP/s"),
+      "training on " + ShortCount(b.tokens) + " tokens at " + Fixed(100 * b.utilisation, 0) + " % of " + Scaled(b.peak, "FLOP/s"),
       {"FLOPs of a token by", "FLOPs", "days"},
       {},
       {true}};

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "engine/api/tally.h"
+#include "engine/app/options.h"
 #include "engine/app/words.h"
 #include "engine/base/edit_distance.h"
 #include "engine/base/format.h"
@@ -89,12 +89,6 @@ bool TakesValue(const CLI::App& command, const std::string& name) {
   return option != nullptr && option->get_items_expected_min() > 0;
 }
 
-bool IsTypeName(std::string_view text) {
-  const std::vector<std::string_view> presets = QuantizePresets();
-  const auto same = [&](std::string_view name) { return Lower(name) == Lower(text); };
-  return std::any_of(presets.begin(), presets.end(), same) || ParseWeightType(text).ok();
-}
-
 std::string NoSuchOption(const CLI::App& app, const CLI::App& command, const std::string& given) {
   const std::string name = given.substr(0, given.find('='));
   const std::string text = "there is no option " + Quote(name);
@@ -159,15 +153,13 @@ Status UnknownCommand(const CLI::App& app, const std::string& first) {
   }
   std::string text = "there is no command " + Quote(first) + ": ";
   std::error_code ignored;
-  const std::vector<std::string_view> models = KnownModels();
-  const auto same = [&](std::string_view name) { return Lower(name) == Lower(first); };
   if (const char* here = AdviceFor(ForeignCommands(), Lower(first))) {
     text += "it is tally " + std::string(here) + " here";
   } else if (const std::optional<std::string> near = Nearest(first, names)) {
     text += "did you mean " + *near + "?";
   } else if (first == "demo" || std::filesystem::exists(first, ignored)) {
     text += "to generate with that model, tally run " + Printable(first);
-  } else if (std::any_of(models.begin(), models.end(), same)) {
+  } else if (!KnownModel(first).empty()) {
     text += "for what that model costs, tally count " + Printable(first);
   } else {
     text += all;
@@ -190,9 +182,9 @@ Status ParseFailure(const CLI::App& app, const CLI::App* command, const CLI::Par
   const bool prompt = command->get_option_no_throw("--prompt") != nullptr && command->get_name() != "bench";
   const std::string extra = extras.empty() ? "" : extras.front();
   return BadInput(Quote(extra) + " is one argument too many" +
-                  (IsTypeName(extra) ? ": a type is --type " + extra
-                   : prompt          ? ": a prompt is -p TEXT"
-                                     : "") +
+                  (CheckCountedType(extra).ok() ? ": a type is --type " + extra
+                   : prompt                     ? ": a prompt is -p TEXT"
+                                                : "") +
                   hint);
 }
 

@@ -7,12 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/app/cli.h"
 #include "engine/base/status.h"
-
-namespace CLI {
-class App;
-class ParseError;
-}  // namespace CLI
 
 namespace tally::app {
 

@@ -101,6 +101,13 @@ std::string Scaled(double x, std::string_view unit) {
   return Fixed(x, 0) + " " + std::string(unit);
 }
 
+std::string ShortCount(double n) {
+  std::string text = Scaled(n, "");
+  std::erase(text, ' ');
+  if (text.ends_with('G')) text.back() = 'B';
+  return text;
+}
+
 std::string Thousands(int64_t n) { return books::WithThousands(static_cast<uint64_t>(n)); }
 
 std::string Counted(int64_t n, const char* what) { return Thousands(n) + " " + what + (n == 1 ? "" : "s"); }
@@ -110,5 +117,20 @@ std::string Share(uint64_t part, uint64_t whole) {
   const double percent = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
   return part > 0 && percent < 0.005 ? "<0.01 %" : Fixed(percent, 2) + " %";
 }
+
+std::string ShortRate(double x) {
+  if (x <= 0) return "-";
+  if (x >= 999.5) return books::WithThousands(x);
+  return Fixed(x, x < 9.995 ? 2 : x < 99.95 ? 1 : 0);
+}
+
+std::string ShortSeconds(double seconds) {
+  if (seconds <= 0) return "0 s";
+  return seconds < 0.9995 ? ShortRate(seconds * 1e3) + " ms" : ShortRate(seconds) + " s";
+}
+
+std::string OfRoof(double part) { return Fixed(100 * part, part < 0.0995 ? 1 : 0) + " %"; }
+
+std::string ShortGigabytes(double bytes_per_second) { return ShortRate(bytes_per_second / 1e9) + " GB/s"; }
 
 }  // namespace tally::app

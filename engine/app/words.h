@@ -40,6 +40,9 @@ std::string TailOf(const std::string& text, size_t most);
 // Three or four digits and a decimal prefix: "3.71 GB", "250 G", "36.86 kB", "12 B".
 std::string Scaled(double x, std::string_view unit);
 
+// A number of parameters or tokens, as papers print it: "20.91B", "124M", "36.86k".
+std::string ShortCount(double n);
+
 // "1,234"
 std::string Thousands(int64_t n);
 // "1,234 tokens", "1 token"
@@ -47,5 +50,17 @@ std::string Counted(int64_t n, const char* what);
 
 // "27.10 %"; "<0.01 %" of a part that is not 0; empty where there is no whole.
 std::string Share(uint64_t part, uint64_t whole);
+
+// Speeds. Three digits, and all before the point: "7.05", "43.1", "291", "2,322"; "-" of a rate that is not known (0).
+std::string ShortRate(double per_second);
+
+// "1.23 s", "12.3 ms"
+std::string ShortSeconds(double seconds);
+
+// A part of a roof, in percent: "94 %", "102 %", "4.2 %".
+std::string OfRoof(double part);
+
+// "13.6 GB/s"
+std::string ShortGigabytes(double bytes_per_second);
 
 }  // namespace tally::app

@@ -105,6 +105,12 @@ std::string TickText(double value) {
   return p.prefix.empty() ? text : text + " " + std::string(p.prefix);
 }
 
+std::string ShortCount(uint64_t n) {
+  const Prefixed p = Prefix(Real(n));
+  const int decimals = p.prefix.empty() || p.value >= 100 ? 0 : 2;
+  return Fixed(p.value, decimals) + (p.prefix == "G" ? "B" : std::string(p.prefix));
+}
+
 std::string Percent(double share) {
   const double percent = 100 * share;
   if (percent > 0 && percent < 0.005) return "< 0.01 %";

@@ -37,6 +37,8 @@ std::string Thousands(uint64_t n);
 std::string Si(double value, std::string_view unit);
 // The same without trailing zeros, for ticks: "2 G", "0.05".
 std::string TickText(double value);
+// A number of parameters as papers print it: "20.91B", "3.61B", "124M".
+std::string ShortCount(uint64_t n);
 // 0.1725 -> "17.25 %"; what is above 0 and rounds to it is "< 0.01 %".
 std::string Percent(double share);
 // Three significant digits: 0.123, 12.3, 1,230.

@@ -11,6 +11,7 @@ namespace tally::page {
 namespace {
 
 constexpr double kTop = 26, kPlot = 300, kBottom = 38, kRadius = 4.5;
+constexpr double kHighest = 20;  // above the highest roof, for its name
 
 struct Range {
   double low = 0, high = 0;  // both above 0
@@ -37,7 +38,7 @@ class Drawing {
     if (x.low == 0) x = {1, 10};
     if (y.low == 0) y = {1, 10};
     x_ = {x.low / 2, x.high * 4, 44, width - 4, true};
-    y_ = {y.low / 2, y.high * 2, kTop + kPlot, kTop, true};
+    y_ = {y.low / 2, y.high, kTop + kPlot, kTop + kHighest, true};
   }
 
   Svg Draw() {
@@ -78,11 +79,16 @@ class Drawing {
     if (high <= low) return;
     const Point from = OnSlope(low), to = OnSlope(high);
     svg_.Line(from, to, "roof");
+    Cover(from, to);
+    slope_ = {from.x + 0.25 * (to.x - from.x), from.y + 0.25 * (to.y - from.y)};
+  }
+
+  // Keeps names off a line.
+  void Cover(Point from, Point to) {
     for (double share = 0; share <= 1; share += 1.0 / 64) {
       const Point p = {from.x + share * (to.x - from.x), from.y + share * (to.y - from.y)};
       placer_.Cover({p.x - 2, p.y - 2, p.x + 2, p.y + 2});
     }
-    slope_ = {from.x + 0.25 * (to.x - from.x), from.y + 0.25 * (to.y - from.y)};
   }
 
   Point OnSlope(double flops_per_byte) const { return {x_.At(flops_per_byte), y_.At(flops_per_byte * chart_.bytes_per_second)}; }
@@ -98,7 +104,7 @@ class Drawing {
   void Marks() {
     for (const RooflineChart::Mark& mark : chart_.marks) {
       const Point p = At(mark);
-      placer_.Cover({p.x - kRadius, p.y - kRadius, p.x + kRadius, p.y + kRadius});
+      placer_.CoverMark({p.x - kRadius, p.y - kRadius, p.x + kRadius, p.y + kRadius});
     }
     for (const RooflineChart::Peak& peak : chart_.peaks) PeakName(peak);
     if (slope_) Label(*slope_, 2, "reads " + Si(chart_.bytes_per_second, "B/s"), "halo");
@@ -108,14 +114,15 @@ class Drawing {
     }
   }
 
-  // Above the roof or below it, as far to the right as is free.
+  // Above the roof or below it, as far to the right as is free; a name that has no room beside its roof is left out.
   void PeakName(const RooflineChart::Peak& peak) {
-    const double y = PeakStart(peak).y, width = TextWidth(peak.name);
-    for (const double off : {-5.0, 14.0, -20.0, 28.0}) {
-      for (double x = x_.to - width; x > x_.from; x -= 10) {
+    const Point start = PeakStart(peak);
+    const double y = start.y, width = TextWidth(peak.name);
+    for (const double off : {-6.0, 15.0, -21.0, 29.0}) {
+      for (double x = x_.to - width; x > std::max(x_.from, start.x - width); x -= 10) {
         const Box box = TextBox({x, y + off}, peak.name);
         if (!placer_.Free(box)) continue;
-        placer_.Cover(box);
+        placer_.Cover({box.left - 4, box.top, box.right + 4, box.bottom});
         svg_.Text({x, y + off}, peak.name, "halo");
         return;
       }
@@ -125,8 +132,11 @@ class Drawing {
   void Label(Point mark, double radius, const std::string& text, std::string_view css_class) {
     const std::optional<Point> place = placer_.Beside(mark, radius, text);
     if (!place) return;
-    const double y = place->y - 4, x = std::clamp(mark.x, place->x, place->x + TextWidth(text));
-    if (std::hypot(x - mark.x, y - mark.y) > radius + 12) svg_.Line(mark, {x, y < mark.y ? y + 6 : y - 6}, "leader");
+    const Point end = LeaderEnd(mark, TextBox(*place, text));
+    if (std::hypot(end.x - mark.x, end.y - mark.y) > radius + 10) {
+      svg_.Line(mark, end, "leader");
+      Cover(mark, end);
+    }
     svg_.Text(*place, text, css_class);
   }
 

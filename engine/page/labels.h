@@ -22,6 +22,9 @@ struct Box {
   }
 };
 
+// Where a line from a mark to its label ends.
+Point LeaderEnd(Point mark, const Box& label);
+
 // What `text` covers when it is drawn at `baseline`.
 Box TextBox(Point baseline, std::string_view text, Anchor anchor = Anchor::kStart);
 
@@ -31,14 +34,21 @@ class LabelPlacer {
   explicit LabelPlacer(Box area) : area_(area) {}
 
   void Cover(Box box) { covered_.push_back(box); }
+  // The same of a mark, which no line to another's label crosses.
+  void CoverMark(Box box) {
+    Cover(box);
+    solid_.push_back(box);
+  }
   bool Free(const Box& box) const;
-  // The baseline's beginning of a label beside a mark of `radius` at `mark`: to its right, left, above, below, then farther off. Covers
-  // it. Nothing where none is free.
+  // The baseline's beginning of a label beside a mark of `radius` at `mark`: to its right, left, above, below, then farther off, where a
+  // line to it crosses no other label or mark. Covers it. Nothing where none is free.
   std::optional<Point> Beside(Point mark, double radius, std::string_view text);
 
  private:
+  bool Crosses(Point mark, Point to) const;  // another mark, or a label
+
   Box area_;
-  std::vector<Box> covered_;
+  std::vector<Box> covered_, solid_;  // all; marks and their labels
 };
 
 }  // namespace tally::page

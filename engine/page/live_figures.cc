@@ -102,13 +102,13 @@ std::string ParametersPicture(const LiveFigures& f) {
   const uint64_t active = std::min(f.active_parameters, f.parameters),
                  touched = std::min(f.step.parameters_touched, f.parameters);
   page::BarChart chart;
-  chart.bars.push_back({"total", Real(f.parameters), Si(Real(f.parameters), ""), "", "fill-2"});
+  chart.bars.push_back({"total", Real(f.parameters), page::ShortCount(f.parameters), "", "fill-2"});
   chart.bars.push_back({"active", Real(active),
-                        Si(Real(active), "") + ", " + page::Percent(Share(Real(active), Real(f.parameters))),
+                        page::ShortCount(active) + ", " + page::Percent(Share(Real(active), Real(f.parameters))),
                         "what one token uses, embedding and head counted", "bar"});
   if (touched > 0) {
     const std::string steps = LastSteps(f.step);
-    chart.bars.push_back({steps, Real(touched), Si(Real(touched), ""), "read by the kernels of a step: " + steps, "bar"});
+    chart.bars.push_back({steps, Real(touched), page::ShortCount(touched), "read by the kernels of a step: " + steps, "bar"});
   }
   return Element(DrawBars(chart, kWidth), "Parameters",
                  page::Thousands(active) + " of " + page::Thousands(f.parameters) + " parameters are active for a token.");
@@ -118,16 +118,15 @@ std::string TimePicture(const Token& token) {
   page::BarChart chart;
   chart.bars.push_back({"this token", token.seconds, Si(token.seconds, "s"), "", "bar"});
   std::string words = "This token took " + Si(token.seconds, "s") + ".";
-  if (token.read_seconds > 0) {
-    chart.bars.push_back({"its bytes, at best", token.read_seconds, Si(token.read_seconds, "s"),
-                          "its bytes at the bandwidth that this machine reads with at most", "fill-3"});
-    words += " At the bandwidth of memory its bytes take " + Si(token.read_seconds, "s") + ".";
-  }
-  if (token.flops_seconds > 0) {
-    chart.bars.push_back({"its FLOPs, at best", token.flops_seconds, Si(token.flops_seconds, "s"),
-                          "its FLOPs at this machine's peaks of their types", "fill-2"});
-    words += " At the peaks of arithmetic its FLOPs take " + Si(token.flops_seconds, "s") + ".";
-  }
+  const auto roof = [&](const char* name, double seconds, const char* tip, const char* fill, const char* sentence) {
+    if (seconds <= 0) return;
+    chart.bars.push_back({name, seconds, Si(seconds, "s"), tip, fill});
+    words += sentence + Si(seconds, "s") + ".";
+  };
+  roof("its bytes, at best", token.read_seconds, "its bytes at the bandwidth that this machine reads with at most", "fill-3",
+       " At the bandwidth of memory its bytes take ");
+  roof("its FLOPs, at best", token.flops_seconds, "its FLOPs at this machine's peaks of their types", "fill-2",
+       " At the peaks of arithmetic its FLOPs take ");
   return Element(DrawBars(chart, kWidth), "Time of a token", words);
 }
 

@@ -66,7 +66,7 @@ std::string Verdict(const ReportData& run) {
 std::vector<Headline> HeadlinesOf(const ReportData& run) {
   std::vector<Headline> all;
   if (run.has_parameters && run.parameters[0] > 0) {
-    all.push_back({"parameters", Si(Real(run.parameters[0]), ""), Thousands(run.parameters[0])});
+    all.push_back({"parameters", ShortCount(run.parameters[0]), Thousands(run.parameters[0])});
     const uint64_t active = run.parameters[static_cast<size_t>(ReportConvention::kActiveHead)];
     all.push_back({"active, head counted", Percent(Real(active) / Real(run.parameters[0])), Thousands(active)});
   }
@@ -91,25 +91,20 @@ std::vector<Headline> HeadlinesOf(const ReportData& run) {
 }
 
 std::vector<std::string> FactsOf(const ReportData& run) {
-  std::vector<std::string> lines;
-  const auto add = [&](std::string& line, const std::string& text, const char* between) {
+  const auto add = [](std::string& line, const std::string& text, const char* between) {
     if (!text.empty()) line += (line.empty() ? "" : between) + text;
   };
-  std::string line = run.description;
-  if (Shortened(run.title) != run.title) add(line, run.title, "; ");
-  if (!line.empty()) lines.push_back(line);
-  line.clear();
-  add(line, run.source, "");
-  add(line, run.threads > 0 ? std::to_string(run.threads) + (run.threads == 1 ? " thread" : " threads") : "", ", ");
-  add(line, run.target.empty() ? "" : run.target + " kernels", ", ");
-  add(line, run.machine, ", ");
-  add(line, run.date, "; ");
-  add(line, run.version.empty() ? "" : "Tally " + run.version, "; ");
-  if (!line.empty()) lines.push_back(line);
-  line.clear();
-  for (const ReportFact& fact : run.facts) add(line, fact.name + ": " + fact.value, "; ");
-  if (run.not_run > 0) add(line, "stored, not run: " + Thousands(run.not_run) + " parameters (" + run.not_run_names + ")", "; ");
-  if (!line.empty()) lines.push_back(line);
+  std::string model = run.description, made = run.source, facts;
+  if (Shortened(run.title) != run.title) add(model, run.title, "; ");
+  add(made, run.threads > 0 ? std::to_string(run.threads) + (run.threads == 1 ? " thread" : " threads") : "", ", ");
+  add(made, run.target.empty() ? "" : run.target + " kernels", ", ");
+  add(made, run.machine, ", ");
+  add(made, run.date, "; ");
+  add(made, run.version.empty() ? "" : "Tally " + run.version, "; ");
+  for (const ReportFact& fact : run.facts) add(facts, fact.name + ": " + fact.value, "; ");
+  if (run.not_run > 0) add(facts, "stored, not run: " + Thousands(run.not_run) + " parameters (" + run.not_run_names + ")", "; ");
+  std::vector<std::string> lines = {std::move(model), std::move(made), std::move(facts)};
+  std::erase(lines, "");
   return lines;
 }
 
@@ -338,8 +333,10 @@ std::string RenderPage(std::span<const ReportData> runs) { return page::Document
 
 std::vector<ReportFigure> RenderFigures(const ReportData& run) {
   std::vector<ReportFigure> all;
-  for (const page::Figure& figure : page::AllFigures(run))
-    all.push_back({figure.name, page::FigureSvg(figure, page::Shortened(run.title))});
+  for (const page::SectionKind& kind : page::kSections) {
+    const std::optional<page::Figure> figure = kind.figure != nullptr ? kind.figure(run) : std::nullopt;
+    if (figure) all.push_back({figure->name, page::FigureSvg(*figure, page::Shortened(run.title))});
+  }
   return all;
 }
 

@@ -246,13 +246,4 @@ std::optional<Figure> SpeedFigure(const ReportData& run) {
                 most};
 }
 
-std::vector<Figure> AllFigures(const ReportData& run) {
-  std::vector<Figure> all;
-  for (const auto make : {ParametersFigure, RooflineFigure, FlopsFigure, BytesFigure, DepthFigure, BandwidthFigure, ExpertsFigure,
-                          ExpertUnionFigure, TimeFigure, SpeedFigure}) {
-    if (std::optional<Figure> figure = make(run)) all.push_back(std::move(*figure));
-  }
-  return all;
-}
-
 }  // namespace tally::page

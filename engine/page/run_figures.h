@@ -23,9 +23,6 @@ std::optional<Figure> RooflineFigure(const ReportData& run);
 std::optional<Figure> TimeFigure(const ReportData& run);
 std::optional<Figure> SpeedFigure(const ReportData& run);  // what `bench` measured
 
-// All of them, in the page's order.
-std::vector<Figure> AllFigures(const ReportData& run);
-
 // Means over the steps of a phase. Bytes are packed weights, KV read and KV written.
 struct PhaseMeans {
   uint64_t steps = 0, tokens = 0;

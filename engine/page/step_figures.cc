@@ -228,14 +228,14 @@ std::optional<Figure> DepthFigure(const ReportData& run) {
   const StepPoint &first = steps.points.front(), &last = steps.points.back();
   const auto kv = [](const StepPoint& p) { return Percent(Share(p.kv_bytes, p.weight_bytes + p.kv_bytes)); };
   std::string summary = "At depth " + Thousands(Whole(first.depth)) + " the KV cache is " + kv(first) + " of the bytes";
-  if (steps.points.size() > 1) summary += ", at " + Thousands(Whole(last.depth)) + " " + kv(last);
+  if (steps.points.size() > 1) summary += ", at depth " + Thousands(Whole(last.depth)) + ", " + kv(last);
   const double roof = run.roofs.known ? run.roofs.read : 0;
   if (roof > 0) {
     summary += ". At the roof, " + Si(roof, "B/s") + ", that is at most " +
                Decimal(roof / (first.weight_bytes + first.kv_bytes)) + " tokens a second";
     if (steps.points.size() > 1) summary += ", and " + Decimal(roof / (last.weight_bytes + last.kv_bytes)) + " at the end";
   }
-  return Figure{"depth",
+  return Figure{"weights-and-kv",
                 "Bytes of a token of " + steps.phase + " over its depth",
                 summary + "." + PointsNote(steps),
                 Drawn(chart, DrawLines),

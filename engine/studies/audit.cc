@@ -14,6 +14,7 @@
 #include "engine/session/loaded_model.h"
 #include "engine/session/scoped_sequence.h"
 #include "engine/session/split.h"
+#include "engine/studies/fit_parts.h"
 #include "engine/studies/packed_size.h"
 #include "engine/studies/page_proof.h"
 
@@ -57,13 +58,7 @@ class Auditor {
     report_.stored =
         books_.empty() ? books::AuditStored(recipe, table_, types_) : books::AuditStored(recipe, table_, types_, books_);
     Add(report_.stored);
-    switch (engine_.kv_type()) {
-      case KvType::kF32: facts_.kv = {.element_bytes = 4}; break;
-      case KvType::kF16:
-      case KvType::kBF16: facts_.kv = {.element_bytes = 2}; break;
-      case KvType::kQ8_0: facts_.kv = {.element_bytes = 1, .block = 32, .scale_bytes = 2}; break;
-    }
-
+    facts_.kv = StorageOf(engine_.kv_type());
     TALLY_RETURN_IF_ERROR(CheckTokens(engine_, options_.prompt));
     TALLY_RETURN_IF_ERROR(CheckRoom());
     TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine_));

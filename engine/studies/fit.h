@@ -32,6 +32,7 @@ inline constexpr std::array<std::string_view, kFitUnits> kFitUnitNames = {"f32",
 struct FitMachine {
   std::string target = {};            // instruction set of the kernels; empty: not measured, but described
   int threads = 0;                    // which share the kernels' scratch and the peaks
+  bool threads_assumed = false;       // of a machine that is described without them
   uint64_t total = 0, available = 0;  // bytes of memory; those that can be had now
   double read = 0;                    // bytes
   uint64_t caches = 0;                // bytes of all caches of data; 0: unknown
@@ -42,7 +43,7 @@ struct FitMachine {
 
 // "ram=16GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8", in any order, each at most once. Sizes and rates are numbers with K, M,
 // G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow; less than 1e5 is refused, as it lacks its unit. bf16=none, int8dot=none: no such dot product.
-// What is not given stays unknown; threads are 8 then. kBadInput names the part that is wrong.
+// What is not given stays unknown; threads are assumed to be 8 then. kBadInput names the part that is wrong.
 TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
 
 // This machine on `threads` threads (as EngineOptions::threads): memory as it is now, rates as measured in about two seconds. They are

@@ -47,6 +47,7 @@ Status SetPart(std::string_view key, std::string_view value, FitMachine& m) {
   if (key == "threads") {
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), m.threads);
     const bool number = error == std::errc() && end == value.data() + value.size();
+    m.threads_assumed = false;
     return number && m.threads >= 1 && m.threads <= kMaxThreads ? Status() : wrong("a number of threads");
   }
   if (key == "int8dot") {
@@ -175,6 +176,7 @@ class KeptRates {
 Result<FitMachine> ParseMachine(std::string_view text) {
   FitMachine m;
   m.threads = 8;
+  m.threads_assumed = true;
   std::set<std::string_view> given;
   for (bool more = true; more;) {
     const size_t comma = text.find(',');

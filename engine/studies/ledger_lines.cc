@@ -28,6 +28,13 @@ constexpr uint64_t kMaxSliceRows = uint64_t{1} << 29;  // of all tensors
 constexpr size_t kMaxOps = 256;                        // names of ops
 constexpr uint64_t kMaxPositions = uint64_t{1} << 40;
 
+// The index of `name` in a list; nothing where it is not in it.
+template <class Names>
+std::optional<size_t> IndexOf(const Names& names, std::string_view name) {
+  const auto at = std::ranges::find(names, name);
+  return at == std::end(names) ? std::nullopt : std::optional(static_cast<size_t>(at - std::begin(names)));
+}
+
 // Reads fields of an object; the first that is missing or not what is wanted is the error.
 class Fields {
  public:
@@ -59,11 +66,9 @@ class Fields {
   // The index of the text in a list of names.
   template <class Names>
   size_t OneOf(const char* key, const Names& names) const {
-    const std::string text = Text(key);
-    for (size_t i = 0; i < std::size(names); ++i) {
-      if (names[i] == text) return i;
-    }
-    return Wrong(key, "a name that is known"), 0;
+    const std::optional<size_t> at = IndexOf(names, Text(key));
+    if (!at) Wrong(key, "a name that is known");
+    return at.value_or(0);
   }
   Component OfComponent() const {
     const std::string text = Text("component");
@@ -265,11 +270,9 @@ class LedgerReader {
   }
   template <class Names>
   static size_t Of(const Names& names, const std::string& name, const char* wanted, Status& status) {
-    for (size_t i = 0; i < std::size(names); ++i) {
-      if (names[i] == name) return i;
-    }
-    if (status.ok()) status = BadInput(Quote(name) + " is not " + wanted);
-    return 0;
+    const std::optional<size_t> at = IndexOf(names, name);
+    if (!at && status.ok()) status = BadInput(Quote(name) + " is not " + wanted);
+    return at.value_or(0);
   }
 
   void ReadOperands(const Json& operands, OpDescription& d, Status& status) {

@@ -50,6 +50,8 @@ void AddStepForms(const books::Count& count, std::vector<ReportForm>& forms) {
   if (state.value() > 0) forms.push_back({"KV cache", "elements of a sequence's states", state.text(), state.value(), 1});
 }
 
+}  // namespace
+
 std::vector<ReportSymbol> SymbolsOf(const Recipe& r, uint64_t context) {
   std::vector<ReportSymbol> symbols;
   const auto add = [&](std::string name, std::string meaning, int64_t value) {
@@ -71,12 +73,17 @@ std::vector<ReportSymbol> SymbolsOf(const Recipe& r, uint64_t context) {
   add("k", "experts that a token uses", r.n_experts > 0 ? r.top_k : 0);
   for (const books::SizeSymbol& s : books::RecurrentSymbols(r))
     add(s.name, std::string(s.meaning), static_cast<int64_t>(s.value));
+  add("R_q", "rank of the queries", r.latent.q_rank);
+  add("R_kv", "rank of keys and values", r.latent.kv_rank);
+  add("D_n", "elements of a head without rope", r.latent.nope_dim);
+  add("D_r", "elements of a head with rope", r.latent.kv_rank > 0 ? r.latent.rope_dim : r.rope.dim < r.head_dim ? r.rope.dim : 0);
+  add("D_v", "elements of a head's values", r.latent.v_dim);
   add("T", "trained context", r.context);
+  const auto window = std::ranges::max_element(r.layers, {}, &LayerRecipe::window);
+  add("W", "positions of a window", window == r.layers.end() ? 0 : window->window);
   add("S", "positions that a decode token sees", static_cast<int64_t>(context));
   return symbols;
 }
-
-}  // namespace
 
 RunInfo DescribeRun(Engine& engine, const std::string& command, const std::string& model, const std::string& version) {
   const Recipe& recipe = engine.model().recipe();

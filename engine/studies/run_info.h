@@ -47,6 +47,9 @@ inline constexpr std::array<std::string_view, kFitUnits> kReportUnits = {"f32", 
 // Of an engine that is about to run, now. `roofs` are left unknown.
 TALLY_API RunInfo DescribeRun(Engine& engine, const std::string& command, const std::string& model, const std::string& version);
 
+// The symbols of a model's closed forms and their values. `context`: that of S; 0: without it.
+TALLY_API std::vector<ReportSymbol> SymbolsOf(const Recipe& recipe, uint64_t context);
+
 // A machine's rates as a report names them; `how` says where they are from.
 TALLY_API ReportRoofs RoofsOf(const FitMachine& machine, const std::string& how);
 // Those that were measured beside a bench; types without a peak there are missing.

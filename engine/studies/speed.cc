@@ -91,23 +91,18 @@ class Grid {
     return expected_.size() == tasks_.size() ? left : -1;
   }
 
-  Status MakeEngine(const SpeedEngineMaker& maker, EngineOptions load, int threads, std::optional<KvType> kv) {
-    load.threads = threads;
-    load.kv = kv;
-    TALLY_ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine, maker(load));
-    if (Positions(options_) > engine->context()) {
-      return BadInput("the longest sequence of the benchmark has " + std::to_string(Positions(options_)) +
-                      " tokens and does not fit the context of " + std::to_string(engine->context()));
-    }
-    runs_.emplace_back(std::move(engine), options_);
-    return {};
-  }
-
   Status MakeEngines(const SpeedEngineMaker& maker, const EngineOptions& given) {
-    const EngineOptions load = SpeedLoadOptions(given, options_);
+    EngineOptions load = SpeedLoadOptions(given, options_);
     for (const std::optional<KvType>& kv : options_.kv) {
       for (const int threads : options_.threads) {
-        TALLY_RETURN_IF_ERROR(MakeEngine(maker, load, threads, kv));
+        load.threads = threads;
+        load.kv = kv;
+        TALLY_ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine, maker(load));
+        if (Positions(options_) > engine->context()) {
+          return BadInput("the longest sequence of the benchmark has " + std::to_string(Positions(options_)) +
+                          " tokens and does not fit the context of " + std::to_string(engine->context()));
+        }
+        runs_.emplace_back(std::move(engine), options_);
       }
     }
     return {};

@@ -189,7 +189,7 @@ TEST(CliAudit, BarsAndClaims) {
   ASSERT_EQ(e.code, 0) << e.err;
   EXPECT_NE(e.out.find("  X experts "), std::string::npos) << e.out;
   EXPECT_NE(e.out.find("  3,709,440"), std::string::npos) << e.out;
-  EXPECT_NE(e.out.find("  decode of 1 up to "), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("  decode of 1 at depth "), std::string::npos) << e.out;
   EXPECT_NE(e.out.find("  of stored\n"), std::string::npos) << e.out;  // the heads of the legend
   EXPECT_NE(e.out.find("no published figures of this model are known"), std::string::npos) << e.out;
   EXPECT_GT(std::filesystem::file_size(ledger), 100'000u);

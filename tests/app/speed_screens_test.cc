@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/app/bench_screen.h"
-#include "engine/app/rates.h"
+#include "engine/app/bench_report.h"
 #include "engine/app/run_books.h"
+#include "engine/app/words.h"
 #include "tests/app/screen.h"
 
 namespace tally::app {

@@ -397,7 +397,8 @@ std::string ClaimsPage() {
       "\n## Published figures of the built-in models\n\n"
       "Under each convention that could be meant, those under which the printed figure holds: to the nearest (rounded), with "
       "digits\n"
-      "dropped (truncated), or exactly. \"memory\": the source's text was not seen again when this was written, so it is no "
+      "dropped (truncated, to two digits or more), or exactly. \"memory\": the source's text was not seen again when this was "
+      "written, so it is no "
       "evidence.\n\n"
       "| model | figure | printed | holds as | source |\n| --- | --- | ---: | --- | --- |\n";
   for (const std::string_view name : KnownModels()) {

@@ -199,7 +199,7 @@ TEST(RunSummary, SaysWhatItShould) {
   const std::string text = RunSummary(MeasureRun(ledger, CountParameters(ledger.weights(), 0), input));
   ExpectFits(text);
   for (const char* expected :
-       {"prompt                2 tokens in     0.500 s          4.00 tokens/s", "8.00 tokens/s", "100,000", "102,400",
+       {"prompt                2 tokens in       500 ms        4.00 tokens/s", "8.00 tokens/s", "100,000", "102,400",
         "touched per decode step", "25.00 %", "active(all)", "active(head)", "active(none)", "tied", "OpenBLAS",
         "2 threads, AVX2 kernels", "weights stored", "weights packed", "KV read", "KV written", "GB/s", "int8"}) {
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;

@@ -40,6 +40,11 @@ TEST(Published, Agreement) {
   EXPECT_EQ(Agrees(3'620'000'000, n), Agreement::kNo);
   EXPECT_EQ(Agrees(124'439'808, *ParsePrinted("124,439,808")), Agreement::kExact);
   EXPECT_EQ(Agrees(124'439'807, *ParsePrinted("124,439,808")), Agreement::kNo);
+  EXPECT_EQ(Agrees(2'730'702'848, *ParsePrinted("2B")), Agreement::kNo);  // one digit is rounded only
+  EXPECT_EQ(Agrees(2'499'999'999, *ParsePrinted("2B")), Agreement::kRounded);
+  EXPECT_EQ(Agrees(590'000'000, *ParsePrinted("0.5B")), Agreement::kNo);
+  EXPECT_EQ(Agrees(1'090'000'000, *ParsePrinted("1.0B")), Agreement::kTruncated);
+  EXPECT_EQ(Agrees(30'990'000'000, *ParsePrinted("30B")), Agreement::kTruncated);
 }
 
 TEST(Published, GptOssHoldsUnderTheCardsConvention) {

@@ -26,7 +26,7 @@ XmlReader Body(const std::string& page) {
   return XmlReader(body);
 }
 
-constexpr const char* kFigures[] = {"parameters", "roofline", "flops", "bytes", "depth",
+constexpr const char* kFigures[] = {"parameters", "roofline", "flops", "bytes", "weights-and-kv",
                                     "bandwidth",  "experts",  "union", "time",  "speed"};
 
 TEST(Page, HasTheVerdictFirstAndAllParts) {
@@ -116,7 +116,8 @@ TEST(Page, HostileNamesAreText) {
 
 TEST(Page, ADifferingAuditSaysWhichRows) {
   ReportData run = SampleDense();
-  run.audit = ReportAudit{10, 1, false, {{"decode of 1 up to 5", "FLOPs", "layer 0, ffn.down", "2 F E", "1,000", "", "1,001"}}};
+  run.audit =
+      ReportAudit{10, 1, false, {{"decode of 1 at depth 5", "FLOPs", "layer 0, ffn.down", "2 F E", "1,000", "", "1,001"}}};
   const std::string page = Page(run);
   EXPECT_NE(page.find("<p class=\"verdict bad\">1 of 10 rows compared differ</p>"), std::string::npos);
   EXPECT_NE(page.find("<td>1,001</td>"), std::string::npos);

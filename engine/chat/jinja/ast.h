@@ -72,11 +72,11 @@ struct Unary {
 };
 struct Binary {
   BinaryOp op;
-  ExpressionPtr left, right;
+  ExpressionPtr left = {}, right = {};
 };
 struct Logical {
   bool is_and;
-  ExpressionPtr left, right;
+  ExpressionPtr left = {}, right = {};
 };
 struct Concatenation {  // a ~ b
   Expressions parts;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <optional>
 
 #include "engine/base/format.h"
 #include "engine/chat/jinja/parser.h"
@@ -30,6 +31,14 @@ const Symbol<Op>* FindSymbol(const Symbol<Op> (&symbols)[n], const Token& token)
   return found == std::end(symbols) ? nullptr : found;
 }
 
+template <class Node>
+std::optional<Node> NodeIf(bool is, Node node) {
+  return is ? std::optional<Node>(std::move(node)) : std::nullopt;
+}
+std::optional<Binary> NodeOf(const Symbol<BinaryOp>* symbol) {
+  return symbol == nullptr ? std::nullopt : std::optional<Binary>(Binary{.op = symbol->op});
+}
+
 }  // namespace
 
 template <class Node>
@@ -38,6 +47,19 @@ Result<ExpressionPtr> ExpressionParser::Make(int line, Node node) {
   ForEachChild(*made, [&](const Expression& child) { made->depth = std::max(made->depth, child.depth + 1); });
   if (made->depth > kMaxNesting) return AtLine(line, "nested deeper than " + std::to_string(kMaxNesting));
   return made;
+}
+
+// Operands with operators of one level between them. `node_now`: of the operator that is read next; nothing: it is none of the level.
+template <class Operand, class NodeNow>
+Result<ExpressionPtr> ExpressionParser::FromTheLeft(const Operand& operand, const NodeNow& node_now) {
+  TALLY_ASSIGN_OR_RETURN(ExpressionPtr left, operand());
+  while (auto node = node_now()) {
+    const int line = Take().line;
+    TALLY_ASSIGN_OR_RETURN(node->right, operand());
+    node->left = std::move(left);
+    TALLY_ASSIGN_OR_RETURN(left, Make(line, *std::move(node)));
+  }
+  return left;
 }
 
 Result<ExpressionPtr> ExpressionParser::ParseExpression(bool with_conditional) {
@@ -61,23 +83,11 @@ Result<ExpressionPtr> ExpressionParser::ParseConditional() {
 }
 
 Result<ExpressionPtr> ExpressionParser::ParseOr() {
-  TALLY_ASSIGN_OR_RETURN(ExpressionPtr left, ParseAnd());
-  while (IsName("or")) {
-    const int line = Take().line;
-    TALLY_ASSIGN_OR_RETURN(ExpressionPtr right, ParseAnd());
-    TALLY_ASSIGN_OR_RETURN(left, Make(line, Logical{false, std::move(left), std::move(right)}));
-  }
-  return left;
+  return FromTheLeft([&] { return ParseAnd(); }, [&] { return NodeIf(IsName("or"), Logical{.is_and = false}); });
 }
 
 Result<ExpressionPtr> ExpressionParser::ParseAnd() {
-  TALLY_ASSIGN_OR_RETURN(ExpressionPtr left, ParseNot());
-  while (IsName("and")) {
-    const int line = Take().line;
-    TALLY_ASSIGN_OR_RETURN(ExpressionPtr right, ParseNot());
-    TALLY_ASSIGN_OR_RETURN(left, Make(line, Logical{true, std::move(left), std::move(right)}));
-  }
-  return left;
+  return FromTheLeft([&] { return ParseNot(); }, [&] { return NodeIf(IsName("and"), Logical{.is_and = true}); });
 }
 
 Result<ExpressionPtr> ExpressionParser::ParseNot() {
@@ -115,13 +125,7 @@ Result<ExpressionPtr> ExpressionParser::ParseComparison() {
 }
 
 Result<ExpressionPtr> ExpressionParser::ParseSum() {
-  TALLY_ASSIGN_OR_RETURN(ExpressionPtr left, ParseConcatenation());
-  while (const auto* symbol = FindSymbol(kSums, Now())) {
-    const int line = Take().line;
-    TALLY_ASSIGN_OR_RETURN(ExpressionPtr right, ParseConcatenation());
-    TALLY_ASSIGN_OR_RETURN(left, Make(line, Binary{symbol->op, std::move(left), std::move(right)}));
-  }
-  return left;
+  return FromTheLeft([&] { return ParseConcatenation(); }, [&] { return NodeOf(FindSymbol(kSums, Now())); });
 }
 
 Result<ExpressionPtr> ExpressionParser::ParseConcatenation() {
@@ -136,24 +140,12 @@ Result<ExpressionPtr> ExpressionParser::ParseConcatenation() {
 }
 
 Result<ExpressionPtr> ExpressionParser::ParseProduct() {
-  TALLY_ASSIGN_OR_RETURN(ExpressionPtr left, ParsePower());
-  while (const auto* symbol = FindSymbol(kProducts, Now())) {
-    const int line = Take().line;
-    TALLY_ASSIGN_OR_RETURN(ExpressionPtr right, ParsePower());
-    TALLY_ASSIGN_OR_RETURN(left, Make(line, Binary{symbol->op, std::move(left), std::move(right)}));
-  }
-  return left;
+  return FromTheLeft([&] { return ParsePower(); }, [&] { return NodeOf(FindSymbol(kProducts, Now())); });
 }
 
 // From the left, unlike Python.
 Result<ExpressionPtr> ExpressionParser::ParsePower() {
-  TALLY_ASSIGN_OR_RETURN(ExpressionPtr left, ParseUnary());
-  while (IsOperator("**")) {
-    const int line = Take().line;
-    TALLY_ASSIGN_OR_RETURN(ExpressionPtr right, ParseUnary());
-    TALLY_ASSIGN_OR_RETURN(left, Make(line, Binary{BinaryOp::kPower, std::move(left), std::move(right)}));
-  }
-  return left;
+  return FromTheLeft([&] { return ParseUnary(); }, [&] { return NodeIf(IsOperator("**"), Binary{.op = BinaryOp::kPower}); });
 }
 
 Result<ExpressionPtr> ExpressionParser::ParseUnary(bool with_filters) {

@@ -56,6 +56,8 @@ class ExpressionParser : public TokenReader {
 
   template <class Node>
   Result<ExpressionPtr> Make(int line, Node node);
+  template <class Operand, class NodeNow>
+  Result<ExpressionPtr> FromTheLeft(const Operand& operand, const NodeNow& node_now);
 };
 
 }  // namespace tally::jinja
