@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A layer for multi-token prediction, straight from its formulas (engine/graph/planner_prediction.cc) over the tensors of a Hugging Face
-// checkpoint in F32: all positions at once, in double precision, without a cache. Attention as of GLM-4.5 or DeepSeek-V3, and their experts.
+// checkpoint in F32: all positions at once, in double precision, without a cache. Attention as of GLM-4.5, DeepSeek-V3 or Qwen3.5; the experts
+// of the first two, or a dense feed-forward.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,6 +30,7 @@ class PredictionReference {
       : r_(recipe),
         rope_(rope),
         inventory_(ReadHuggingFace(directory).value()),
+        apart_(inventory_.Find("mtp.fc.weight") != nullptr),
         file_(inventory_.files[0].path, std::ios::binary) {}
 
   // Of each position: its logits, and what its head got. `hidden`: the output of the model's last norm, or what the head got before;
@@ -39,19 +41,20 @@ class PredictionReference {
   Outputs Run(const std::vector<Vector>& hidden, const std::vector<int32_t>& next) {
     std::vector<Vector> x;
     for (size_t i = 0; i < next.size(); ++i) {
-      Vector joined = Norm(Row("model.embed_tokens.weight", next[i]), Of("enorm.weight"), r_.norm_eps);
-      const Vector h = Norm(hidden[i], Of("hnorm.weight"), r_.norm_eps);
+      Vector joined = Norm(Row("model.embed_tokens.weight", next[i]), "enorm.weight", r_.norm_eps);
+      const Vector h = Norm(hidden[i], "hnorm.weight", r_.norm_eps);
       joined.insert(joined.end(), h.begin(), h.end());
       x.push_back(Times(Of("eh_proj.weight"), joined));
     }
     std::vector<Vector> normed;
-    for (const Vector& v : x) normed.push_back(Norm(v, Of("input_layernorm.weight"), r_.norm_eps));
+    for (const Vector& v : x) normed.push_back(Norm(v, "input_layernorm.weight", r_.norm_eps));
     const std::vector<Vector> mixed = r_.latent.kv_rank > 0 ? Latent(normed) : Attention(normed);
     Outputs out;
     for (size_t i = 0; i < x.size(); ++i) {
       AddTo(x[i], Times(Of("self_attn.o_proj.weight"), mixed[i]));
-      AddTo(x[i], Experts(Norm(x[i], Of("post_attention_layernorm.weight"), r_.norm_eps)));
-      out.head_in.push_back(Norm(x[i], Of("shared_head.norm.weight"), r_.norm_eps));
+      const Vector in = Norm(x[i], "post_attention_layernorm.weight", r_.norm_eps);
+      AddTo(x[i], r_.n_experts > 0 ? Experts(in) : Network("mlp", in));
+      out.head_in.push_back(Norm(x[i], "shared_head.norm.weight", r_.norm_eps));
       out.logits.push_back(Times(Tensor("lm_head.weight"), out.head_in.back()));
     }
     return out;
@@ -68,10 +71,11 @@ class PredictionReference {
     }
     return out;
   }
-  static Vector Norm(Vector x, const Vector& w, double eps) {
+  Vector Norm(Vector x, const std::string& weight, double eps) {
+    const Vector& w = Of(weight);
     const double squares = std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
     const double factor = 1 / std::sqrt(squares / static_cast<double>(x.size()) + eps);
-    for (size_t i = 0; i < x.size(); ++i) x[i] *= factor * w[i];
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= factor * (w[i] + (apart_ ? 1 : 0));  // Qwen3.5 stores w - 1
     return x;
   }
   static Vector Part(const Vector& x, size_t begin, size_t n) {
@@ -90,14 +94,22 @@ class PredictionReference {
     values.assign(stored.begin(), stored.end());
     return values;
   }
-  const Vector& Of(const std::string& name) { return Tensor("model.layers." + std::to_string(r_.n_layers) + "." + name); }
+  const Vector& Of(const std::string& name) {
+    if (!apart_) return Tensor("model.layers." + std::to_string(r_.n_layers) + "." + name);
+    static const std::map<std::string, std::string> kOwn = {{"enorm.weight", "mtp.pre_fc_norm_embedding.weight"},
+                                                            {"hnorm.weight", "mtp.pre_fc_norm_hidden.weight"},
+                                                            {"eh_proj.weight", "mtp.fc.weight"},
+                                                            {"shared_head.norm.weight", "mtp.norm.weight"}};
+    const auto own = kOwn.find(name);
+    return Tensor(own != kOwn.end() ? own->second : "mtp.layers.0." + name);
+  }
   Vector Row(const std::string& name, int32_t row) {
     const size_t E = static_cast<size_t>(r_.d_model);
     return Part(Tensor(name), static_cast<size_t>(row) * E, E);
   }
-  Vector Biased(const std::string& name, const Vector& x) {
+  Vector Projected(const std::string& name, const Vector& x) {
     Vector y = Times(Of(name + ".weight"), x);
-    AddTo(y, Of(name + ".bias"));
+    if (r_.q_bias) AddTo(y, Of(name + ".bias"));
     return y;
   }
   // The first elements of a head at a position.
@@ -135,20 +147,22 @@ class PredictionReference {
     std::vector<std::vector<Vector>> keys(K), values(K);
     std::vector<Vector> out;
     const auto head = [&](const Vector& all, size_t h, const char* norm, size_t position) {
-      Vector x = Norm(Part(all, h * D, D), Of(norm), r_.norm_eps);
+      Vector x = Norm(Part(all, h * D, D), norm, r_.norm_eps);
       Rotate(x.data(), position);
       return x;
     };
     for (size_t i = 0; i < in.size(); ++i) {
-      const Vector q = Biased("self_attn.q_proj", in[i]), k = Biased("self_attn.k_proj", in[i]),
-                   v = Biased("self_attn.v_proj", in[i]);
+      const Vector q = Projected("self_attn.q_proj", in[i]), k = Projected("self_attn.k_proj", in[i]),
+                   v = Projected("self_attn.v_proj", in[i]);
       for (size_t h = 0; h < K; ++h) {
         keys[h].push_back(head(k, h, "self_attn.k_norm.weight", i));
         values[h].push_back(Part(v, h * D, D));
       }
       Vector& all = out.emplace_back();
       for (size_t h = 0; h < H; ++h) {
-        const Vector one = Attend(head(q, h, "self_attn.q_norm.weight", i), keys[h * K / H], values[h * K / H]);
+        const size_t at = r_.attention_gate ? 2 * h : h;  // a head's query, and its gate
+        Vector one = Attend(head(q, at, "self_attn.q_norm.weight", i), keys[h * K / H], values[h * K / H]);
+        for (size_t d = 0; d < D && r_.attention_gate; ++d) one[d] /= 1 + std::exp(-q[(at + 1) * D + d]);
         all.insert(all.end(), one.begin(), one.end());
       }
     }
@@ -162,11 +176,11 @@ class PredictionReference {
     std::vector<std::vector<Vector>> keys(H), values(H);
     std::vector<Vector> out;
     for (size_t i = 0; i < in.size(); ++i) {
-      const Vector low = Norm(Times(Of("self_attn.q_a_proj.weight"), in[i]), Of("self_attn.q_a_layernorm.weight"), l.norm_eps);
+      const Vector low = Norm(Times(Of("self_attn.q_a_proj.weight"), in[i]), "self_attn.q_a_layernorm.weight", l.norm_eps);
       const Vector q = Times(Of("self_attn.q_b_proj.weight"), low);
       const Vector both = Times(Of("self_attn.kv_a_proj_with_mqa.weight"), in[i]);
       const Vector kv =
-          Times(Of("self_attn.kv_b_proj.weight"), Norm(Part(both, 0, rank), Of("self_attn.kv_a_layernorm.weight"), l.norm_eps));
+          Times(Of("self_attn.kv_b_proj.weight"), Norm(Part(both, 0, rank), "self_attn.kv_a_layernorm.weight", l.norm_eps));
       Vector turned = Part(both, rank, rope);
       Rotate(turned.data(), i);
       Vector& all = out.emplace_back();
@@ -222,6 +236,7 @@ class PredictionReference {
   const Recipe r_;  // of the model without the layer
   const RopeFrequencies rope_;
   const Inventory inventory_;
+  const bool apart_;  // the names are Qwen3.5's
   std::ifstream file_;
   std::map<std::string, Vector> tensors_;
 };

@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "tests/session/drafted.h"
+#include "tests/session/made_prediction.h"
 #include "tests/session/prediction_reference.h"
 #include "tests/support/charges.h"
 #include "tests/support/goldens.h"
 #include "tests/support/open_engine.h"
+#include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
@@ -45,17 +47,22 @@ std::vector<double> RowOf(Mat<const float> m, int64_t row) { return {m.Row(row),
 
 class Prediction : public testing::TestWithParam<std::string> {
  protected:
-  static std::string Directory() {
-    const std::string path = kGoldens + GetParam();
-    return path.ends_with(".gguf") ? path.substr(0, path.rfind('/')) : path;
+  void SetUp() override {
+    path_ = kGoldens + GetParam();
+    if (GetParam() == kMade) MakeQwen35(path_ = made_ / "qwen35");
   }
+  std::string Directory() const { return path_.ends_with(".gguf") ? path_.substr(0, path_.rfind('/')) : path_; }
+
+  static constexpr const char* kMade = "made/qwen35";
+  TempFolder made_;
+  std::string path_;
 };
 
 // A prompt in one step, and the same row by row: drafts, and the logits that they are of, are those of the formulas.
 TEST_P(Prediction, LogitsAreTheFormulas) {
   EngineOptions options = PredictionOptions();
   options.activations = ActivationMode::kF32;
-  const Opened opened = Open(kGoldens + GetParam(), options);
+  const Opened opened = Open(path_, options);
   ASSERT_NE(opened.engine, nullptr);
   Engine& engine = *opened.engine;
   const Recipe& recipe = opened.model->recipe();
@@ -111,78 +118,75 @@ TEST_P(Prediction, LogitsAreTheFormulas) {
   }
 }
 
-// Answers of which all, a part or the first of the tokens is what the layer guesses: the logits are those of single steps.
+// A text of guesses, of each the first `right` tokens, with others between them: as far as drafts go, they are these.
+Tokens GuessedAnswer(Engine& engine, const Tokens& prompt, size_t right, size_t tokens) {
+  const size_t vocab = static_cast<size_t>(engine.model().recipe().vocab);
+  const int32_t s = engine.NewSequence().value();
+  Tokens text = prompt;
+  size_t ran = 0;
+  for (size_t step = 1; text.size() < prompt.size() + tokens; ++step) {
+    text.push_back(static_cast<int32_t>((7 * step + right) % vocab));  // drawn
+    for (; ran + 1 < text.size(); ++ran) {
+      const BatchRow row{.token = text[ran], .sequence = s, .generated = ran >= prompt.size()};
+      EXPECT_TRUE(engine.Step(std::vector<BatchRow>{row}).ok());
+    }
+    const auto guessed = engine.Predict(std::vector<DraftWish>{{.sequence = s, .token = text.back(), .most = 4}});
+    EXPECT_TRUE(guessed.ok());
+    if (!guessed.ok() || (*guessed)[0].size() < right) break;
+    text.insert(text.end(), (*guessed)[0].begin(), (*guessed)[0].begin() + static_cast<int64_t>(right));
+  }
+  engine.Free(s);
+  return {text.begin() + static_cast<int64_t>(prompt.size()), text.end()};
+}
+
+// Any number of guesses is right, alone and in company: the logits are those of single steps.
 TEST_P(Prediction, AnswersAreTheSameToTheBit) {
-  const Opened opened = Open(kGoldens + GetParam(), PredictionOptions());
+  const Opened opened = Open(path_, PredictionOptions());
   ASSERT_NE(opened.engine, nullptr);
   Engine& engine = *opened.engine;
-  const int32_t vocab = opened.model->recipe().vocab;
-  std::vector<Tokens> prompts, answers;
-  for (uint32_t seed = 0; seed < 3; ++seed) {
-    const Tokens& prompt = prompts.emplace_back(Recording(vocab, 60, 1, seed).first);
-    Tokens& answer = answers.emplace_back();
-    const int32_t s = engine.NewSequence().value();
-    Tokens text = prompt;  // nothing is guessed before a token was drawn
-    text.push_back(static_cast<int32_t>(seed));
-    for (size_t ran = 0, step = 0; answer.size() < 150;) {
-      for (; ran + 1 < text.size(); ++ran) {
-        ASSERT_TRUE(
-            engine.Step(std::vector<BatchRow>{{.token = text[ran], .sequence = s, .generated = ran >= prompt.size()}}).ok());
-      }
-      const auto guessed = engine.Predict(std::vector<DraftWish>{{.sequence = s, .token = text.back(), .most = 4}});
-      ASSERT_TRUE(guessed.ok());
-      ++step;
-      const size_t right = seed == 0 ? 4 : seed == 1 ? 3 * step % 5 : 2;
-      for (size_t i = 0; i < right && i < (*guessed)[0].size(); ++i) text.push_back((*guessed)[0][i]);
-      text.push_back(static_cast<int32_t>((7 * step + 3) % static_cast<size_t>(vocab)));
-      answer.assign(text.begin() + static_cast<int64_t>(prompt.size()), text.end());
-    }
-    engine.Free(s);
-  }
+  std::set<Pattern> patterns;
   std::vector<std::shared_ptr<Request>> company;
   std::vector<Said> expected;
-  std::set<Pattern> patterns;
-  for (const int64_t draft : {0, 4}) {
-    company.clear();
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      const RequestOptions options{.max_tokens = static_cast<int64_t>(answers[i].size()),
-                                   .ignore_eos = true,
-                                   .top_logprobs = 2,
-                                   .prefix_key = i == 1 ? std::optional<std::string>("key") : std::nullopt,
-                                   .draft = draft,
-                                   .replay = answers[i]};
-      company.push_back(NewRequest(engine, prompts[i], options));
-      const auto alone = NewRequest(engine, prompts[i], options);
-      patterns.merge(RunAll(engine, {alone}));
-      if (draft == 0) expected.push_back(SaidBy(*alone));
-      EXPECT_EQ(SaidBy(*alone).tokens, answers[i]);
-      if (draft == 0) continue;
-      EXPECT_GT(alone->result().accepted, i == 0 ? 80 : 0) << i;
-      EXPECT_TRUE(i == 0 || alone->result().accepted < alone->result().drafted) << i;
-    }
+  int64_t most = 0;
+  for (uint32_t seed = 0; seed < 10; ++seed) {  // a guess at an end token does not run: so two texts of each kind
+    const Tokens prompt = Recording(opened.model->recipe().vocab, 60, 1, seed).first;
+    const Tokens answer = GuessedAnswer(engine, prompt, seed % 5, 150);
+    RequestOptions options{.max_tokens = static_cast<int64_t>(answer.size()),
+                           .ignore_eos = true,
+                           .top_logprobs = 2,
+                           .prefix_key = seed == 1 ? std::optional<std::string>("key") : std::nullopt,
+                           .replay = answer};
+    const auto plain = NewRequest(engine, prompt, options);
+    RunAll(engine, {plain});
+    options.draft = 4;
+    const auto drafted = NewRequest(engine, prompt, options);
+    patterns.merge(RunAll(engine, {drafted}));
+    const Said said = SaidBy(*plain);
+    EXPECT_EQ(said.tokens, answer);
+    EXPECT_EQ(SaidBy(*drafted), said) << seed;
+    most = std::max(most, drafted->result().accepted);
+    if (seed == 0 || company.size() == 3) continue;
+    company.push_back(NewRequest(engine, prompt, options));
+    expected.push_back(said);
   }
-  RunAll(engine, company);
-  int64_t accepted_in_company = 0;
-  for (size_t i = 0; i < company.size(); ++i) {
-    EXPECT_EQ(SaidBy(*company[i]), expected[i]) << i;
-    accepted_in_company += company[i]->result().accepted;
-  }
-  EXPECT_GT(accepted_in_company, 0);
+  EXPECT_GT(most, 30);
   for (int64_t accepted = 0; accepted <= 4; ++accepted) {
     const auto has = [&](const Pattern& p) { return p.first > accepted ? p.second == accepted : p == Pattern{4, 4}; };
     EXPECT_TRUE(std::ranges::any_of(patterns, has)) << accepted;
   }
+  RunAll(engine, company);
+  for (size_t i = 0; i < company.size(); ++i) EXPECT_EQ(SaidBy(*company[i]), expected[i]) << i;
 }
 
 // All bills are the ledger. Less what was in vain and what predicted, the FLOPs are those without drafts; no row and no step more is counted.
 TEST_P(Prediction, BillsAreTheLedger) {
-  const Opened opened = Open(kGoldens + GetParam(), PredictionOptions());
+  const Opened opened = Open(path_, PredictionOptions());
   ASSERT_NE(opened.engine, nullptr);
   Engine& engine = *opened.engine;
   const auto [prompt, answer] = Recording(opened.model->recipe().vocab, 40, 90, 2);
   EngineOptions plain_options = PredictionOptions();
   plain_options.prediction = false;
-  const Opened without = Open(kGoldens + GetParam(), plain_options);
+  const Opened without = Open(path_, plain_options);
   ASSERT_NE(without.engine, nullptr);
   EXPECT_FALSE(without.engine->predicts());
   std::vector<GenerateResult> results;
@@ -233,7 +237,7 @@ TEST_P(Prediction, BillsAreTheLedger) {
 INSTANTIATE_TEST_SUITE_P(Families, Prediction,
                          testing::Values("glm4_moe/glm45-a-f32-qknorm-groups-mtp",
                                          "glm4_moe/glm45-a-f32-qknorm-groups-mtp/model.gguf",
-                                         "deepseek_v3/deepseek3-a-f32-groups-mtp"),
+                                         "deepseek_v3/deepseek3-a-f32-groups-mtp", "made/qwen35"),
                          [](const auto& tested) {
                            std::string name = tested.param.substr(tested.param.find('/') + 1);
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
