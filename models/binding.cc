@@ -151,10 +151,35 @@ void FindScales(const Inventory& inventory, TensorBinding& b, ModelSpec& spec) {
   }
 }
 
+// The names of a layer for prediction that its files have apart: "mtp.layers.0." in place of "~model.layers.#.".
+std::string ExpandApart(std::string_view name, std::string_view prefix, int64_t expert = 0) {
+  constexpr std::string_view kLayer = "model.layers.#.";
+  const size_t at = name.find(kLayer);
+  if (at == name.npos) return ExpandName(name, 0, prefix, expert);
+  return ExpandName("mtp.layers.0." + std::string(name.substr(at + kLayer.size())), 0, "", expert);
+}
+
+// Whether the family's Hugging Face files have the layer for prediction apart.
+bool IsApart(const Inventory& inventory, std::span<const RoleName> own, const Recipe& r, int32_t layer) {
+  if (inventory.format == FileFormat::kGguf || layer < 0 || !r.layers[static_cast<size_t>(layer)].prediction) return false;
+  const auto matrix = std::ranges::find(own, Role::kNextProj, &RoleName::role);
+  return matrix != own.end() && matrix->name.starts_with("mtp.");
+}
+
+// A layer's names.
+struct LayerNames {
+  int32_t layer = -1;
+  std::string_view prefix;
+  bool apart = false;
+  std::string Expand(std::string_view name, int64_t expert = 0) const {
+    return apart ? ExpandApart(name, prefix, expert) : ExpandName(name, layer, prefix, expert);
+  }
+};
+
 // The entry of a role in `own`, or else in HfDecoderNames: the first that is stored, or else the first. From GgufOtherNames only one that
 // is stored. Null: none. `made_with`: as in BindRoles.
-const RoleName* FindName(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, Role role,
-                         int32_t layer, std::optional<DType> made_with = std::nullopt) {
+const RoleName* FindName(const Inventory& inventory, std::span<const RoleName> own, const LayerNames& names, Role role,
+                         std::optional<DType> made_with = std::nullopt) {
   const bool gguf = inventory.format == FileFormat::kGguf;
   const std::span<const RoleName> usual = gguf ? GgufOtherNames() : HfDecoderNames();
   const RoleName* found = nullptr;
@@ -162,7 +187,7 @@ const RoleName* FindName(const Inventory& inventory, std::span<const RoleName> o
     for (const RoleName& name : table) {
       if (name.role != role || (made_with && name.split && name.split != made_with)) continue;
       if (found == nullptr && !(gguf && table.data() == usual.data())) found = &name;
-      const std::string stored = ExpandName(name.name, layer, prefix) + (name.split ? "_blocks" : "");
+      const std::string stored = names.Expand(name.name) + (name.split ? "_blocks" : "");
       if (IsStored(inventory, stored)) return &name;
     }
     if (found != nullptr) return found;
@@ -199,14 +224,15 @@ uint64_t StoredHeads(const Recipe& r, Role role, int32_t layer, bool gguf) {
   return static_cast<uint64_t>(heads);
 }
 
-std::string NameOf(const RoleName* name, std::string_view prefix, Role role, int32_t layer) {
-  return name == nullptr ? GgufName(role, layer) : ExpandName(name->name, layer, prefix);
+std::string NameOf(const RoleName* name, const LayerNames& names, Role role) {
+  return name == nullptr ? GgufName(role, names.layer) : names.Expand(name->name);
 }
 
 }  // namespace
 
 std::string TensorName(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, Role role) {
-  return NameOf(FindName(inventory, own, prefix, role, -1), prefix, role, -1);
+  const LayerNames names{.prefix = prefix};
+  return NameOf(FindName(inventory, own, names, role), names, role);
 }
 
 Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
@@ -215,6 +241,7 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
   const bool gguf = inventory.format == FileFormat::kGguf;
   const std::string head = TensorName(inventory, own, prefix, Role::kHead);
   for (int32_t layer = -1; layer < r.n_layers; ++layer) {
+    const LayerNames names{layer, prefix, IsApart(inventory, own, r, layer)};
     for (int i = 0; i < kRoles; ++i) {
       TensorBinding b;
       b.role = static_cast<Role>(i);
@@ -222,9 +249,9 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
       if (!HasRole(r, b.role, layer)) continue;
       b.shape = RoleShape(r, b.role, layer);
       b.stored_heads = StoredHeads(r, b.role, layer, gguf);
-      const RoleName* n = FindName(inventory, own, prefix, b.role, layer, made_with);
+      const RoleName* n = FindName(inventory, own, names, b.role, made_with);
       if (n == nullptr && !gguf) return InternalError("family " + r.family + " has no name for " + WeightName(b.role, layer));
-      std::string name = NameOf(n, prefix, b.role, layer);
+      std::string name = NameOf(n, names, b.role);
       if (b.role == Role::kTokenEmbedding && r.tied_head && IsStored(inventory, head)) {
         if (IsStored(inventory, name)) {
           spec.stored_head = head;
@@ -242,7 +269,7 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
       b.names = b.split ? std::vector<std::string>{name + "_blocks", name + "_scales"} : std::vector<std::string>{name};
       if (n != nullptr && n->name.find('*') != n->name.npos) {
         while ((made_with || IsStored(inventory, b.names.back())) && static_cast<int64_t>(b.names.size()) < r.n_experts) {
-          b.names.push_back(ExpandName(n->name, layer, prefix, static_cast<int64_t>(b.names.size())));
+          b.names.push_back(names.Expand(n->name, static_cast<int64_t>(b.names.size())));
         }
       }
       if (!b.vector() && !b.split) FindScales(inventory, b, spec);

@@ -51,6 +51,8 @@ std::string TensorName(const Inventory& inventory, std::span<const RoleName> own
 // Binds every role of the recipe to its name, from `own` or else from HfDecoderNames or GgufName. Expert tensors are bound up to
 // and including the first missing one, which CheckClaims reports. A tied head that is stored beside the embedding is not run; one
 // that is stored alone is bound as the embedding. kInternal: a role without a name.
+// A layer for prediction whose matrix (kNextProj) has a name in `own` that begins with "mtp." has names that begin with "mtp.layers.0." in
+// place of "model.layers.#.".
 // `made_with`: for a checkpoint that is to be made, with experts of this type. All experts are bound.
 Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
                  std::optional<DType> made_with = std::nullopt);

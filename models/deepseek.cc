@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSeekMoE (Dai et al. 2024): shared experts beside those that are chosen among, dense layers first. DeepSeek-V2 and -V3 (2024): the
 // same with multi-head latent attention, and experts chosen from a few groups; V3, whose architecture Kimi-K2 has too, with routing by
-// sigmoids, a bias that only the choice sees, and layers for multi-token prediction, which are not run. Defaults are those of
+// sigmoids, a bias that only the choice sees, and layers for multi-token prediction. Defaults are those of
 // transformers and of the code published beside the weights. GLM-4.7-Flash (Zhipu 2026) is V3 by another name. Mistral Small 4 (Mistral AI
 // 2026) has V2's experts, weights divided by their sum, and queries that grow with their position; a checkpoint with a vision tower has
 // its text model below text_config. GGUF permutes q and k of DeepSeekMoE as it does Llama's, and has V2 and
@@ -187,6 +187,7 @@ void ReadDeepseek(Config& c, ModelSpec& spec) {
   latent ? ReadRoutingV2(c, r) : ReadRoutingV1(c, r);
 }
 
-extern constinit const Family kDeepseekFamily = {"deepseek", kGguf, kHf, kHfTypes, ReadDeepseek, kHfNames, kGgufNames};
+extern constinit const Family kDeepseekFamily = {"deepseek", kGguf,      kHf, kHfTypes, ReadDeepseek,
+                                                 kHfNames,   kGgufNames, {},  {},       true};
 
 }  // namespace tally

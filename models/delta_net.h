@@ -120,6 +120,12 @@ inline RowMap DeltaAlphaOfGroups(const Recipe& r) {
   {Role::kSharedExpertUp, TALLY_DELTA_MLP "shared_expert.up_proj.weight"},                                      \
   {Role::kSharedExpertDown, TALLY_DELTA_MLP "shared_expert.down_proj.weight"},                                  \
   {Role::kSharedExpertSigmoid, TALLY_DELTA_MLP "shared_expert_gate.weight"}
+// The layer for multi-token prediction: its own names, which make those of its block begin with "mtp.layers.0." (BindRoles).
+#define TALLY_DELTA_PREDICTION_HF                                                           \
+  {Role::kNextEmbeddingNorm, "mtp.pre_fc_norm_embedding.weight", Storage::kPlusOne},        \
+  {Role::kNextHiddenNorm, "mtp.pre_fc_norm_hidden.weight", Storage::kPlusOne},              \
+  {Role::kNextProj, "mtp.fc.weight"},                                                       \
+  {Role::kNextHeadNorm, "mtp.norm.weight", Storage::kPlusOne}
 // clang-format on
 
 }  // namespace tally

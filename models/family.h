@@ -35,6 +35,9 @@ struct Family {
   std::span<const RoleName> gguf_names = {};  // names that differ from GgufName()
   QuantMethod quant_method = {};
   std::string_view not_run = {};  // the feature of its models that nothing runs, so that they are only counted; empty: they run
+  // The first of its layers for multi-token prediction can be run: it has the names of a layer behind the last one, whose mixer and
+  // feed-forward are its own too, and roles kNext*.
+  bool runs_prediction = false;
 };
 
 // All families (registry.cc).
@@ -44,11 +47,12 @@ std::span<const Family* const> Families();
 Result<const Family*> FamilyOf(const Inventory& inventory);
 
 // Finds the family of `inventory` and reads recipe and bindings. The tensors are not checked and may be missing. Models that the
-// engine cannot run are read too. Errors as of FamilyOf. `made_with`: as of BindRoles.
-Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> made_with = std::nullopt);
+// engine cannot run are read too. Errors as of FamilyOf. `made_with`: as of BindRoles. `prediction`: the first layer for multi-token
+// prediction is the recipe's last layer, and bound; kBadInput: the checkpoint has none, or those of its family cannot be run.
+Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> made_with = std::nullopt, bool prediction = false);
 
 // ReadFamily, then CheckQuantMethod, and CheckClaims and CheckTypes (binding.h).
-Result<ModelSpec> ReadModelSpec(const Inventory& inventory);
+Result<ModelSpec> ReadModelSpec(const Inventory& inventory, bool prediction = false);
 
 // CheckClaims' error, with properties of the configuration that may be the reason.
 Status WithReasons(const Status& claimed, const Inventory& inventory, const ModelSpec& spec);

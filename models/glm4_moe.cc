@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GLM-4.5 (Zhipu 2025): partial rope, biases of q, k and v, in the largest RMSNorm of each head's query and key; routing by
-// sigmoids with a bias that only the choice sees, a shared expert, dense layers first, layers for multi-token prediction, which
-// are not run. Solar Open (Upstage 2026) is the same with experts in all layers and rope of the whole head. GGUF counts those layers among the blocks.
+// sigmoids with a bias that only the choice sees, a shared expert, dense layers first, layers for multi-token prediction. Solar Open (Upstage 2026) is the same with experts in all layers and rope of the whole head. GGUF counts those layers among the blocks.
 #include "models/family.h"
 
 namespace tally {
@@ -51,6 +50,6 @@ void Read(Config& c, ModelSpec& spec) {
 
 }  // namespace
 
-extern constinit const Family kGlm4MoeFamily = {"glm4-moe", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+extern constinit const Family kGlm4MoeFamily = {"glm4-moe", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames, {}, {}, true};
 
 }  // namespace tally

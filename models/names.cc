@@ -26,6 +26,10 @@ constexpr RoleName kHf[] = {
     {Role::kExpertGate, TALLY_MLP "experts.*.gate_proj.weight"},
     {Role::kExpertUp, TALLY_MLP "experts.*.up_proj.weight"},
     {Role::kExpertDown, TALLY_MLP "experts.*.down_proj.weight"},
+    {Role::kNextEmbeddingNorm, "~model.layers.#.enorm.weight"},
+    {Role::kNextHiddenNorm, "~model.layers.#.hnorm.weight"},
+    {Role::kNextProj, "~model.layers.#.eh_proj.weight"},
+    {Role::kNextHeadNorm, "~model.layers.#.shared_head.norm.weight"},
 };
 // llama.cpp (src/llama-graph.cpp, build_moe_ffn): gate's rows first.
 constexpr RoleName kGguf[] = {

@@ -2,7 +2,7 @@
 // Qwen3.5 (Qwen team 2026): gated delta nets, every fourth layer gated attention with partial rope, dense or with a mixture of experts
 // beside a shared one; the files of Qwen3.6 and Qwen3.8 are the same. Norms multiply by 1 + w: Hugging Face stores w, GGUF 1 + w, but for
 // the delta nets' own. GGUF has the value heads in another order: head h has key head h mod key_heads. The sections of M-RoPE differ
-// for images only. The vision tower and the layers for multi-token prediction are not run; GGUF counts the latter among the blocks.
+// for images only. The vision tower is not run. GGUF counts the layers for multi-token prediction among the blocks.
 #include <numeric>
 
 #include "models/delta_net.h"
@@ -20,6 +20,7 @@ constexpr std::string_view kHfTypes[] = {"qwen3_5", "qwen3_5_text", "qwen3_5_moe
 
 constexpr RoleName kGgufNames[] = {TALLY_DELTA_GGUF};
 constexpr RoleName kHfNames[] = {TALLY_DELTA_HF,
+                                 TALLY_DELTA_PREDICTION_HF,
                                  {Role::kDeltaQ, TALLY_DELTA_NET "in_proj_qkv.weight", Storage::kPlain, DeltaQInTurn},
                                  {Role::kDeltaK, TALLY_DELTA_NET "in_proj_qkv.weight", Storage::kPlain, DeltaKInTurn},
                                  {Role::kDeltaV, TALLY_DELTA_NET "in_proj_qkv.weight", Storage::kPlain, DeltaVInTurn},
@@ -82,6 +83,6 @@ void Read(Config& c, ModelSpec& spec) {
 
 }  // namespace
 
-extern constinit const Family kQwen35Family = {"qwen3.5", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+extern constinit const Family kQwen35Family = {"qwen3.5", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames, {}, {}, true};
 
 }  // namespace tally

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen3-Next (Qwen team 2025): gated delta nets, every fourth layer gated attention with partial rope, a mixture of experts beside a shared
 // one. Hugging Face interleaves the delta nets' matrices by key head, GGUF does so with beta and alpha alone (older files with all of
-// them). Norms multiply by 1 + w: Hugging Face stores w, GGUF 1 + w, but for the delta nets' own. Layers for multi-token prediction are
-// not run.
+// them). Norms multiply by 1 + w: Hugging Face stores w, GGUF 1 + w, but for the delta nets' own.
 #include "models/delta_net.h"
 #include "models/family.h"
 #include "models/gate_up_rows.h"
@@ -25,6 +24,7 @@ constexpr RoleName kGgufNames[] = {TALLY_DELTA_GGUF,
                                    {Role::kDeltaBeta, "blk.#.ssm_ba.weight", Storage::kPlain, DeltaBetaOfGroups},
                                    {Role::kDeltaAlpha, "blk.#.ssm_ba.weight", Storage::kPlain, DeltaAlphaOfGroups}};
 constexpr RoleName kHfNames[] = {TALLY_DELTA_HF,
+                                 TALLY_DELTA_PREDICTION_HF,
                                  TALLY_QKVZ(TALLY_DELTA_NET "in_proj_qkvz.weight"),
                                  {Role::kDeltaBeta, TALLY_DELTA_NET "in_proj_ba.weight", Storage::kPlain, DeltaBetaOfGroups},
                                  {Role::kDeltaAlpha, TALLY_DELTA_NET "in_proj_ba.weight", Storage::kPlain, DeltaAlphaOfGroups}};
@@ -53,6 +53,6 @@ void Read(Config& c, ModelSpec& spec) {
 
 }  // namespace
 
-extern constinit const Family kQwen3NextFamily = {"qwen3-next", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+extern constinit const Family kQwen3NextFamily = {"qwen3-next", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames, {}, {}, true};
 
 }  // namespace tally

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/format.h"
@@ -224,7 +226,62 @@ Result<const Family*> FamilyOf(const Inventory& inventory) {
   return found.family;
 }
 
-Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> made_with) {
+namespace {
+
+constexpr std::string_view kApart = "mtp";  // PartNotRun::name of layers for prediction that files have apart
+
+// Makes the first layer for multi-token prediction the recipe's last layer, of the same kind as the last that attends. `stored`: the files
+// have tensors, so that it must be among them. Returns the name of the part that it was of.
+Result<std::string> AddPredictionLayer(const Family& family, const Inventory& inventory, bool stored, ModelSpec& spec) {
+  Recipe& r = spec.recipe;
+  const std::string& source = inventory.metadata.source;
+  const auto has_part = [&](std::string_view name) {
+    return std::ranges::find(spec.parts_not_run, name, &PartNotRun::name) != spec.parts_not_run.end();
+  };
+  if (r.mtp_layers == 0 && !has_part(kApart)) return BadInput(source + ": the model has no layers for multi-token prediction");
+  const auto attends = std::find_if(r.layers.rbegin(), r.layers.rend(), [](const LayerRecipe& l) { return l.attends(); });
+  if (!family.runs_prediction || attends == r.layers.rend()) {
+    return BadInput(source + ": layers for multi-token prediction of family " + r.family + " cannot be run yet");
+  }
+  const bool gguf = inventory.format == FileFormat::kGguf;
+  const std::string part =
+      has_part(kApart) ? std::string(kApart) : (gguf ? "blk." : "model.layers.") + std::to_string(r.n_layers);
+  if (stored && !has_part(part)) {
+    return BadInput(source + ": the files do not have the model's layer for multi-token prediction (" + part + ")");
+  }
+  LayerRecipe layer = *attends;
+  layer.prediction = true;
+  r.layers.push_back(std::move(layer));
+  ++r.n_layers;
+  r.mtp_layers = std::max(0, r.mtp_layers - 1);
+  return part;
+}
+
+// What is bound is run. The copies of embedding and head that the layer may have are not: it shares the model's.
+void TakeFromNotRun(const Inventory& inventory, std::string_view from, ModelSpec& spec) {
+  std::set<std::string_view> bound;
+  for (const TensorBinding& b : spec.bindings) {
+    bound.insert(b.names.begin(), b.names.end());
+    bound.insert(b.scales.begin(), b.scales.end());
+  }
+  std::erase_if(spec.not_run, [&](const std::string& name) { return bound.contains(name); });
+  const auto part = std::ranges::find(spec.parts_not_run, from, &PartNotRun::name);
+  if (part == spec.parts_not_run.end()) return;
+  uint64_t parameters = 0, bytes = 0;
+  for (const std::string& name : spec.not_run) {
+    const StoredTensor* const t = inventory.Find(name);
+    if (t == nullptr || !name.starts_with(std::string(from) + ".")) continue;
+    parameters += inventory.HoldsScales(*t) ? 0 : t->elements();
+    bytes += t->bytes;
+  }
+  part->parameters = parameters;
+  part->bytes = bytes;
+  if (bytes == 0) spec.parts_not_run.erase(part);
+}
+
+}  // namespace
+
+Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> made_with, bool prediction) {
   TALLY_ASSIGN_OR_RETURN(const Found found, FindFamily(inventory));
   const Family& family = *found.family;
   Config config(inventory, found.architecture);
@@ -253,18 +310,23 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
     return BadInput(inventory.metadata.source + ": a model that is only counted cannot be made: it has " +
                     std::string(family.not_run));
   }
+  std::string part;
+  if (prediction) {
+    TALLY_ASSIGN_OR_RETURN(part, AddPredictionLayer(family, inventory, !made_with, spec));
+  }
   TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.own_names, config.tensor_prefix, spec, made_with));
+  if (prediction) TakeFromNotRun(inventory, part, spec);
   AddBuffers(inventory, spec);
   return spec;
 }
 
-Result<ModelSpec> ReadModelSpec(const Inventory& inventory) {
+Result<ModelSpec> ReadModelSpec(const Inventory& inventory, bool prediction) {
   TALLY_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(inventory));
   if (!family->not_run.empty()) {
     return BadInput(inventory.metadata.source + ": a model of family " + std::string(family->name) +
                     " is counted and not run: it has " + std::string(family->not_run));
   }
-  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory));
+  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(inventory, std::nullopt, prediction));
   TALLY_RETURN_IF_ERROR(CheckQuantMethod(inventory));
   if (const Status claimed = CheckClaims(inventory, spec); !claimed.ok()) return WithReasons(claimed, inventory, spec);
   TALLY_RETURN_IF_ERROR(CheckTypes(inventory, spec));

@@ -64,9 +64,10 @@ struct RunFigures {
   std::string target = {};
   bool used_blas = false;
 
-  uint64_t decode_steps = 0, decode_tokens = 0;   // tokens: rows, but for drafts that were not accepted
-  uint64_t drafted = 0, accepted = 0;             // rows that were drafted; of these, accepted
-  double rejected_flops = 0, rejected_bytes = 0;  // useful, of the others, all together; bytes moved
+  uint64_t decode_steps = 0, decode_tokens = 0;       // tokens: rows, but for drafts that were not accepted
+  uint64_t drafted = 0, accepted = 0;                 // rows that were drafted; of these, accepted
+  double rejected_flops = 0, rejected_bytes = 0;      // useful, of the others, all together; bytes moved
+  double predicting_flops = 0, predicting_bytes = 0;  // the same of DraftWork::predicting
   struct Work {
     double useful = 0, executed = 0;  // FLOPs per decode token
     std::array<double, kAriths> useful_by_type{};

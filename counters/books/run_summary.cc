@@ -92,6 +92,8 @@ RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, c
   f.accepted = drafts.accepted;
   f.rejected_flops = static_cast<double>(drafts.in_vain.TotalFlops());
   f.rejected_bytes = static_cast<double>(drafts.in_vain.MovedBytes());
+  f.predicting_flops = static_cast<double>(drafts.predicting.TotalFlops());
+  f.predicting_bytes = static_cast<double>(drafts.predicting.MovedBytes());
   f.decode_tokens = ledger.rows(Phase::kDecode) - drafts.rejected;
   f.decode_tokens_per_second = PerSecond(static_cast<double>(f.decode_tokens), input.generate_seconds);
   const double tokens = f.decode_tokens > 0 ? static_cast<double>(f.decode_tokens) : 1;
@@ -136,6 +138,10 @@ std::string RunSummary(const RunFigures& f) {
           static_cast<double>(f.decode_tokens) / static_cast<double>(std::max<uint64_t>(1, f.decode_steps)));
     Print(out, "%-11s%12s FLOPs, %s bytes: part of what follows\n", "in vain", WithThousands(f.rejected_flops).c_str(),
           WithThousands(f.rejected_bytes).c_str());
+  }
+  if (f.predicting_flops > 0) {
+    Print(out, "%-11s%12s FLOPs, %s bytes, the prompt's too\n", "predicting", WithThousands(f.predicting_flops).c_str(),
+          WithThousands(f.predicting_bytes).c_str());
   }
   Print(out, "%-11s%12s tokens%s\n", "generated", WithThousands(NotNegative(f.generated_tokens)).c_str(),
         f.generated_tokens > 0 ? ", the first of them by the prompt's last row" : "");

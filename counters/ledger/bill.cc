@@ -96,6 +96,7 @@ DraftWork& DraftWork::operator+=(const DraftWork& o) {
   accepted += o.accepted;
   rejected += o.rejected;
   in_vain += o.in_vain;
+  predicting += o.predicting;
   return *this;
 }
 

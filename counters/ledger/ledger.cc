@@ -76,7 +76,7 @@ uint32_t Ledger::FindGroup(const BookedRow& row) {
       !groups_[known].draft) {
     return known;
   }
-  if (!slot.drafts.empty()) Settle(slot, 0);  // of an earlier step
+  if (!slot.drafts.empty() && !predicting_) Settle(slot, 0);  // of an earlier step
   const uint32_t g = static_cast<uint32_t>(groups_.size());
   if (!draft) known = g;
   Group& group = groups_.emplace_back();
@@ -89,7 +89,9 @@ uint32_t Ledger::FindGroup(const BookedRow& row) {
 
 void Ledger::BeginStep(std::span<const BookedRow> rows) {
   EndStep();
-  open_ = counted_ = true;
+  predicting_ = !rows.empty() && rows[0].predicting;
+  open_ = true;
+  counted_ = !predicting_;
   billed_ = false;
   groups_.clear();
   for (std::vector<uint32_t>& groups : row_groups_) groups.clear();
@@ -104,7 +106,7 @@ void Ledger::BeginStep(std::span<const BookedRow> rows) {
     }
   }
   const Phase phase = PhaseOf(rows);
-  BillSlot* const alone = billed_ && groups_.size() == 1 && !groups_[0].draft ? groups_[0].slot : nullptr;
+  BillSlot* const alone = billed_ && groups_.size() == 1 && !groups_[0].draft && !predicting_ ? groups_[0].slot : nullptr;
   if (alone != alone_ || phase != phase_) BillAlone();
   alone_ = alone;
   phase_ = phase;
@@ -113,6 +115,7 @@ void Ledger::BeginStep(std::span<const BookedRow> rows) {
            .logit_rows = static_cast<uint32_t>(row_groups_[1].size()),
            .parameters_touched = 0};
   touched_.BeginStep();
+  if (predicting_) return;
   ++counts_[static_cast<size_t>(phase_)].steps;
   for (size_t p = 0; p < 2; ++p) {
     counts_[p].rows += phase_rows_[0][p];
@@ -267,9 +270,17 @@ void Ledger::BillGroups() {
       ++slot.bill.drafts.rows;
       ++drafts_.rows;
     }
+    if (predicting_) AddPredicting(group);
     if (slot.open) TouchUnits(slot, group.rows[0] > 0, group.rows[1] > 0);
   }
   ClearSums();
+}
+
+void Ledger::AddPredicting(const Group& group) {
+  if (!group.slot->open) return;
+  for (size_t entry = 0; entry < Cost::kEntries; ++entry) {
+    for (DraftWork* const sum : {&group.slot->bill.drafts, &drafts_}) sum->predicting.AddEntry(entry, group.cost[entry]);
+  }
 }
 
 void Ledger::EndStep() {
@@ -278,7 +289,7 @@ void Ledger::EndStep() {
   if (counted_) counts_[static_cast<size_t>(phase_)].parameters_touched += touched_.parameters();
   if (!billed_) return;
   for (const Group& group : groups_) {
-    if (!group.slot->open) continue;
+    if (!group.slot->open || predicting_) continue;
     BillWork& work = group.slot->bill.work[static_cast<size_t>(group.phase)];
     work.rows += group.rows[0];
     work.logit_rows += group.rows[1];

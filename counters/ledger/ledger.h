@@ -52,6 +52,9 @@ struct BookedRow {
   bool again = false;      // a row at this position has run for the request before: after a preemption, say
   int32_t bill = kNoBill;  // from Ledger::OpenBill; a closed one counts as kNoBill
   bool draft = false;      // drafted; without a bill it is a row like others
+  // A row of a layer for multi-token prediction, which makes drafts. All rows of a step are, or none is. Its work is charged and billed, and
+  // neither the step nor the row is counted: no token runs (DraftWork::predicting).
+  bool predicting = false;
 };
 
 // The phase that the once-per-step work of a step with these rows is booked under. No rows: kPrefill.
@@ -197,6 +200,7 @@ class Ledger {
   void ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) const;
   void SumPending();
   void ClearSums();
+  void AddPredicting(const Group& group);
   void BillAlone();
   void BillGroups();
   void Settle(BillSlot& slot, uint64_t accepted);
@@ -227,7 +231,8 @@ class Ledger {
   // The step.
   Phase phase_ = Phase::kPrefill;
   bool open_ = false, billed_ = false;
-  bool counted_ = false;  // the step is in counts_; false if Reset came during the step
+  bool predicting_ = false;  // BookedRow::predicting of its rows
+  bool counted_ = false;     // the step is in counts_; false if Reset came during the step
   std::vector<Group> groups_;
   // Index 0: all rows; 1: rows with logits.
   std::array<std::vector<uint32_t>, 2> row_groups_;

@@ -22,21 +22,25 @@ double TokensAPass(const books::RunFigures& f) {
 
 void AddDraft(CLI::App& command, std::string& draft) {
   command
-      .add_option("--draft", draft,
-                  "run several tokens a pass: lookup[:N] guesses at most N (" + std::to_string(kUsual) +
-                      ") from the prompt and the text so far; the answer stays the same (default: none)")
-      ->type_name("lookup[:N]");
+      .add_option(
+          "--draft", draft,
+          "run several tokens a pass: lookup[:N] guesses at most N (" + std::to_string(kUsual) +
+              ") from the prompt and the text so far, layers[:N] by the model's own prediction layer; the answer stays the "
+              "same (default: none)")
+      ->type_name("lookup[:N]|layers[:N]");
 }
 
 Result<int64_t> ReadDraft(const std::string& draft, EngineOptions& engine) {
   if (draft.empty() || draft == "none") return int64_t{0};
-  if (draft == "layers") return BadInput("--draft layers: prediction layers are not run yet; lookup drafts from the text");
-  constexpr std::string_view kLookup = "lookup", kLookupOf = "lookup:";
+  const std::string_view given = draft, name = given.substr(0, given.find(':')), number = given.substr(name.size());
   int64_t tokens = kUsual;
-  const bool number = draft.starts_with(kLookupOf) && ParseNumber(std::string_view(draft).substr(kLookupOf.size()), tokens);
-  if (draft != kLookup && !(number && tokens >= 1 && tokens <= kMost)) {
-    return BadInput("--draft must be lookup, or lookup:N with N of 1 to " + std::to_string(kMost) + ", not " + Quote(draft));
+  bool good = name == "lookup" || name == "layers";
+  if (!number.empty()) good = good && ParseNumber(number.substr(1), tokens) && tokens >= 1 && tokens <= kMost;
+  if (!good) {
+    return BadInput("--draft must be lookup or layers, or lookup:N or layers:N with N of 1 to " + std::to_string(kMost) +
+                    ", not " + Quote(draft));
   }
+  engine.prediction = name == "layers";
   engine.draft_rows = engine.sequences > 1 ? kMost : tokens;
   return tokens;
 }
@@ -50,12 +54,17 @@ std::string DraftWords(const books::RunFigures& f) {
 }
 
 Json DraftJson(const books::RunFigures& f) {
-  return {{"drafted", f.drafted},
-          {"accepted", f.accepted},
-          {"passes", f.decode_steps},
-          {"tokens_per_pass", TokensAPass(f)},
-          {"not_accepted_flops", Number(f.rejected_flops)},
-          {"not_accepted_bytes", Number(f.rejected_bytes)}};
+  Json json = {{"drafted", f.drafted},
+               {"accepted", f.accepted},
+               {"passes", f.decode_steps},
+               {"tokens_per_pass", TokensAPass(f)},
+               {"not_accepted_flops", Number(f.rejected_flops)},
+               {"not_accepted_bytes", Number(f.rejected_bytes)}};
+  if (f.predicting_flops > 0) {
+    json["predicting_flops"] = Number(f.predicting_flops);
+    json["predicting_bytes"] = Number(f.predicting_bytes);
+  }
+  return json;
 }
 
 }  // namespace tally::app

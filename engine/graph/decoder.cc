@@ -220,7 +220,16 @@ Status Decoder::Run(size_t index, int64_t rows, bool reshaped, SequenceStore& ca
       planned.op);
 }
 
-Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore& cache) {
+Result<Mat<const float>> Decoder::Predict(const StepBatch& batch, Mat<const float> hidden, bool normed, SequenceStore& cache) {
+  const Mat<float>& to = normed ? plan_.hidden : plan_.given;
+  if (hidden.rows > to.rows || hidden.rows != static_cast<int64_t>(batch.tokens.size())) {
+    return InternalError("hidden states of " + std::to_string(hidden.rows) + " rows");
+  }
+  for (int64_t i = 0; i < hidden.rows; ++i) std::copy_n(hidden.Row(i), hidden.cols, to.Row(i));
+  return Forward(batch, cache, normed ? plan_.begin : 0);
+}
+
+Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore& cache, size_t first_op) {
   const int64_t n = static_cast<int64_t>(batch.tokens.size()), logits = static_cast<int64_t>(batch.logit_rows.size());
   if (n == 0 || n > options_.max_batch || logits > options_.max_logit_rows) {
     return InternalError("a batch of " + std::to_string(n) + " rows, " + std::to_string(logits) + " of them with logits");
@@ -230,18 +239,20 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
     plan_.kv_rows[i] = batch.kv_rows[static_cast<size_t>(i)];
     plan_.positions[i] = plan_.kv_rows[i].position;
   }
-  // With several rows, groups and tables can change from step to step, so shapes are checked every time.
-  const bool reshaped = n > 1 || rows_ != n, head_reshaped = logits > 1 || logit_rows_ != logits;
+  // With several rows, groups and tables can change from step to step, so shapes are checked every time; and those of a plan for prediction,
+  // whose first ops do not always run.
+  const bool reshaped = n > 1 || rows_ != n || plan_.begin > 0, head_reshaped = logits > 1 || logit_rows_ != logits;
   if (reshaped) GroupByHead(n);
   if (plan_.recurrent) GroupBySequence(n);
   if (!plan_.embedded.empty()) GroupByOwner(n);
   bad_rows_.clear();
   rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};
-  for (size_t i = 0; i < plan_.head; ++i) TALLY_RETURN_IF_ERROR(Run(i, n, reshaped, cache));
+  for (size_t i = first_op; i < plan_.head; ++i) TALLY_RETURN_IF_ERROR(Run(i, n, reshaped, cache));
   rows_ = n;
   // Rows without logits are checked too: their keys and values are stored and would fail in a later step.
   if (logits < n) CheckFinite(plan_.x.Rows(0, n), {});
+  if (kept_ != nullptr) kept_->assign(plan_.x.data, plan_.x.Row(n));
   if (logits > 0) {
     MoveUp(batch.logit_rows);
     logit_rows_ = 0;

@@ -28,7 +28,15 @@ class Decoder {
 
   // Returns logits [logit_rows, vocab], at most max_logit_rows of them, valid until the next call. The cache must have room for
   // every position of the batch.
-  Result<Mat<const float>> Forward(const StepBatch& batch, SequenceStore& cache);
+  Result<Mat<const float>> Forward(const StepBatch& batch, SequenceStore& cache) { return Forward(batch, cache, 0); }
+  // From now on Forward leaves the output of the last layer for each row of a batch in `rows`, [rows, d_model].
+  void KeepOutput(std::vector<float>* rows) { kept_ = rows; }
+
+  // For a plan of PlanSource::prediction. `hidden`, for each row of the batch: the output of the model's last layer at its position, or, with
+  // `normed`, what HeadInput gave for it. A row's token is the one that follows.
+  Result<Mat<const float>> Predict(const StepBatch& batch, Mat<const float> hidden, bool normed, SequenceStore& cache);
+  // What the last call multiplied by the head, [logit_rows, d_model]; valid until the next call.
+  Mat<const float> HeadInput() const { return plan_.head_in.Rows(0, logit_rows_); }
   // The rows of the last Forward that failed, each at most once, in no order. They spoil no other sequence.
   struct BadRow {
     int32_t row = 0;
@@ -44,6 +52,7 @@ class Decoder {
  private:
   Decoder(const PlanOptions& options, const Shard& shard, Executor& executor)
       : options_(options), shard_(shard), executor_(executor) {}
+  Result<Mat<const float>> Forward(const StepBatch& batch, SequenceStore& cache, size_t first_op);
   Status Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache);
   void GroupByExpert(const RouteOp& op);
   void GroupByHead(int64_t n);
@@ -67,6 +76,7 @@ class Decoder {
   std::vector<int32_t> rows_of_row_;  // [rows of the step]: how many rows this process's experts have for each
   std::vector<int32_t> run_of_;       // by sequence: its run in this step
   std::vector<BadRow> bad_rows_;
+  std::vector<float>* kept_ = nullptr;
   Around around_;
 };
 

@@ -57,6 +57,8 @@ struct PlanSource {
   // the plan is only measured.
   Shard shard = {};
   Communicator* group = nullptr;
+  // The plan of the recipe's last layer alone, which is for multi-token prediction (planner_prediction.cc). Caches are those of all layers.
+  bool prediction = false;
 };
 
 // The rows of an op.
@@ -106,9 +108,13 @@ struct Plan {
   RowGroup* head_groups = nullptr;  // [heads]
   int32_t* head_rows = nullptr;     // [max_batch * heads]
   Mat<float> x;                     // [max_batch, d_model]: the residual stream
-  Mat<float> logits;                // [max_logit_rows, vocab]
-  RowGroup whole;                   // the group of ops that are not routed
-  std::vector<float> slopes;        // ALiBi's, [n_heads], or empty
+  Mat<float> head_in;               // [max_batch, d_model]: of rows with logits, the input of the head
+  // Of a plan for prediction, [max_batch, d_model]: the output of the last layer, which ops before `begin` normalise into `hidden`.
+  Mat<float> given, hidden;
+  size_t begin = 0;
+  Mat<float> logits;          // [max_logit_rows, vocab]
+  RowGroup whole;             // the group of ops that are not routed
+  std::vector<float> slopes;  // ALiBi's, [n_heads], or empty
   // With a shard: the rows whose embedding this process has, as ids in its part of the table and as rows of the step. embedded_rows: the
   // same rows of the step for every process, one process after another.
   int32_t *owned_ids = nullptr, *owned_rows = nullptr, *embedded_rows = nullptr;

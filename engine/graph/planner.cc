@@ -26,6 +26,7 @@ void Planner::Make() {
   plan_.experts = plan_.own_experts ? tally::PartOf(r_.n_experts, 1, shard_) : Span{0, r_.n_experts};
   plan_.embedded.clear();
   if (r_.alibi_bias > 0) plan_.slopes = AlibiSlopes(r_.n_heads, r_.alibi_bias);
+  if (source_.prediction) return Predict();
   Buffers();
   Embed();
   for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer();
@@ -60,6 +61,7 @@ void Planner::Buffers() {
   plan_.top_k = k;
   plan_.x = Floats(E);
   normed_ = Floats(E);
+  plan_.head_in = normed_;
   if (r_.residual == Residual::kParallel) ffn_normed_ = Floats(E);
   if (OwnOutput() || r_.layer_embedding > 0) block_out_ = Floats(E);
   Room(E);

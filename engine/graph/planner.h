@@ -123,6 +123,9 @@ class Planner {
 
   // In every mixer's file: the buffers that all layers of its kind share, and the block. The block's last matrix is ProjectOut's.
 
+  // planner_prediction.cc
+  void Predict();
+
   // planner_attention.cc
   void AttentionBuffers();
   void Attention(Mat<const float> in);

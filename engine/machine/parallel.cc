@@ -82,7 +82,7 @@ class Patience {
  private:
   enum class Policy : uint8_t { kUnset, kPassive, kActive };
   static constexpr int64_t kShortest = 5'000, kLongest = 50'000, kTaken = 300'000, kActive = 10'000'000;  // nanoseconds
-  static constexpr int kRest = 1000;                                                                     // waits
+  static constexpr int kRest = 1000;                                                                      // waits
 
   static Policy PolicyOfUser() {
     static const Policy policy = [] {

@@ -117,6 +117,8 @@ struct LayerRecipe {
   // Limits of the SwiGLU of experts, and of shared experts: kSwigluLimited (Ling 3); 0: none.
   float expert_limit = 0, shared_limit = 0;
   Xielu xielu = {};  // with the activation kXielu; its alphas, if the checkpoint does not store them as tensors
+  bool prediction =
+      false;  // a layer for multi-token prediction, which reads the output of the layers before it and the next token
 
   bool recurrent() const { return mixers.has(Mixer::kShortConv) || mixers.has(Mixer::kDeltaRule) || mixers.has(Mixer::kMamba2); }
   bool attends() const { return mixers.has(Mixer::kAttention) || mixers.has(Mixer::kLatentAttention); }
@@ -251,7 +253,7 @@ struct Recipe {
   // Without shared experts: act(x) of the experts' input x is added to their output (llama.cpp, if a file names shared experts but has no
   // tensors for them).
   bool shared_activation = false;
-  int32_t mtp_layers = 0;  // multi-token-prediction layers; counted apart, not run
+  int32_t mtp_layers = 0;  // multi-token-prediction layers that are none of `layers`; counted apart, not run
 
   bool tied_head = false;  // the head is the embedding matrix
   bool head_bias = false;

@@ -166,6 +166,10 @@ OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& 
                       {"not_accepted", drafts.rejected},
                       {"not_accepted_flops", drafts.in_vain.TotalFlops()},
                       {"not_accepted_bytes", BytesOf(drafts.in_vain)}};
+    if (drafts.predicting != Cost()) {
+      json["drafts"]["predicting_flops"] = drafts.predicting.TotalFlops();
+      json["drafts"]["predicting_bytes"] = BytesOf(drafts.predicting);
+    }
   }
   const std::vector<WeightInfo>& weights = engine.ledger().weights();
   for (size_t id = 0; id < weights.size(); ++id) {

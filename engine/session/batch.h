@@ -26,6 +26,14 @@ struct BatchRow {
   bool draft = false;
 };
 
+// What Engine::Predict is to guess.
+struct DraftWish {
+  int32_t sequence = 0;
+  int32_t token = 0;  // the one that follows the sequence's last position, and has not run
+  int64_t most = 0;   // tokens after it, at most
+  int32_t bill = -1;  // as BatchRow::bill
+};
+
 // Why a sequence did not take part in a step.
 struct SequenceError {
   int32_t sequence = 0;

@@ -58,6 +58,15 @@ class TALLY_API Engine {
   // Of the rows with `draft` that the last Step ran for this sequence, keeps the first `accepted`, which its bill then names as accepted.
   // The others are taken back as by Truncate, and named as not accepted. kBadInput: the sequence has fewer; errors of Truncate.
   virtual Status KeepDrafts(int32_t sequence, int64_t accepted) = 0;
+  // True if drafts can be had of Predict: EngineOptions::prediction.
+  virtual bool predicts() const { return false; }
+  // Guesses at the tokens after each wish's by the checkpoint's layer for multi-token prediction, at most max_logit_rows wishes, each of
+  // another sequence: for each its guesses, maybe none. They are a function of the sequence's tokens, unless positions of others were reused.
+  // To be run as rows with `draft` behind the wish's token. Changes no sequence. Valid until the next call. kBadInput: no such sequence; errors
+  // of the layer's ops.
+  virtual Result<std::span<const std::vector<int32_t>>> Predict(std::span<const DraftWish>) {
+    return BadInput("the engine has no layer for multi-token prediction");
+  }
   virtual void Free(int32_t sequence) = 0;  // an unknown one is ignored
   // Writes a sequence's KV cache as bytes, block by block: `write` gets what follows, valid during the call. With several processes: all
   // parts in order. kBadInput: no such sequence; errors of `write`.

@@ -38,10 +38,9 @@ class LoadedModel final : public Model {
   std::span<const DType> matrix_types() const override { return matrix_types_; }
   const PackedWeights& weights() const { return weights_; }
   // The input of an engine's plan, with what MakeRope gives for its context.
-  PlanSource Source(const RopePair& rope) const {
-    return {spec_.recipe, [this](Role role, int32_t layer) { return weights_.Get(role, layer); }, rope.global, rope.local, shard_,
-            group_};
-  }
+  PlanSource Source(const RopePair& rope) const { return SourceOf(spec_.recipe, rope, false); }
+  // That of its layer for prediction, and of the store with it; the model must have it.
+  PlanSource PredictionSource(const RopePair& rope) const { return SourceOf(*with_prediction_, rope, true); }
   Result<RopePair> MakeRope(int64_t context) const {
     RopePair rope;
     const StoredRopeFactors stored = {weights_.HostVector(Role::kRopeFactors), weights_.HostVector(Role::kRopeShortFactors),
@@ -60,6 +59,7 @@ class LoadedModel final : public Model {
   }
 
   ModelSpec spec_;
+  std::optional<Recipe> with_prediction_;  // with the layer for multi-token prediction as the last one, if it was asked for
   Shard shard_;
   Communicator* group_ = nullptr;
   mutable std::unique_ptr<GroupLog> log_;  // of the first process of a group
@@ -78,6 +78,13 @@ class LoadedModel final : public Model {
   mutable std::atomic<uint64_t> engine_bytes_{0};  // KV and scratch planned by its living engines
 
  private:
+  PlanSource SourceOf(const Recipe& recipe, const RopePair& rope, bool prediction) const {
+    return {recipe,      [this](Role role, int32_t layer) { return weights_.Get(role, layer); },
+            rope.global, rope.local,
+            shard_,      group_,
+            prediction};
+  }
+
   mutable std::mutex fingerprint_mutex_;
   mutable std::optional<uint64_t> fingerprint_;
 };
@@ -112,9 +119,10 @@ Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const En
 // kBadInput: OpenBLAS is requested and cannot be loaded.
 Status CheckLibraries(const EngineOptions& options);
 
-// KV, scratch and context of an engine with these options.
-MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads);
-// kBadInput if the plan's KV and scratch plus `held` exceed plan.available.
+// KV, scratch and context of an engine with these options. `prediction`: the source of the plan for prediction, or null.
+MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads,
+                      const PlanSource* prediction = nullptr);
+// kBadInput if the plan's KV and scratch plus `held` exceed plan.available. `source`: of the plan for prediction, if there is one.
 Status CheckPlan(const MemoryPlan& plan, uint64_t held, const PlanSource& source, const StepperOptions& options);
 
 }  // namespace tally

@@ -21,33 +21,15 @@ EarlierPlace FindEarlier(std::span<const int32_t> tokens) {
 
 std::span<const int32_t> LookupDrafter::Propose(std::span<const int32_t> tokens, int64_t most) {
   proposed_.clear();
-  most = std::min(most, length_);
-  if (most <= 0) return {};
-  if (pause_ > 0) {
-    --pause_;
-    return {};
-  }
+  most = length_.Next(most);
+  if (most == 0) return {};
   const EarlierPlace place = FindEarlier(tokens);
-  if (place.length < (misses_ > 0 ? 2 : 1)) return {};  // a single token is weak evidence
+  if (place.length < (length_.missed() ? 2 : 1)) return {};  // a single token is weak evidence
   // A text that repeats itself goes on beyond its end.
   for (size_t i = static_cast<size_t>(place.next); static_cast<int64_t>(proposed_.size()) < most; ++i) {
     proposed_.push_back(i < tokens.size() ? tokens[i] : proposed_[i - tokens.size()]);
   }
   return proposed_;
-}
-
-void LookupDrafter::Settle(int64_t drafted, int64_t accepted, double row_cost) {
-  if (drafted == 0) return;
-  rate_ += (static_cast<double>(accepted) / static_cast<double>(drafted) - rate_) / 4;
-  if (accepted > 0 && rate_ >= row_cost) {
-    misses_ = 0;
-    length_ = std::min(most_, 2 * std::max(length_, accepted));
-    return;
-  }
-  // 0, 1, 3, 7, ... steps
-  pause_ = std::min(kMostPause, (int64_t{1} << std::min<int64_t>(misses_, 6)) - 1);
-  ++misses_;
-  length_ = std::max<int64_t>(1, length_ / 2);
 }
 
 }  // namespace tally

@@ -7,29 +7,24 @@
 #include <span>
 #include <vector>
 
+#include "engine/session/draft_length.h"
+
 namespace tally {
 
 // Guesses are a function of the text and of how earlier ones fared, so that a request drafts the same whenever it may.
 class LookupDrafter {
  public:
-  static constexpr int64_t kLongest = 4;     // tokens of the text's end that are looked for at most
-  static constexpr int64_t kMostPause = 31;  // steps
+  static constexpr int64_t kLongest = 4;  // tokens of the text's end that are looked for at most
 
   // `most`: tokens that are proposed at once; 0: none ever are.
-  explicit LookupDrafter(int64_t most) : most_(most), length_(most) {}
+  explicit LookupDrafter(int64_t most) : length_(most) {}
   // To be called before each step that may have drafts. At most `most` tokens that may follow `tokens`; none: the end of the text is new,
   // or guesses were wrong of late. Valid until the next call.
   std::span<const int32_t> Propose(std::span<const int32_t> tokens, int64_t most);
-  // `drafted` of the proposed tokens ran, and the first `accepted` of them were right. `row_cost`: cost of a further row, as a part of a
-  // step of one row; guesses that are right less often do not pay.
-  void Settle(int64_t drafted, int64_t accepted, double row_cost);
+  DraftLength& length() { return length_; }
 
  private:
-  const int64_t most_;
-  int64_t length_;      // tokens that are proposed; half as many after a miss, twice after a hit
-  double rate_ = 1;     // part of the tokens that are right; recent ones count more
-  int64_t misses_ = 0;  // guesses in a row that did not pay
-  int64_t pause_ = 0;   // steps without a proposal
+  DraftLength length_;
   std::vector<int32_t> proposed_;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "counters/books/weight_table.h"
+#include "engine/base/checked.h"
 #include "engine/base/checksum.h"
 #include "engine/base/communicator.h"
 #include "engine/base/format.h"
@@ -22,6 +23,7 @@
 #include "engine/recipe/rope_freqs.h"
 #include "engine/session/loaded_model.h"
 #include "engine/session/memory_plan.h"
+#include "engine/session/predictor.h"
 #include "engine/session/split.h"
 #include "engine/weights/plan.h"
 #include "loaders/loaders.h"
@@ -126,14 +128,19 @@ StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& opt
   s.plan.max_logit_rows =
       std::clamp<int64_t>(options.max_logit_rows > 0 ? options.max_logit_rows : s.sequences + drafts, 1, s.plan.max_batch);
   s.draft_rows = std::min(drafts, s.plan.max_logit_rows - 1);
+  s.prediction = options.prediction;
   s.plan.split_rows = 1 + s.draft_rows;
   return s;
 }
 
-MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads) {
+MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads, const PlanSource* prediction) {
   MemoryPlan plan;
-  plan.kv = KvBytes(source, options)(options.context);
+  plan.kv = KvBytes(prediction != nullptr ? *prediction : source, options)(options.context);
   plan.scratch = PlanBytes(source, options.plan, threads);
+  if (prediction != nullptr) {
+    plan.scratch = SaturatingAdd(plan.scratch, PlanBytes(*prediction, options.plan, threads));
+    plan.scratch = SaturatingAdd(plan.scratch, Predictor::Bytes(options.plan, options.sequences, source.recipe.d_model));
+  }
   plan.context = options.context;
   return plan;
 }
@@ -166,6 +173,11 @@ class Loader {
     TALLY_ASSIGN_OR_RETURN(model_->spec_, ReadModelSpec(inventory_));
     const ModelSpec& spec = model_->spec_;
     TALLY_RETURN_IF_ERROR(Prefixed(path_, CheckRunnable(spec.recipe)));
+    if (engine_.prediction) {
+      if (Group() != nullptr) return BadInput("layers for multi-token prediction do not run in several processes");
+      TALLY_ASSIGN_OR_RETURN(with_prediction_, ReadModelSpec(inventory_, /*prediction=*/true));
+      model_->with_prediction_ = with_prediction_->recipe;
+    }
     Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerFor(inventory_);  // token ids need none
     if (tokenizer.ok()) {
       model_->tokenizer_ = std::move(tokenizer).value();
@@ -210,15 +222,16 @@ class Loader {
     const ModelSpec& spec = model_->spec_;
     stepper_ = MakeStepperOptions(spec.recipe, engine_);
     const uint64_t guard = options_.guard_slices ? SystemPageBytes() : 0;
-    TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, spec, guard, model_->shard_));
+    TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, Stored(), guard, model_->shard_));
     const auto planned = [&](Role role, int32_t layer) { return weight_plan_.View(role, layer); };
     const RopePair no_rope;  // not needed to measure
     const PlanSource source{spec.recipe, planned, no_rope.global, no_rope.local, model_->shard_};
+    const PlanSource prediction{Stored().recipe, planned, no_rope.global, no_rope.local, model_->shard_, nullptr, true};
     MemoryPlan& plan = model_->plan_;
-    plan = PlanEngine(source, stepper_, team_->threads());
+    plan = PlanEngine(source, stepper_, team_->threads(), with_prediction_ ? &prediction : nullptr);
     plan.packed_weights = weight_plan_.packed_bytes();
     plan.available = AvailableMemoryBytes() / RanksHere(model_->group_);
-    return Prefixed(path_, CheckPlan(plan, plan.packed_weights, source, stepper_));
+    return Prefixed(path_, CheckPlan(plan, plan.packed_weights, with_prediction_ ? prediction : source, stepper_));
   }
 
   // Checks what must be the same in all processes of a group, since the bits depend on it.
@@ -232,15 +245,17 @@ class Loader {
     TALLY_ASSIGN_OR_RETURN(model_->weights_, LoadWeights(inventory_, weight_plan_, *team_, options_.progress));
     TALLY_RETURN_IF_ERROR(Prefixed(path_, model_->MakeRope(stepper_.context).status()));
     const ModelSpec& spec = model_->spec_;
-    model_->table_ = books::WeightTable(inventory_, spec);
-    model_->types_ = books::WeightTypes(inventory_, spec);
+    model_->table_ = books::WeightTable(inventory_, Stored());
+    model_->types_ = books::WeightTypes(inventory_, Stored());
     model_->parameters_ = books::CountParameters(model_->table_, spec.recipe.top_k);
-    model_->not_run_ = books::CountNotRun(inventory_, spec);
+    model_->not_run_ = books::CountNotRun(inventory_, Stored());
     model_->description_ = spec.recipe.family + ", " + std::to_string(spec.recipe.n_layers) + " layers, " +
                            JoinTypes(model_->matrix_types_) + ", " + BytesText(model_->plan_.packed_weights) + " packed";
     return {};
   }
 
+  // What is loaded.
+  const ModelSpec& Stored() const { return with_prediction_ ? *with_prediction_ : model_->spec_; }
   // Null: this process alone.
   Communicator* Group() const { return options_.group != nullptr && options_.group->ranks() > 1 ? options_.group : nullptr; }
   std::shared_ptr<LoadedModel> model() { return model_; }
@@ -271,6 +286,7 @@ class Loader {
   const LoadOptions& options_;
   std::shared_ptr<LoadedModel> model_ = std::make_shared<LoadedModel>();
   Inventory inventory_;
+  std::optional<ModelSpec> with_prediction_;
   std::optional<Team> team_;
   StepperOptions stepper_;
   WeightPlan weight_plan_;

@@ -34,6 +34,9 @@ struct EngineOptions {
   // Rows of one Step that a scheduler may draft (RequestOptions::draft). Attention of one more row than that is split over positions as
   // that of one row is.
   int64_t draft_rows = 0;
+  // The checkpoint's layer for multi-token prediction is loaded and run, for Engine::Predict: LoadModel and NewEngine must agree. kBadInput
+  // names what is missing: the layer, a family whose layer can be run, a single process.
+  bool prediction = false;
   int32_t sequences = 1;  // maximum number of live sequences; at least 1
   // The most bytes of the KV cache, one budget of all sequences and layers. A Step or Fork that does not fit is refused. 0: full context
   // for all.

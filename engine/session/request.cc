@@ -112,18 +112,27 @@ void Request::Take(std::span<const float> logits) {
   if (static_cast<int64_t>(tokens_.size()) > context_) return End(FinishReason::kContextFull);
 }
 
-std::span<const int32_t> Request::Draft(int64_t most) {
-  if (ended_ || options_.draft == 0 || std::exchange(skip_drafts_, false)) return {};
-  // A token that is the last one of the answer, or has no position, does not run.
+// A token that is the last one of the answer, or has no position, does not run.
+int64_t Request::MostDrafts(int64_t most) {
+  if (ended_ || options_.draft == 0 || std::exchange(skip_drafts_, false)) return 0;
   if (options_.max_tokens >= 0) most = std::min(most, options_.max_tokens - static_cast<int64_t>(result_.tokens.size()) - 1);
-  most = std::min(most, context_ - static_cast<int64_t>(tokens_.size()));
-  const std::span<const int32_t> drafts = drafter_.Propose(tokens_, most);
+  return std::min(most, context_ - static_cast<int64_t>(tokens_.size()));
+}
+
+std::span<const int32_t> Request::Draft(int64_t most) {
+  most = MostDrafts(most);
+  return most > 0 ? WithoutEnd(drafter_.Propose(tokens_, most)) : std::span<const int32_t>();
+}
+
+int64_t Request::MayDraft(int64_t most) { return drafter_.length().Next(MostDrafts(most)); }
+
+std::span<const int32_t> Request::WithoutEnd(std::span<const int32_t> drafts) const {
   const auto end = std::ranges::find_first_of(drafts, ends_);
   return drafts.first(static_cast<size_t>(end - drafts.begin()));
 }
 
 void Request::Drafted(int64_t drafted, int64_t accepted, double row_cost) {
-  drafter_.Settle(drafted, accepted, row_cost);
+  drafter_.length().Settle(drafted, accepted, row_cost);
   result_.drafted += drafted;
   result_.accepted += accepted;
   // They ran in the step of the token before them.

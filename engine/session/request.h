@@ -35,8 +35,8 @@ struct RequestOptions {
   int32_t top_logprobs = -1;  // each token has its log probability, and so many of the most probable ones; -1: none at all
   // Requests of equal keys run equal beginnings of their tokens once; none: this one shares nothing.
   std::optional<std::string> prefix_key = {};
-  // Tokens that are drafted at once at most, looked up in the prompt and the text so far. They run where the engine has room for drafts
-  // (EngineOptions::draft_rows). 0: none.
+  // Tokens that are drafted at once at most: by the checkpoint's own layer if the engine predicts (EngineOptions::prediction), else looked
+  // up in the prompt and the text so far. They run where the engine has room for drafts (EngineOptions::draft_rows). 0: none.
   int64_t draft = 0;
   // Taken in place of the tokens that are drawn, from the first one on: an answer that was recorded. Drawing goes on beside it.
   std::vector<int32_t> replay = {};
@@ -72,9 +72,14 @@ class Request {
   void Ran(int64_t length, int64_t rows);
   // Its sequence was taken away: it will Begin again, and what has run runs again.
   void Preempted() { ++preemptions_; }
-  // Tokens that may follow those that there are, at most `most`: to be run after them. Valid until the next call.
+  // To be called before each step that may have drafts, one of the two. Draft: tokens that may follow those that there are, at most `most`,
+  // as looked up: to be run after them. Valid until the next call. MayDraft: how many tokens are wanted of the engine's layer, at most
+  // `most`.
   std::span<const int32_t> Draft(int64_t most);
-  // How many of the drafted tokens that ran were drawn. `row_cost`: as LookupDrafter::Settle.
+  int64_t MayDraft(int64_t most);
+  // The drafts that may run: not from an end token on.
+  std::span<const int32_t> WithoutEnd(std::span<const int32_t> drafts) const;
+  // How many of the drafted tokens that ran were drawn. `row_cost`: as DraftLength::Settle.
   void Drafted(int64_t drafted, int64_t accepted, double row_cost);
   // Drafts made a step fail: the next one has none.
   void SkipDrafts() { skip_drafts_ = true; }
@@ -104,6 +109,7 @@ class Request {
 
  private:
   std::span<const float> Biased(std::span<const float> logits);
+  int64_t MostDrafts(int64_t most);
 
   const RequestOptions options_;
   const int64_t prompt_size_;

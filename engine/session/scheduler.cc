@@ -21,20 +21,25 @@ int64_t CommonLength(std::span<const int32_t> a, std::span<const int32_t> b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
-// What a second row reads besides the first, as a part of what that reads: experts that the first did not choose. And its arithmetic,
-// measured on two cores with VNNI: Q8_0 .07, Q4_K_M .10, Q4_0 .11.
+// What a second row reads besides the first, as a part of what that reads: experts that the first did not choose. And its arithmetic
+// (measured on two cores with VNNI: Q8_0 .07, Q4_K_M .10, Q4_0 .11), and what its draft reads: the layer that predicts, and the head.
 double RowCost(Engine& engine) {
   constexpr double kArithmetic = .1;
   const Recipe& r = engine.model().recipe();
-  double all = 0, experts = 0;
+  const double used = r.n_experts > 0 ? static_cast<double>(r.top_k) / r.n_experts : 0;
+  double all = 0, experts = 0, predicting = 0;
   for (const WeightInfo& w : engine.ledger().weights()) {
     const bool looked_up =
         w.kind == WeightInfo::Kind::kEmbedding || w.kind == WeightInfo::Kind::kPosition || w.kind == WeightInfo::Kind::kTable;
-    if (!looked_up) (w.experts ? experts : all) += static_cast<double>(w.packed_bytes);
+    if (looked_up) continue;
+    const bool head = w.kind == WeightInfo::Kind::kHead || w.kind == WeightInfo::Kind::kTiedEmbeddingHead;
+    const double bytes = static_cast<double>(w.packed_bytes);
+    if (head || w.layer >= r.n_layers) predicting += bytes * (w.experts ? used : 1);
+    if (w.layer < r.n_layers) (w.experts ? experts : all) += bytes;
   }
-  if (experts == 0 || r.n_experts == 0) return kArithmetic;
-  const double used = static_cast<double>(r.top_k) / r.n_experts;
-  return kArithmetic + experts * used * (1 - used) / (all + experts * used);
+  const double row = all + experts * used;
+  if (row <= 0) return kArithmetic;
+  return kArithmetic + (experts * used * (1 - used) + (engine.predicts() ? predicting : 0)) / row;
 }
 
 }  // namespace
@@ -214,6 +219,9 @@ void Scheduler::Share() {
 // Gives rows of a step of few rows to drafts.
 void Scheduler::ShareDrafts(int64_t room) {
   room = std::min({room, engine_.draft_rows(), kFewRows - decode_rows_});
+  const bool predicts = engine_.predicts();
+  std::vector<DraftWish> wishes;
+  std::vector<Entry*> wishing;
   for (size_t i = 0; i < running_.size() && room > 0; ++i) {
     Entry& e = running_[i];
     if (e.rows == 0) continue;
@@ -221,8 +229,32 @@ void Scheduler::ShareDrafts(int64_t room) {
     if (recurrent_ && e.request->prefix_key()) {  // others may begin from the states at these positions
       most = std::min(most, kStateEvery - 1 - engine_.Length(e.sequence) % kStateEvery);
     }
+    if (predicts) {
+      most = e.request->MayDraft(most);
+      if (most == 0) continue;
+      wishes.push_back({.sequence = e.sequence, .token = e.request->tokens().back(), .most = most, .bill = e.bill});
+      wishing.push_back(&e);
+      room -= most;
+      continue;
+    }
     e.drafts = e.request->Draft(most);
     room -= static_cast<int64_t>(e.drafts.size());
+    decode_rows_ += static_cast<int64_t>(e.drafts.size());
+  }
+  if (!wishes.empty()) Predict(wishes, wishing);
+}
+
+// Drafts of the engine's layer, each wish's for the request of the same place.
+void Scheduler::Predict(std::span<const DraftWish> wishes, std::span<Entry* const> of) {
+  const Result<std::span<const std::vector<int32_t>>> drafts = engine_.Predict(wishes);
+  for (size_t i = 0; i < of.size(); ++i) {
+    Entry& e = *of[i];
+    if (!drafts.ok()) {
+      e.request->End(FinishReason::kError, drafts.status());
+      e.rows = 0;
+      continue;
+    }
+    e.drafts = e.request->WithoutEnd((*drafts)[i]);
     decode_rows_ += static_cast<int64_t>(e.drafts.size());
   }
 }

@@ -77,6 +77,7 @@ class Scheduler {
   int64_t Left(const Entry& entry) const;  // tokens that have not run
   void Share();
   void ShareDrafts(int64_t room);
+  void Predict(std::span<const DraftWish> wishes, std::span<Entry* const> of);
   void AddRows(Entry& entry);
   void Settle(Entry& entry, const StepOutput& out);
   void Take(Entry& entry, const StepOutput& out);

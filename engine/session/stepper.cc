@@ -21,6 +21,12 @@ std::string_view BytesOf(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
+MemoryPlan PlanOf(const LoadedModel& model, const RopePair& rope, const StepperOptions& options, int threads) {
+  if (!options.prediction || !model.with_prediction_) return PlanEngine(model.Source(rope), options, threads);
+  const PlanSource prediction = model.PredictionSource(rope);
+  return PlanEngine(model.Source(rope), options, threads, &prediction);
+}
+
 }  // namespace
 
 Stepper::Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& options)
@@ -30,7 +36,7 @@ Stepper::Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& 
       team_(options.threads),
       recipe_(model_->recipe()),
       options_(MakeStepperOptions(recipe_, options)),
-      plan_(PlanEngine(model_->Source(rope_), options_, team_.threads())),
+      plan_(PlanOf(*model_, rope_, options_, team_.threads())),
       planned_(*model_, SaturatingAdd(plan_.kv, plan_.scratch)),
       executor_(team_, &ledger_) {
   executor_.SetImpl(options_.plan.impl);
@@ -57,9 +63,28 @@ Status Stepper::Start() {
   TALLY_RETURN_IF_ERROR(CheckMemory());
   TALLY_ASSIGN_OR_RETURN(rope_, model_->MakeRope(options_.context));
   TALLY_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->Source(rope_), options_.plan, executor_));
+  const Recipe& stored = options_.prediction ? *model_->with_prediction_ : recipe_;
   TALLY_ASSIGN_OR_RETURN(store_,
-                         SequenceStore::Create(KvLayers(recipe_, options_.plan.kv, model_->shard_), options_.kv_size(), &team_));
+                         SequenceStore::Create(KvLayers(stored, options_.plan.kv, model_->shard_), options_.kv_size(), &team_));
+  if (options_.prediction) TALLY_RETURN_IF_ERROR(StartPredictor());
   extent_of_.assign(static_cast<size_t>(options_.sequences), -1);
+  return {};
+}
+
+Status Stepper::StartPredictor() {
+  TALLY_ASSIGN_OR_RETURN(
+      predictor_, Predictor::Create(model_->PredictionSource(rope_), options_.plan, options_.sequences, executor_, *store_));
+  decoder_->KeepOutput(&output_);
+  predictor_->SetBefore([this](std::span<const KvRow> rows, int64_t logit_rows) {
+    if (!recorder_) return;
+    recorded_logits_ = logit_rows;
+    recorded_sequences_.clear();
+    for (const KvRow& row : rows) {
+      const bool same = !recorded_sequences_.empty() && recorded_sequences_.back().sequence == row.table;
+      if (!same) recorded_sequences_.push_back({row.table, row.position, 0});
+      ++recorded_sequences_.back().rows;
+    }
+  });
   return {};
 }
 
@@ -70,7 +95,7 @@ Status Stepper::CheckMemory() {
   const uint64_t held = plan_.packed_weights + planned_.others(), free = AvailableMemoryBytes() / RanksHere(group_);
   const uint64_t all = ResidentBytes() + free;
   plan_.available = held + std::min(free, all > held ? all - held : 0);
-  Status fits = CheckPlan(plan_, held, model_->Source(rope_), options_);
+  Status fits = CheckPlan(plan_, held, options_.prediction ? model_->PredictionSource(rope_) : model_->Source(rope_), options_);
   if (fits.ok() || planned_.others() == 0) return fits;
   return {fits.code(),
           fits.message() + " (the weights' figure holds what other engines have planned, " + BytesText(planned_.others()) + ")"};
@@ -101,7 +126,7 @@ void Stepper::SetTap(Executor::Tap tap) {
 
 void Stepper::SetRecorder(Recorder recorder) {
   recorder_ = std::move(recorder);
-  recorded_steps_ = 0;
+  recorded_steps_ = recorded_ops_ = 0;
   SetExecutorRecorder();
 }
 
@@ -118,7 +143,7 @@ void Stepper::Record(const OpRecord& op) {
   record.index = recorded_ops_++;
   record.phase = executor_.phase();
   record.sequences = recorded_sequences_;
-  record.logit_rows = static_cast<int64_t>(rows_.logit_rows.size());
+  record.logit_rows = recorded_logits_;
   if (kept_) Keep(record);
   if (recorder_) recorder_(record);
 }
@@ -336,7 +361,7 @@ Result<StepOutput> Stepper::RunStep(std::span<const BatchRow> rows) {
   TALLY_RETURN_IF_ERROR(Prepare(rows));
   if (rows_.tokens.empty()) return Output(rows, {});
   executor_.BeginStep(booked_);
-  recorded_ops_ = 0;
+  recorded_logits_ = static_cast<int64_t>(rows_.logit_rows.size());
   recorded_sequences_.clear();
   if (recorder_) {
     for (const Extent& e : extents_) {
@@ -345,8 +370,8 @@ Result<StepOutput> Stepper::RunStep(std::span<const BatchRow> rows) {
   }
   Result<Mat<const float>> logits = decoder_->Forward(rows_.Batch(), *store_);
   executor_.EndStep();
-  ++recorded_steps_;
   if (!logits.ok()) {
+    NextRecordedStep();
     if (group_ != nullptr) {  // the other processes have gone on
       group_->Fail(logits.status());
       return logits.status();
@@ -356,10 +381,47 @@ Result<StepOutput> Stepper::RunStep(std::span<const BatchRow> rows) {
     return status;
   }
   TALLY_RETURN_IF_ERROR(FindBadRows());
-  if (group_ != nullptr && group_->rank() > 0) return StepOutput();  // the first process judges
+  if (group_ != nullptr && group_->rank() > 0) {  // the first process judges
+    NextRecordedStep();
+    return StepOutput();
+  }
+  std::swap(output_, step_output_);
   FailBadRows(rows, *logits);
   if (!failed_.empty()) MarkInVain();
+  if (const Status taken = predictor_ != nullptr ? TakeOutput() : Status(); !taken.ok()) {
+    NextRecordedStep();
+    return TakeAllBack(taken);
+  }
+  NextRecordedStep();
   return Output(rows, *logits);
+}
+
+// Gives the predictor the rows of the step whose sequences have not failed.
+Status Stepper::TakeOutput() {
+  std::vector<Predictor::Ran> ran;
+  const float* output = step_output_.data();
+  for (size_t i = 0; i < booked_.size(); ++i, output += recipe_.d_model) {
+    if (ExtentOf(rows_.kv_rows[i].table).failed) continue;
+    ran.push_back({.token = rows_.tokens[i], .at = rows_.kv_rows[i], .booked = booked_[i], .output = output});
+  }
+  return predictor_->Take(ran);
+}
+
+Result<std::span<const std::vector<int32_t>>> Stepper::Predict(std::span<const DraftWish> wishes) {
+  if (predictor_ == nullptr) return Engine::Predict(wishes);
+  if (static_cast<int64_t>(wishes.size()) > options_.plan.max_logit_rows) {
+    return BadInput("drafts of " + std::to_string(wishes.size()) + " sequences: at most " +
+                    std::to_string(options_.plan.max_logit_rows) + " (max_logit_rows)");
+  }
+  for (const DraftWish& wish : wishes) {
+    if (!store_->IsLive(wish.sequence)) return BadInput("no sequence " + std::to_string(wish.sequence));
+    if (wish.token < 0 || wish.token >= recipe_.vocab) {
+      return BadInput("token id " + std::to_string(wish.token) + " is outside the vocabulary of " +
+                      std::to_string(recipe_.vocab));
+    }
+  }
+  const Team::Turn turn(team_);
+  return predictor_->Predict(wishes);
 }
 
 }  // namespace tally

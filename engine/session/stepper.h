@@ -19,6 +19,7 @@
 #include "engine/session/engine.h"
 #include "engine/session/group.h"
 #include "engine/session/loaded_model.h"
+#include "engine/session/predictor.h"
 #include "engine/session/stepper_options.h"
 
 namespace tally {
@@ -63,8 +64,11 @@ class Stepper final : public Engine {
     return store_->Truncate(sequence, length);
   }
   Status KeepDrafts(int32_t sequence, int64_t accepted) override;
+  bool predicts() const override { return predictor_ != nullptr; }
+  Result<std::span<const std::vector<int32_t>>> Predict(std::span<const DraftWish> wishes) override;
   void Free(int32_t sequence) override {
     Tell(Command::kFree, sequence);
+    if (predictor_ != nullptr) predictor_->Forget(sequence);
     store_->Free(sequence);
   }
   Status Export(int32_t sequence, const SequenceStore::Sink& write) const override;
@@ -165,9 +169,15 @@ class Stepper final : public Engine {
   void Record(const OpRecord& op);
   void Keep(const OpRecord& op);
   void SetExecutorRecorder();
+  void NextRecordedStep() {
+    ++recorded_steps_;
+    recorded_ops_ = 0;
+  }
 
+  Status TakeOutput();
   Status CheckMemory();
   Status Start();
+  Status StartPredictor();
 
   std::shared_ptr<const LoadedModel> model_;
   Communicator* const group_;         // null: this process alone
@@ -191,8 +201,12 @@ class Stepper final : public Engine {
   std::optional<RankOps> kept_;                     // RecordRanks
   uint64_t recorded_steps_ = 0, recorded_ops_ = 0;  // steps since the recorder was set; ops of the current step
   std::vector<SequenceRows> recorded_sequences_;
+  int64_t recorded_logits_ = 0;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<SequenceStore> store_;
+  std::unique_ptr<Predictor> predictor_;  // null: EngineOptions::prediction is not set
+  // Of the last layer, [rows of the step, d_model]: while a step runs, and of the step while rows are run again.
+  std::vector<float> output_, step_output_;
   // The current step, without the rows of sequences that had no room.
   Rows rows_;
   std::vector<BookedRow> booked_;

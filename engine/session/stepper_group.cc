@@ -199,7 +199,7 @@ Status Stepper::RecordRanks() {
   Tell(Command::kRecordRanks);
   kept_.emplace().process = group_->Place(group_->rank());
   if (group_->rank() == 0) return {};
-  recorded_steps_ = 0;
+  recorded_steps_ = recorded_ops_ = 0;
   SetExecutorRecorder();
   return {};
 }

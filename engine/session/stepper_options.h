@@ -16,6 +16,7 @@ struct StepperOptions {
   int64_t context = 0;                             // maximum positions of a sequence
   int32_t sequences = 1;                           // maximum number of live sequences
   int64_t draft_rows = 0;                          // of plan.max_logit_rows
+  bool prediction = false;                         // EngineOptions::prediction
   uint64_t kv_bytes = 0;                           // the budget of the KV cache; 0: all sequences at full context
 
   StoreSize kv_size() const { return {context, sequences, plan.max_batch, kv_bytes}; }

@@ -66,15 +66,15 @@ TEST(LookupDrafter, MissesArePausedFor) {
   for (int step = 0; step < 1000; ++step) {
     const int64_t drafted = static_cast<int64_t>(drafter.Propose(text, 4).size());
     rows += drafted;
-    drafter.Settle(drafted, 0, .1);
+    drafter.length().Settle(drafted, 0, .1);
   }
   EXPECT_LE(rows, 60) << "of 1,000 steps in which nothing is right";
   int64_t steps = 0;
   while (drafter.Propose(text, 4).empty()) ++steps;
-  EXPECT_LE(steps, LookupDrafter::kMostPause);
-  drafter.Settle(1, 1, 0);
+  EXPECT_LE(steps, DraftLength::kMostPause);
+  drafter.length().Settle(1, 1, 0);
   EXPECT_EQ(drafter.Propose(text, 4).size(), 2u);
-  drafter.Settle(2, 1, 0);
+  drafter.length().Settle(2, 1, 0);
   EXPECT_EQ(drafter.Propose(text, 4).size(), 4u) << "it is at its length again";
 }
 

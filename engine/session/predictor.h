@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drafts by a checkpoint's own layer for multi-token prediction (engine/graph/planner_prediction.cc). Internal to the session.
+//
+// The layer's row of position i needs the model's output at i and the token of i + 1. So the row of a sequence's last position waits until
+// the next token is drawn, and other rows of few may wait with it. Prompts' rows run after their step. The layer's keys and values are one
+// layer of the store, whose positions are the sequence's: what is rolled back there is rolled back here.
+//
+// Where a sequence begins with positions that another ran (Fork, reuse, Import), or is cut (Truncate), the output at its last position
+// is not known: that row does not run, and the layer's keys there are those of what followed elsewhere, or zero. Drafts may differ; what is
+// drawn does not.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "counters/ledger/ledger.h"
+#include "engine/exec/executor.h"
+#include "engine/graph/decoder.h"
+#include "engine/graph/sequence_store.h"
+#include "engine/session/batch.h"
+
+namespace tally {
+
+class Predictor {
+ public:
+  static constexpr int64_t kMostWaiting = 16;  // rows of a sequence that wait after a step
+
+  // All arguments but the options must outlive the predictor. Errors as Decoder::Create.
+  static Result<std::unique_ptr<Predictor>> Create(const PlanSource& source, const PlanOptions& options, int32_t sequences,
+                                                   Executor& executor, SequenceStore& store);
+  // Bytes that waiting rows take at most.
+  static uint64_t Bytes(const PlanOptions& options, int32_t sequences, int64_t d_model);
+
+  // A row of a step that ran.
+  struct Ran {
+    int32_t token = 0;
+    KvRow at = {};
+    BookedRow booked = {};
+    const float* output = nullptr;  // of the model's last layer, [d_model]
+  };
+  // Takes the rows of a step, those of a sequence in order, and runs the layer's rows whose next token is known: of prompts, and where
+  // many wait.
+  Status Take(std::span<const Ran> rows);
+  // For each wish, the tokens that the layer guesses; none if its sequence has no last output. Valid until the next call.
+  Result<std::span<const std::vector<int32_t>>> Predict(std::span<const DraftWish> wishes);
+  void Forget(int32_t sequence);  // it was freed
+  // Called before the layer runs, with the positions of each sequence.
+  void SetBefore(std::function<void(std::span<const KvRow>, int64_t logit_rows)> before) { before_ = std::move(before); }
+
+ private:
+  Predictor(const PlanOptions& options, int32_t sequences, Executor& executor, SequenceStore& store)
+      : options_(options), executor_(executor), store_(store), waiting_(static_cast<size_t>(sequences)) {}
+  // Rows of a sequence that have not run: its positions from `from` on.
+  struct Waiting {
+    int64_t from = 0;
+    std::vector<int32_t> tokens = {};  // of the positions themselves
+    std::vector<Phase> phases = {};
+    std::vector<float> outputs = {};  // [rows, d_model]
+    int64_t rows() const { return static_cast<int64_t>(tokens.size()); }
+  };
+  // A batch of the layer.
+  struct Batch {
+    std::vector<int32_t> tokens, logit_rows;
+    std::vector<KvRow> kv_rows;
+    std::vector<BookedRow> booked;
+    std::vector<float> hidden;
+    void Clear();
+    int64_t rows() const { return static_cast<int64_t>(tokens.size()); }
+  };
+  Waiting& Of(int32_t sequence) { return waiting_[static_cast<size_t>(sequence)]; }
+  void Keep(Waiting& w, int64_t positions) const;
+  void Drop(Waiting& w, int64_t rows) const;
+  void Add(int32_t sequence, int64_t i, int32_t next, int32_t bill);
+  Status RunAllButLast(int32_t sequence, int32_t bill, int64_t room);
+  Result<Mat<const float>> Run(bool normed);
+  int64_t MostDrafts(const DraftWish& wish) const;
+
+  const PlanOptions options_;
+  Executor& executor_;
+  SequenceStore& store_;
+  std::unique_ptr<Decoder> decoder_;
+  int64_t width_ = 0;             // d_model
+  std::vector<Waiting> waiting_;  // by sequence
+  Batch batch_;
+  std::vector<std::vector<int32_t>> drafts_;
+  std::function<void(std::span<const KvRow>, int64_t)> before_;
+};
+
+}  // namespace tally
