@@ -241,6 +241,10 @@ const std::vector<Shape>& Shapes() {
       {12, 4, 24, 70, true, KvType::kF16, 24, false, 0, 3},
       {5, 5, 18, 0, false, KvType::kF32, 18, false, 0, 0, true},
       {9, 3, 64, 90, false, KvType::kF16, 64, false, 0, 2, true},
+      {5, 1, 96, 70, true, KvType::kF16, 48},  // matrix tiles where there are: odd groups of 16 dimensions
+      {6, 2, 64, 0, true, KvType::kBF16},
+      {8, 1, 128, 40, false, KvType::kBF16, 80},
+      {9, 3, 32, 0, false, KvType::kBF16, 64, false, 100, 2, true},
       {6, 2, 80, 130, true, KvType::kBF16},
       {12, 12, 17, 0, false, KvType::kBF16, 33},
       {17, 1, 84, 0, false, KvType::kBF16, 70, true},
@@ -484,6 +488,7 @@ TEST(Attention, BitsDoNotDependOnSlicesOfPositions) {
   for (const Shape& shape : {Shape{4, 1, 32, 0, true, KvType::kF32},
                              {4, 1, 32, 0, false, KvType::kBF16},
                              {6, 2, 40, 1500, true, KvType::kF16},
+                             {10, 2, 64, 0, true, KvType::kF16},
                              {9, 1, 40, 0, false, KvType::kQ8_0, 24, true},
                              {3, 3, 32, 0, true, KvType::kQ8_0},
                              {2, 1, 16, 0, false, KvType::kBF16, 16, false, 1100}}) {
@@ -526,6 +531,8 @@ TEST(Attention, NotANumberReachesTheRowsThatSeeItAndNoOthers) {
   SCOPED_TRACE(random.Trace());
   for (const auto& [in_k, type] : {std::pair(true, KvType::kF32),
                                    {false, KvType::kF32},
+                                   {true, KvType::kF16},
+                                   {false, KvType::kF16},
                                    {true, KvType::kBF16},
                                    {false, KvType::kBF16},
                                    {true, KvType::kQ8_0},

@@ -117,6 +117,8 @@ void AttentionOp::Touches(WeightTouches& touches) const {
 // and of the sum over 16 lanes take 15 FLOPs each. int8: q is rounded (3 FLOPs an element with its sum, a product and two divides a
 // block of 32), sums are scaled (3 FLOPs), and values cost a product an element to widen; it is counted as if each row were alone
 // (rows of a tile share it), and as if each row of q were rounded once (slices of a split row repeat it).
+// On matrix tiles each product is done one time, or three times of split numbers, in bf16; a step of 32 positions counts the groups of 16
+// that the row needs. Splitting takes a subtraction an element of q, of the probabilities, and of keys and values as if each row were alone.
 Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   Cost cost;
   const KvLayout& layout = op.layout;
@@ -129,9 +131,16 @@ Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
                         : keys == Arith::kBF16 ? 2
                                                : 1,
                  steps = (static_cast<uint64_t>(layout.k_dim) + step - 1) / step,  // of a key
-      positions = values == Arith::kBF16 ? lanes : scores;
-  cost.AddFlops(WorkClass::kAttention, 2 * heads * lanes * steps * step, keys);
-  cost.AddFlops(WorkClass::kAttention, 2 * heads * positions * padded, values);
+      positions = values == Arith::kBF16 || OnTiles(layout) ? lanes : scores;
+  if (OnTiles(layout)) {
+    const bool split = keys == Arith::kF32;
+    const uint64_t dims = static_cast<uint64_t>(layout.k_dim + layout.v_dim), tasks = static_cast<uint64_t>(HeadTasks(op));
+    cost.AddFlops(WorkClass::kAttention, (split ? 3 : 1) * 2 * heads * lanes * dims, Arith::kBF16);
+    if (split) cost.AddFlops(WorkClass::kQuantize, queries * layout.k_dim + lanes * (heads + tasks * dims));
+  } else {
+    cost.AddFlops(WorkClass::kAttention, 2 * heads * lanes * steps * step, keys);
+    cost.AddFlops(WorkClass::kAttention, 2 * heads * positions * padded, values);
+  }
   cost.AddFlops(WorkClass::kSoftmax, heads * (4 * lanes + 2 * 15 * blocks) + 3 * sunk);
   cost.AddSpecial(WorkClass::kSoftmax, lanes * heads + queries * padded + sunk);
   AddScoreRules(op, lanes * heads, cost);

@@ -9,7 +9,8 @@
 //   with slopes: s = fma(slope, j - i, s) for position j seen from i (ALiBi, Press et al. 2022)
 //   m = max s; p = exp(s - m); l = sum p; o = sum p v in order of position
 // The cache's type decides the arithmetic of q.k and p.v, for one row and for many alike:
-//   f32, f16  f32: acc = fma(x, y, acc), in order of d and of position
+//   f32, f16  f32: acc = fma(x, y, acc), in order of d and of position. f16 on matrix tiles (OnTiles in attention_internal.h): q and p
+//             as sums of two bf16, 16 bits, and three products of bf16 in the order of attention_amx-inl.h, summed in f32
 //   bf16      q and p are rounded to bf16; pairs of neighbours (d; positions at even and odd) in order: the target's bf16 dot
 //             product if it has one (own order within a pair, subnormals flushed), else acc = fma(x1, y1, fma(x0, y0, acc))
 //   q8_0      q.k: every 32 elements of q are rounded to int8, scale = max |q| / 127; over blocks of 32 d in order,

@@ -6,16 +6,18 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/attention/attention_hwy.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // after foreach_target.h: not per target
+#include "engine/kernels/attention/attention_amx-inl.h"
 #include "engine/kernels/attention/attention_internal.h"
 #include "engine/kernels/attention/attention_scratch.h"
 #include "engine/kernels/attention/int8_scores-inl.h"
+#include "engine/kernels/attention/ranges-inl.h"
 #include "engine/kernels/attention/softmax-inl.h"
 #include "engine/kernels/attention/tiles-inl.h"
 #include "engine/kernels/kv_store/kv_formats-inl.h"
@@ -27,12 +29,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Bytes that are prefetched ahead of keys, in the softmax of a query, and ahead of values.
 constexpr int64_t kKeysAhead = 4096, kSoftmaxAhead = 1024, kValuesAhead = 8192;
-
-// Query heads [first, first + count) of one KV head, and slice `slice` of `slices` of the positions.
-struct TaskShare {
-  int64_t kv_head, first, count;
-  int64_t slice, slices;
-};
 
 // The products of a tile's queries with keys: KvSingles, KvPairs.
 template <class A>
@@ -78,24 +74,9 @@ HWY_INLINE void ValuesOf(const typename A::Stored* v, int64_t padded, int64_t st
   });
 }
 
-// M and L before the first range.
-HWY_INLINE void StartSums(const AttentionOp& op, int64_t head, float& max, float& sum) {
-  max = op.sinks.empty() ? kNoMaximum : op.sinks.Vector()[head];
-  sum = op.sinks.empty() ? 0.0f : 1.0f;  // exp(M - M)
-}
-
-// out = O / L; changes `total`.
-HWY_INLINE void FinishOutput(const AttentionOp& op, int64_t row, int64_t head, float sum, float* total) {
-  const VF divisor = hn::Set(kF32, sum);
-  for (int64_t d = 0; d < KvPadded(op.layout.v_dim); d += kLanes) {
-    hn::StoreU(hn::Div(hn::LoadU(kF32, total + d), divisor), kF32, total + d);
-  }
-  std::memcpy(op.out.Row(row) + head * op.layout.v_dim, total, static_cast<size_t>(op.layout.v_dim) * sizeof(float));
-}
-
 // Rows [row, row + rows), all of one table.
 template <class Format>
-class TileRun {
+class TileRun : RangeRun {
   using Vectors = KvVectors<Format>;
   using Keys = KeyProductsOf<typename Vectors::KeyProducts>;
   using V = typename Vectors::ValueProducts;
@@ -104,104 +85,16 @@ class TileRun {
 
  public:
   TileRun(const AttentionOp& op, int64_t row, int64_t rows, const TaskShare& share, const AttentionScratch& work)
-      : op_(op),
-        row_(row),
-        rows_(rows),
-        first_head_(share.first),
-        slice_(share.slice),
-        slices_(share.slices),
-        w_(work),
-        layout_(op.layout),
-        share_bytes_(static_cast<int64_t>(Format::HeadBytes(op.layout))),
-        share_offset_(share.kv_head * share_bytes_),
-        k_dim_(op.layout.k_dim),
-        v_dim_(op.layout.v_dim),
-        v_padded_(KvPadded(v_dim_)),
-        group_(share.count),
-        queries_(rows * group_) {
-    for (int64_t r = 0; r < rows_; ++r) {
-      const PositionRange v = Visible(r);
-      any_ = {std::min(any_.begin, v.begin), std::max(any_.end, v.end)};
-      every_ = {std::max(every_.begin, v.begin), std::min(every_.end, v.end)};
-    }
-  }
+      : RangeRun(op, row, rows, share, static_cast<int64_t>(Format::HeadBytes(op.layout)), work) {}
 
   void Run() {
-    const int64_t from = any_.begin / kRangePositions, ranges = PiecesTouched(any_, kRangePositions);
-    const int64_t first = from + ranges * slice_ / slices_, end = from + ranges * (slice_ + 1) / slices_;
-    if (slices_ > 1 && first == end) return;
-    Start();
-    for (int64_t range = first; range < end; ++range) {
-      Range(range);
-      slices_ > 1 ? Leave(range) : Merge(range);
-    }
-    if (slices_ > 1) return;
-    for (int64_t i = 0; i < queries_; ++i) Finish(i);
+    using Factor = typename Keys::Factor;
+    RunRanges([&](const float* q, int64_t i) HWY_ATTR { Keys::StoreQuery(q, k_dim_, i, reinterpret_cast<Factor*>(w_.q)); },
+              [&]() HWY_ATTR { Block(); });
   }
 
  private:
-  float* At(float* outputs, int64_t query) const { return outputs + query * v_padded_; }
-  PositionRange Visible(int64_t r) const { return VisiblePositions(op_, op_.rows[row_ + r].position); }
-  // Lanes of the current block that row r sees.
-  PositionRange Lanes(int64_t r) const { return Within(Visible(r), base_, kKvBlock); }
-  bool InRange(int64_t range, int64_t query) const {
-    return !Within(Visible(query / group_), range * kRangePositions, kRangePositions).empty();
-  }
   static PositionRange Groups(PositionRange lanes) { return {lanes.begin / kUnit, (lanes.end + kUnit - 1) / kUnit}; }
-
-  void Start() {
-    using Factor = typename Keys::Factor;
-    for (int64_t i = 0; i < queries_; ++i) {
-      const int64_t head = first_head_ + i % group_;
-      Keys::StoreQuery(op_.q.Row(row_ + i / group_) + head * k_dim_, k_dim_, i, reinterpret_cast<Factor*>(w_.q));
-      StartSums(op_, head, w_.all_max[i], w_.all_sum[i]);
-    }
-    std::memset(w_.all_o, 0, static_cast<size_t>(queries_ * v_padded_) * sizeof(float));
-  }
-
-  void Range(int64_t range) {
-    std::fill_n(w_.range_max, queries_, kNoMaximum);
-    std::fill_n(w_.range_sum, queries_, 0.0f);
-    std::memset(w_.range_o, 0, static_cast<size_t>(queries_ * v_padded_) * sizeof(float));
-    const KvTable& table = op_.tables[op_.rows[row_].table];
-    const int64_t end = std::min((range + 1) * kRangeBlocks, (any_.end + kKvBlock - 1) / kKvBlock);
-    for (int64_t block = std::max(range * kRangeBlocks, any_.begin / kKvBlock); block < end; ++block) {
-      base_ = block * kKvBlock;
-      if (!AnyRowSees()) continue;  // between the ranges of two rows; the block may have been freed
-      share_ = table.blocks[block] + share_offset_;
-      const uint8_t* next = (block + 1) * kKvBlock < any_.end ? table.blocks[block + 1] : nullptr;
-      next_ = next != nullptr ? next + share_offset_ : share_;
-      Block();
-    }
-  }
-  void Merge(int64_t range) {
-    MergeSums(queries_, w_.range_max, w_.range_sum, w_.all_max, w_.all_sum, w_.a, w_.b);
-    for (int64_t i = 0; i < queries_; ++i) {
-      if (InRange(range, i)) MergeOutputs(v_padded_, At(w_.range_o, i), w_.a[i], w_.b[i], At(w_.all_o, i));
-    }
-  }
-  void Leave(int64_t range) {
-    for (int64_t i = 0; i < queries_; ++i) {
-      if (!InRange(range, i)) continue;
-      float* partial = PartialOf(op_, row_ + i / group_, first_head_ + i % group_, range);
-      partial[0] = w_.range_max[i];
-      partial[1] = w_.range_sum[i];
-      std::memcpy(partial + 16, At(w_.range_o, i), static_cast<size_t>(v_padded_) * sizeof(float));
-    }
-  }
-  bool AnyRowSees() const {
-    for (int64_t r = 0; r < rows_; ++r) {
-      if (!Lanes(r).empty()) return true;
-    }
-    return false;
-  }
-
-  // The bytes `distance` after offset `at` of the share, which the next block's share follows.
-  HWY_INLINE Ahead AheadOf(size_t at, int64_t distance) const {
-    const int64_t to = static_cast<int64_t>(at) + distance;
-    if (to >= share_bytes_) return {next_ + (to - share_bytes_), next_, INT64_MAX};
-    return {share_ + to, next_, share_bytes_ - to};
-  }
 
   Ahead NoneAhead() const { return {share_, share_, 0, false}; }
 
@@ -358,20 +251,6 @@ class TileRun {
                   NoneAhead());
     }
   }
-
-  void Finish(int64_t i) { FinishOutput(op_, row_ + i / group_, first_head_ + i % group_, w_.all_sum[i], At(w_.all_o, i)); }
-
-  const AttentionOp& op_;
-  const int64_t row_, rows_, first_head_, slice_, slices_;
-  const AttentionScratch& w_;
-  const KvLayout layout_;
-  const int64_t share_bytes_, share_offset_;  // of the KV head's share in a block
-  const int64_t k_dim_, v_dim_, v_padded_;
-  const int64_t group_, queries_;                     // query heads; rows * group
-  PositionRange any_{INT64_MAX, 0};                   // positions that some row sees
-  PositionRange every_{0, INT64_MAX};                 // positions that every row sees
-  int64_t base_ = 0;                                  // first position of the current block
-  const uint8_t *share_ = nullptr, *next_ = nullptr;  // of the current block, and of the next one
 };
 
 // Rows [begin, end) with the query heads of a head task, one slice. Splits the rows into runs of one table.
@@ -384,6 +263,13 @@ void AttendRows(const AttentionOp& op, int64_t begin, int64_t end, int64_t head_
     int64_t run = begin + 1;
     while (run < end && op.rows[run].table == op.rows[begin].table) ++run;
     WithKvFormat(op.layout, [&](auto format) {
+#if TALLY_AMX
+      if constexpr (std::is_same_v<decltype(format), KvF16> || std::is_same_v<decltype(format), KvBF16>) {
+        if (OnTiles(op.layout)) {
+          return AmxRun<decltype(format)>(op, begin, run - begin, {kv_head, first, next - first, slice, slices}, work).Run();
+        }
+      }
+#endif
       TileRun<decltype(format)>(op, begin, run - begin, {kv_head, first, next - first, slice, slices}, work).Run();
     });
     begin = run;

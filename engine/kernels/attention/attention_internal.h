@@ -33,17 +33,27 @@ inline constexpr int64_t kRangePositions = kRangeBlocks * kKvBlock;
 // Pieces of `size` positions that a range touches.
 inline int64_t PiecesTouched(PositionRange r, int64_t size) { return (r.end - 1) / size - r.begin / size + 1; }
 
-// A task of the Highway kernel is a tile of up to kTileQueries / kMostTaskHeads rows or more, and up to kMostTaskHeads query heads
+// A task of the Highway kernel is a tile of up to TileRows rows, and up to kMostTaskHeads query heads
 // of one KV head. Task t is tile t / HeadTasks and head task t % HeadTasks. Only the first and last row of a tile are compared, so
 // that a tile may contain rows of other sequences; AttendRows splits it.
 inline constexpr int64_t kTileQueries = 64, kMostTaskHeads = 8;
+// On matrix tiles (attention_amx-inl.h) they are more, since each tile splits the keys and values that it reads, and chunks of them are
+// multiplied at a time.
+inline constexpr int64_t kAmxTileQueries = 128, kAmxChunk = 32;
+// Whether keys and values are multiplied by matrix tiles, for one row as for many.
+inline bool OnTiles(const KvLayout& l) {
+  return (l.type == KvType::kF16 || l.type == KvType::kBF16) && !l.shared && l.k_dim % 32 == 0 && l.v_dim % 16 == 0 &&
+         HwyTargetHasAmx();
+}
 
 inline int64_t HeadsPerKvHead(const AttentionOp& op) { return op.heads / op.layout.kv_heads; }
 // Tasks that share the query heads of a KV head, as evenly as possible.
 inline int64_t TasksPerKvHead(const AttentionOp& op) { return (HeadsPerKvHead(op) + kMostTaskHeads - 1) / kMostTaskHeads; }
 inline int64_t HeadTasks(const AttentionOp& op) { return op.layout.kv_heads * TasksPerKvHead(op); }
 inline int64_t MostTaskHeads(const AttentionOp& op) { return (HeadsPerKvHead(op) + TasksPerKvHead(op) - 1) / TasksPerKvHead(op); }
-inline int64_t TileRows(const AttentionOp& op) { return std::max<int64_t>(1, kTileQueries / MostTaskHeads(op)); }
+inline int64_t TileRows(const AttentionOp& op) {
+  return std::max<int64_t>(1, (OnTiles(op.layout) ? kAmxTileQueries : kTileQueries) / MostTaskHeads(op));
+}
 
 // The end of the tile that starts at row `begin`.
 inline int64_t TileEnd(std::span<const KvRow> rows, int64_t begin, int64_t tile_rows) {

@@ -13,7 +13,7 @@ namespace tally {
 // Bytes of keys or values that are unpacked at a time, or a group of 16 positions if it is larger.
 inline constexpr int64_t kUnpackBytes = 16384;
 
-// For one tile. Query i of the tile is row i / heads, head i % heads of the task's heads. Sizes in floats; queries stand for the most
+// For one tile. On matrix tiles q, factors, unpacked (keys) and edge (values) are in tiles, o and p of a chunk of queries. Query i of the tile is row i / heads, head i % heads of the task's heads. Sizes in floats; queries stand for the most
 // that a tile has, rounded up to 16.
 struct AttentionScratch {
   float* q;                                                  // [steps of k_dim][kTileQueries] factors, or as Int8Query has them
@@ -43,14 +43,25 @@ struct AttentionScratch {
       used += n;
       return from == nullptr ? nullptr : from + used - n;
     };
-    q = take(k * kTileQueries);
-    o = take(queries * v);
     range_o = take(queries * v);
     all_o = take(queries * v);
-    p = take(queries * kKvBlock);
-    factors = take(queries * kKvBlock / 2);
-    unpacked = take(std::max<size_t>(kUnpackBytes / sizeof(float), 16 * std::max(k, v)));
-    edge = take(8 * v);
+    if (OnTiles(op.layout)) {
+      // A bf16 takes half a float. A bf16 cache's keys are read where they are.
+      const size_t parts = op.layout.type == KvType::kF16 ? 2 : 1, chunk = kAmxChunk;
+      q = take(queries * parts * k / 2);
+      o = take(chunk * v);
+      p = take(chunk * kKvBlock);
+      factors = take(chunk * parts * kKvBlock / 2);
+      unpacked = take(parts > 1 ? kKvBlock * parts * k / 2 : 0);
+      edge = take(kKvBlock * parts * v / 2);
+    } else {
+      q = take(k * kTileQueries);
+      o = take(queries * v);
+      p = take(queries * kKvBlock);
+      factors = take(queries * kKvBlock / 2);
+      unpacked = take(std::max<size_t>(kUnpackBytes / sizeof(float), 16 * std::max(k, v)));
+      edge = take(8 * v);
+    }
     for (float** array : {&max, &sum, &range_max, &range_sum, &all_max, &all_sum, &a, &b}) *array = take(queries);
     return used;
   }
