@@ -230,6 +230,8 @@ namespace {
 
 constexpr std::string_view kApart = "mtp";  // PartNotRun::name of layers for prediction that files have apart
 
+constexpr const char* kNeedsNone = "; --draft lookup needs none";
+
 // Makes the first layer for multi-token prediction the recipe's last layer, of the same kind as the last that attends. `stored`: the files
 // have tensors, so that it must be among them. Returns the name of the part that it was of.
 Result<std::string> AddPredictionLayer(const Family& family, const Inventory& inventory, bool stored, ModelSpec& spec) {
@@ -238,16 +240,17 @@ Result<std::string> AddPredictionLayer(const Family& family, const Inventory& in
   const auto has_part = [&](std::string_view name) {
     return std::ranges::find(spec.parts_not_run, name, &PartNotRun::name) != spec.parts_not_run.end();
   };
-  if (r.mtp_layers == 0 && !has_part(kApart)) return BadInput(source + ": the model has no layers for multi-token prediction");
+  if (r.mtp_layers == 0 && !has_part(kApart))
+    return BadInput(source + ": the model has no layers for multi-token prediction" + kNeedsNone);
   const auto attends = std::find_if(r.layers.rbegin(), r.layers.rend(), [](const LayerRecipe& l) { return l.attends(); });
   if (!family.runs_prediction || attends == r.layers.rend()) {
-    return BadInput(source + ": layers for multi-token prediction of family " + r.family + " cannot be run yet");
+    return BadInput(source + ": layers for multi-token prediction of family " + r.family + " cannot be run yet" + kNeedsNone);
   }
   const bool gguf = inventory.format == FileFormat::kGguf;
   const std::string part =
       has_part(kApart) ? std::string(kApart) : (gguf ? "blk." : "model.layers.") + std::to_string(r.n_layers);
   if (stored && !has_part(part)) {
-    return BadInput(source + ": the files do not have the model's layer for multi-token prediction (" + part + ")");
+    return BadInput(source + ": the files do not have the model's layer for multi-token prediction, " + part + kNeedsNone);
   }
   LayerRecipe layer = *attends;
   layer.prediction = true;

@@ -16,6 +16,7 @@
 #include "tests/app/runner.h"
 #include "tests/app/screen.h"
 #include "tests/goldens/golden_case.h"
+#include "tests/support/goldens.h"
 
 namespace tally {
 namespace {
@@ -85,6 +86,21 @@ TEST(CliRun, Drafts) {
   EXPECT_GT(Json::parse(bench.out).at("all").at("accepted"), 0);
   EXPECT_EQ(Tally({"bench", "demo", "--draft", "lookup"}).code, 2);
   fs::remove(recorded);
+}
+
+// Drafts by a layer of the checkpoint, which is read only then.
+TEST(CliRun, DraftsByLayers) {
+  const std::string golden = kGoldens + "glm4_moe/glm45-a-f32-qknorm-groups-mtp/model.gguf";
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"run", golden, "--prompt-tokens", "3,1,4,1,5,9,2,6", "-n", "60", "--ignore-eos"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Tally(arguments);
+  };
+  const Json plain = Json::parse(run({"--json"}).out), drafted = Json::parse(run({"--json", "--draft", "layers:3"}).out);
+  EXPECT_EQ(drafted.at("tokens"), plain.at("tokens"));
+  EXPECT_GT(drafted.at("drafts").at("drafted"), 0);
+  EXPECT_GT(drafted.at("drafts").at("predicting_flops"), 0);
+  EXPECT_NE(run({"--draft", "layers", "-v"}).err.find("predicting"), std::string::npos);
 }
 
 class GoldenRun : public testing::TestWithParam<std::string> {};

@@ -253,6 +253,18 @@ TEST(PredictionLayer, IsMissedByName) {
   };
   says("llama/llama-a-f32-gqa-untied", "has no layers for multi-token prediction");
   says("glm4_moe/glm45-b-f32-plain-norenorm", "has no layers for multi-token prediction");
+  // Of a family whose layer is another.
+  const auto other = ReadFamily(ReadConfigText(R"({"model_type": "exaone_moe", "architectures": ["ExaoneMoEForCausalLM"],
+      "vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "head_dim": 16, "moe_intermediate_size": 8, "num_experts": 4, "num_experts_per_tok": 2,
+      "num_shared_experts": 1, "first_k_dense_replace": 1, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+      "sliding_window": 16, "num_nextn_predict_layers": 1})",
+                                               "config.json")
+                                    .value(),
+                                DType::kF32, /*prediction=*/true);
+  ASSERT_FALSE(other.ok());
+  EXPECT_NE(other.status().message().find("of family exaone-moe cannot be run yet"), std::string::npos)
+      << other.status().message();
   EngineOptions plain = options;
   plain.prediction = false;
   const auto model = LoadModel(kGoldens + "glm4_moe/glm45-a-f32-qknorm-groups-mtp", plain);
