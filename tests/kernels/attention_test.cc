@@ -242,6 +242,7 @@ const std::vector<Shape>& Shapes() {
       {5, 5, 18, 0, false, KvType::kF32, 18, false, 0, 0, true},
       {9, 3, 64, 90, false, KvType::kF16, 64, false, 0, 2, true},
       {5, 1, 96, 70, true, KvType::kF16, 48},  // matrix tiles where there are: odd groups of 16 dimensions
+      {64, 16, 32, 0, false, KvType::kF16},    // large tiles
       {6, 2, 64, 0, true, KvType::kBF16},
       {8, 1, 128, 40, false, KvType::kBF16, 80},
       {9, 3, 32, 0, false, KvType::kBF16, 64, false, 100, 2, true},

@@ -47,12 +47,81 @@ HWY_INLINE void ShapeProducts(int64_t rows) {
   Tiles::Shape(shapes);
 }
 
-// Two left tiles (rows 0 to 15, 16 to 31) times kCols <= 2 groups of 16 columns, all steps. out: rows `out_bytes` apart.
-template <int kParts, int kCols>
-HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t steps, float* out, int64_t out_bytes) {
+// Prefetches a tile into the first cache.
+HWY_INLINE void FetchTile(const uint8_t* p, int64_t row) {
+  HWY_UNROLL(16) for (int i = 0; i < 16; ++i) hwy::Prefetch(p + i * row);
+}
+
+// Two left tiles (rows 0 to 15, 16 to 31) times `pairs` times 2 groups of 16 columns, all steps. out: rows `out_bytes` apart. Each load
+// stands two products or more before its use, and reads what the next step or pair of groups needs. Prefetches the right tiles of the next
+// pair of groups. each(): called in every step.
+template <int kParts, class Each>
+HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, int64_t steps, float* out, int64_t out_bytes,
+                        const Each& each) {
+  const int64_t first_part = kParts > 1 ? r.part : 0;
+  const uint8_t *a = l.base, *b = r.base;
+  TileLoad<4>(a, 64);
+  TileLoad<6>(b + first_part, r.row);
+  TileLoad<5>(a + l.second, 64);
+  TileLoad<7>(b + first_part + r.col, r.row);
+  for (int64_t pair = 0; pair < pairs; ++pair, out += 32) {
+    TileZero<0>();
+    TileZero<1>();
+    TileZero<2>();
+    TileZero<3>();
+    for (int64_t s = 0; s < steps; ++s) {
+      const uint8_t *a_next = a + kAmxTile, *b_next = b + r.step;
+      if (s == steps - 1) {
+        a_next = l.base;
+        b_next = r.base + (pair + 1 < pairs ? 2 * (pair + 1) * r.col : 0);
+      }
+      const uint8_t* const later = b + 2 * r.col;
+      each();
+      if constexpr (kParts > 1) {
+        TileDotBF16<0, 4, 6>();
+        TileDotBF16<2, 5, 6>();
+        TileLoad<6>(b, r.row);
+        FetchTile(later + r.part, r.row);
+        TileDotBF16<1, 4, 7>();
+        TileDotBF16<3, 5, 7>();
+        TileLoad<7>(b + r.col, r.row);
+        FetchTile(later + r.part + r.col, r.row);
+        TileDotBF16<0, 4, 6>();
+        TileDotBF16<1, 4, 7>();
+        TileLoad<4>(a + l.part, 64);
+        FetchTile(later, r.row);
+        TileDotBF16<2, 5, 6>();
+        TileDotBF16<3, 5, 7>();
+        TileLoad<5>(a + l.part + l.second, 64);
+        FetchTile(later + r.col, r.row);
+      } else {
+        FetchTile(later, r.row);
+        FetchTile(later + r.col, r.row);
+      }
+      TileDotBF16<0, 4, 6>();
+      TileDotBF16<1, 4, 7>();
+      TileLoad<4>(a_next, 64);
+      TileDotBF16<2, 5, 6>();
+      TileLoad<6>(b_next + first_part, r.row);
+      TileDotBF16<3, 5, 7>();
+      TileLoad<5>(a_next + l.second, 64);
+      TileLoad<7>(b_next + first_part + r.col, r.row);
+      a = a_next;
+      b = b_next;
+    }
+    float* const second = out + 16 * (out_bytes / 4);
+    TileStore<0>(out, out_bytes);
+    TileStore<1>(out + 16, out_bytes);
+    TileStore<2>(second, out_bytes);
+    TileStore<3>(second + 16, out_bytes);
+  }
+}
+
+// The same times one group of columns.
+template <int kParts>
+HWY_INLINE void TwoRowsOnce(const LeftTiles& l, const RightTiles& r, int64_t steps, float* out, int64_t out_bytes) {
   TileZero<0>();
   TileZero<2>();
-  if constexpr (kCols > 1) TileZero<1>(), TileZero<3>();
   const uint8_t *a = l.base, *b = r.base;
   for (int64_t s = 0; s < steps; ++s, a += kAmxTile, b += r.step) {
     TileLoad<4>(a, 64);
@@ -61,35 +130,19 @@ HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t steps, 
       TileLoad<6>(b + r.part, r.row);
       TileDotBF16<0, 4, 6>();
       TileDotBF16<2, 5, 6>();
-      if constexpr (kCols > 1) {
-        TileLoad<7>(b + r.part + r.col, r.row);
-        TileDotBF16<1, 4, 7>();
-        TileDotBF16<3, 5, 7>();
-      }
     }
-    TileLoad<6>(b, r.row);
-    TileDotBF16<0, 4, 6>();
-    TileDotBF16<2, 5, 6>();
-    if constexpr (kCols > 1) {
-      TileLoad<7>(b + r.col, r.row);
-      TileDotBF16<1, 4, 7>();
-      TileDotBF16<3, 5, 7>();
-    }
+    TileLoad<7>(b, r.row);
+    TileDotBF16<0, 4, 7>();
+    TileDotBF16<2, 5, 7>();
     if constexpr (kParts > 1) {
       TileLoad<4>(a + l.part, 64);
       TileLoad<5>(a + l.part + l.second, 64);
-      TileDotBF16<0, 4, 6>();
-      TileDotBF16<2, 5, 6>();
-      if constexpr (kCols > 1) {
-        TileDotBF16<1, 4, 7>();
-        TileDotBF16<3, 5, 7>();
-      }
+      TileDotBF16<0, 4, 7>();
+      TileDotBF16<2, 5, 7>();
     }
   }
-  float* const second = out + 16 * (out_bytes / 4);
   TileStore<0>(out, out_bytes);
-  TileStore<2>(second, out_bytes);
-  if constexpr (kCols > 1) TileStore<1>(out + 16, out_bytes), TileStore<3>(second + 16, out_bytes);
+  TileStore<2>(out + 16 * (out_bytes / 4), out_bytes);
 }
 
 template <int kParts, int kSums, int kRight>
@@ -103,14 +156,15 @@ HWY_INLINE void OneRowStep(const uint8_t* b, const RightTiles& r) {
   if constexpr (kParts > 1) TileDotBF16<kSums, 5, kRight>();
 }
 
-// One left tile times kCols <= 4 groups of columns: what is left of two, at the same order of sums.
-template <int kParts, int kCols>
-HWY_INLINE void OneRow(const LeftTiles& l, const RightTiles& r, int64_t steps, float* out, int64_t out_bytes) {
+// One left tile times kCols <= 4 groups of columns, in the same order of sums. of(s): the right tiles of step s.
+template <int kParts, int kCols, class Of>
+HWY_INLINE void OneRow(const LeftTiles& l, const RightTiles& r, int64_t steps, float* out, int64_t out_bytes, const Of& of) {
   TileZero<0>();
   if constexpr (kCols > 1) TileZero<1>();
   if constexpr (kCols > 2) TileZero<2>(), TileZero<3>();
-  const uint8_t *a = l.base, *b = r.base;
-  for (int64_t s = 0; s < steps; ++s, a += kAmxTile, b += r.step) {
+  const uint8_t* a = l.base;
+  for (int64_t s = 0; s < steps; ++s, a += kAmxTile) {
+    const uint8_t* const b = of(s);
     TileLoad<4>(a, 64);
     if constexpr (kParts > 1) TileLoad<5>(a + l.part, 64);
     OneRowStep<kParts, 0, 6>(b, r);
@@ -125,33 +179,62 @@ HWY_INLINE void OneRow(const LeftTiles& l, const RightTiles& r, int64_t steps, f
   if constexpr (kCols > 2) TileStore<2>(out + 32, out_bytes), TileStore<3>(out + 48, out_bytes);
 }
 
-// `rows` rows, as ShapeProducts was told, times `cols` groups of 16 columns. each(): called before every few products.
+constexpr int64_t OneRowCols(int64_t cols) { return cols >= 4 ? 4 : cols >= 2 ? 2 : 1; }
+template <int kParts, class Of>
+HWY_INLINE void OneRowOf(int64_t cols, const LeftTiles& l, const RightTiles& r, int64_t steps, float* out, int64_t out_bytes,
+                         const Of& of) {
+  switch (OneRowCols(cols)) {
+    case 4: return OneRow<kParts, 4>(l, r, steps, out, out_bytes, of);
+    case 2: return OneRow<kParts, 2>(l, r, steps, out, out_bytes, of);
+    default: OneRow<kParts, 1>(l, r, steps, out, out_bytes, of);
+  }
+}
+
+// Calls of `each` that TileProducts makes.
+inline int64_t ProductSteps(int64_t rows, int64_t cols, int64_t steps) {
+  return rows > 16 ? std::max<int64_t>(1, cols / 2 * steps) : steps * (cols / 4 + (cols % 4 + 1) / 2);
+}
+// `rows` rows, as ShapeProducts was told, times `cols` groups of 16 columns.
 template <int kParts, class Each>
 HWY_INLINE void TileProducts(int64_t rows, const LeftTiles& l, RightTiles r, int64_t cols, int64_t steps, float* out,
                              int64_t out_bytes, const Each& each) {
-  const auto next = [&](int64_t n) HWY_ATTR {
-    r.base += n * r.col;
-    out += 16 * n;
-    cols -= n;
-  };
   if (rows > 16) {
-    for (; cols >= 2; next(2)) {
+    if (cols >= 2) TwoRows<kParts>(l, r, cols / 2, steps, out, out_bytes, each);
+    if (cols % 2 == 0) return;
+    r.base += (cols - 1) * r.col;
+    return TwoRowsOnce<kParts>(l, r, steps, out + 16 * (cols - 1), out_bytes);
+  }
+  for (int64_t c = 0, n; c < cols; c += n) {
+    n = OneRowCols(cols - c);
+    OneRowOf<kParts>(n, l, r, steps, out + 16 * c, out_bytes, [&](int64_t s) HWY_ATTR {
       each();
-      TwoRows<kParts, 2>(l, r, steps, out, out_bytes);
-    }
-    if (cols > 0) TwoRows<kParts, 1>(l, r, steps, out, out_bytes);
-    return;
+      return r.base + c * r.col + s * r.step;
+    });
   }
-  for (; cols >= 4; next(4)) {
-    each();
-    OneRow<kParts, 4>(l, r, steps, out, out_bytes);
+}
+
+// One left tile times right tiles that are made a step before their use. buffers: two of kAmxBuffer bytes. make(c, n, s, to): the tiles
+// of step s and column groups c to c + n, [n][kParts].
+constexpr int64_t kAmxBuffer = 4 * 2 * kAmxTile;
+template <int kParts, class Make>
+HWY_INLINE void OneRowMade(const LeftTiles& l, int64_t cols, int64_t steps, float* out, int64_t out_bytes, uint8_t* buffers,
+                           const Make& make) {
+  const RightTiles r = {nullptr, kParts * kAmxTile, 0, kAmxTile, 64};
+  int64_t at = 0;  // of the current step's buffer
+  make(0, OneRowCols(cols), 0, buffers);
+  for (int64_t c = 0, n; c < cols; c += n) {
+    n = OneRowCols(cols - c);
+    OneRowOf<kParts>(n, l, r, steps, out + 16 * c, out_bytes, [&](int64_t s) HWY_ATTR {
+      const uint8_t* const now = buffers + at;
+      at = kAmxBuffer - at;
+      if (s + 1 < steps) {
+        make(c, n, s + 1, buffers + at);
+      } else if (c + n < cols) {
+        make(c + n, OneRowCols(cols - c - n), 0, buffers + at);
+      }
+      return now;
+    });
   }
-  if (cols >= 2) {
-    each();
-    OneRow<kParts, 2>(l, r, steps, out, out_bytes);
-    next(2);
-  }
-  if (cols > 0) OneRow<kParts, 1>(l, r, steps, out, out_bytes);
 }
 
 using VU = hn::Vec<KvWords>;
@@ -191,21 +274,49 @@ struct AmxFormat<KvBF16> {
   static constexpr bool kDirect = true;
 };
 
-// exp(s - max) of `steps` steps of 32 scores times `scale`, as probabilities of the row of a left tile at `to`. Returns their sum.
-template <int kParts>
-HWY_INLINE float AmxSoftmax(const float* HWY_RESTRICT s, int64_t steps, float scale, uint8_t* HWY_RESTRICT to, float& max) {
-  const VF by = hn::Set(kF32, scale);
-  VF m0 = hn::Set(kF32, -std::numeric_limits<float>::infinity()), m1 = m0;
-  for (int64_t i = 0; i < steps; ++i) {
-    m0 = hn::Max(m0, hn::Mul(hn::LoadU(kF32, s + 32 * i), by));
-    m1 = hn::Max(m1, hn::Mul(hn::LoadU(kF32, s + 32 * i + 16), by));
+// op over the 16 elements of each of 16 rows, in lane i of row i; `rows` of them count.
+template <class Op>
+HWY_INLINE VF ReduceRows(const float* in, int64_t rows, const Op& op) {
+  const hn::Repartition<double, DF> d64;
+  VF four[4] = {hn::Zero(kF32), hn::Zero(kF32), hn::Zero(kF32), hn::Zero(kF32)};
+  HWY_UNROLL(4) for (int64_t i = 0; i < 4; ++i) {
+    if (4 * i >= rows) break;
+    const float* at = in + 64 * i;
+    const VF a = hn::Load(kF32, at), b = hn::Load(kF32, at + 16), c = hn::Load(kF32, at + 32), d = hn::Load(kF32, at + 48);
+    const VF ab = op(hn::InterleaveLower(kF32, a, b), hn::InterleaveUpper(kF32, a, b)),
+             cd = op(hn::InterleaveLower(kF32, c, d), hn::InterleaveUpper(kF32, c, d));
+    const auto x = hn::BitCast(d64, ab), y = hn::BitCast(d64, cd);
+    four[i] = op(hn::BitCast(kF32, hn::InterleaveLower(d64, x, y)), hn::BitCast(kF32, hn::InterleaveUpper(d64, x, y)));
   }
-  max = hn::ReduceMax(kF32, hn::Max(m0, m1));
-  const VF all = hn::Set(kF32, max);
+  const VF x = op(hn::ConcatLowerLower(kF32, four[1], four[0]), hn::ConcatUpperUpper(kF32, four[1], four[0])),
+           y = op(hn::ConcatLowerLower(kF32, four[3], four[2]), hn::ConcatUpperUpper(kF32, four[3], four[2]));
+  return op(VF{_mm512_shuffle_f32x4(x.raw, y.raw, 0x88)}, VF{_mm512_shuffle_f32x4(x.raw, y.raw, 0xDD)});
+}
+
+// 2^x for x <= 0, and a little above. Otherwise as ExpOfNegative.
+HWY_INLINE VF Exp2OfNegative(VF x) {
+  const hn::RebindToSigned<DF> di;
+  // The low bits of `shifted` are n + 127, n = round(x).
+  const VF magic = hn::Set(kF32, 12582912.0f + 127.0f);
+  x = hn::Max(hn::Set(kF32, -127.1f), x);  // the second argument where one is NaN
+  const VF shifted = hn::Add(x, magic);
+  const VF f = hn::Sub(x, hn::Sub(shifted, magic));
+  VF e = hn::Set(kF32, 0.00132647646f);
+  e = hn::MulAdd(e, f, hn::Set(kF32, 0.00967151113f));
+  e = hn::MulAdd(e, f, hn::Set(kF32, 0.0555073358f));
+  e = hn::MulAdd(e, f, hn::Set(kF32, 0.240222424f));
+  e = hn::MulAdd(e, f, hn::Set(kF32, 0.693147004f));
+  e = hn::MulAdd(e, f, hn::Set(kF32, 1.0f));
+  return hn::Mul(e, hn::BitCast(kF32, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+}
+
+// 2^(s by - max) of `steps` steps of 32 scores, as probabilities of the row of a left tile at `to`. Returns their sum by lanes.
+template <int kParts>
+HWY_INLINE VF AmxProbabilities(const float* HWY_RESTRICT s, int64_t steps, VF by, VF max, uint8_t* HWY_RESTRICT to) {
   VF sum = hn::Zero(kF32);
   for (int64_t i = 0; i < steps; ++i, to += kAmxTile) {
-    const VF x = ExpOfNegative(hn::Sub(hn::Mul(hn::LoadU(kF32, s + 32 * i), by), all));
-    const VF y = ExpOfNegative(hn::Sub(hn::Mul(hn::LoadU(kF32, s + 32 * i + 16), by), all));
+    const VF x = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s + 32 * i), by, max));
+    const VF y = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s + 32 * i + 16), by, max));
     sum = hn::Add(hn::Add(sum, x), y);
     if constexpr (kParts > 1) {
       VU hi, lo;
@@ -219,7 +330,7 @@ HWY_INLINE float AmxSoftmax(const float* HWY_RESTRICT s, int64_t steps, float sc
       hn::Store(hn::TruncateTo(d16, hn::ShiftRight<16>(RoundedBits(y))), d16, out + 16);
     }
   }
-  return hn::ReduceSum(kF32, sum);
+  return sum;
 }
 
 // into = into a + o b. Zeros of either sign in o give the same.
@@ -241,7 +352,8 @@ class AmxRun : RangeRun {
       : RangeRun(op, row, rows, share, static_cast<int64_t>(Format::HeadBytes(op.layout)), work),
         key_steps_(k_dim_ / kAmxStep),
         cols_(v_padded_ / 16),
-        change_(op.softcap != 0 || !op.slopes.empty()),
+        change_(op.softcap != 0 || !op.slopes.empty() || !(op.scale > 0)),
+        keys_(reinterpret_cast<uint8_t*>(work.unpacked)),
         values_(reinterpret_cast<uint8_t*>(work.edge)) {}
 
   void Run() {
@@ -267,65 +379,103 @@ class AmxRun : RangeRun {
     }
   }
 
-  // Prefetches `lines` lines, which follow those of the last call at some distance. Only the first queries of a tile do.
-  HWY_INLINE void Fetch(int64_t lines) {
+  // Prefetches further lines of what follows at kFar into the second cache, spread over a block's work. Only the first queries of a tile do.
+  HWY_INLINE void Fetch(float lines) {
     if (!fetch_) return;
-    const Ahead ahead = AheadOf(static_cast<size_t>(fetched_), kAmxAhead);
-    for (int64_t i = 0; i < 64 * lines; i += 64) ahead.Line(i);
-    fetched_ = std::min(fetched_ + 64 * lines, share_bytes_);
+    due_ += lines;
+    const int64_t end = std::min(static_cast<int64_t>(due_), share_bytes_ / 64);
+    const Ahead ahead = AheadOf(0, std::min(kFar, share_bytes_));
+    for (; fetched_ < end; ++fetched_) ahead.FarLine(64 * fetched_);
+  }
+  // Lines for each of so many calls that together are `percent` of the share.
+  float Share(int percent, int64_t calls) const {
+    return static_cast<float>(percent * share_bytes_) / static_cast<float>(6400 * calls);
   }
 
   static PositionRange Steps(PositionRange lanes) { return {lanes.begin / kAmxStep, (lanes.end + kAmxStep - 1) / kAmxStep}; }
-  // The lanes of the current block from the first to the last one that a row of [first, end) sees; `equal`: they all see these.
-  PositionRange Hull(int64_t first, int64_t end, bool& equal) const {
+  // The lanes of the current block from the first to the last one that a row sees; `equal`: all rows see them.
+  PositionRange Hull(bool& equal) const {
     PositionRange hull{kKvBlock, 0};
+    for (int64_t r = 0; r < rows_; ++r) Extend(hull, Lanes(r));
     equal = true;
-    for (int64_t r = first; r < end; ++r) {
-      const PositionRange lanes = Lanes(r);
-      equal = equal && (r == first || (lanes.begin == hull.begin && lanes.end == hull.end));
-      if (!lanes.empty()) hull = {std::min(hull.begin, lanes.begin), std::max(hull.end, lanes.end)};
+    for (int64_t r = 0; r < rows_; ++r) equal = equal && Lanes(r).begin == hull.begin && Lanes(r).end == hull.end;
+    return hull;
+  }
+  // The same of queries [i, i + n); sets lanes_.
+  PositionRange ChunkLanes(int64_t i, int64_t n) {
+    PositionRange hull{kKvBlock, 0};
+    int64_t row = i / group_, head = i % group_;
+    PositionRange lanes = Lanes(row);
+    Extend(hull, lanes);
+    for (int64_t k = 0; k < n; ++k, ++head) {
+      if (head == group_) {
+        head = 0;
+        lanes = Lanes(++row);
+        Extend(hull, lanes);
+      }
+      lanes_[k] = lanes;
     }
     return hull;
+  }
+  static void Extend(PositionRange& hull, PositionRange lanes) {
+    if (!lanes.empty()) hull = {std::min(hull.begin, lanes.begin), std::max(hull.end, lanes.end)};
   }
 
   HWY_NOINLINE void Block() {
     fetched_ = 0;
+    due_ = 0;
     fetch_ = true;
-    bool equal, unused;
-    const PositionRange hull = Hull(0, rows_, equal);
+    bool equal;
+    const PositionRange hull = Hull(equal);
+    if constexpr (!F::kDirect) {
+      if (queries_ <= 16 && equal) return FewBlock(hull);
+    }
     const RightTiles keys = Keys(Steps(hull));
     RightTiles values = {};
     bool finite = true;
     for (int64_t i = 0; i < queries_; i += kAmxChunk) {
       const int64_t n = std::min(kAmxChunk, queries_ - i);
-      const int64_t first = i / group_, end = (i + n - 1) / group_ + 1;
-      const PositionRange steps = Steps(Hull(first, end, unused));
+      const PositionRange steps = Steps(ChunkLanes(i, n));
       if (steps.empty()) continue;
-      if (n != shaped_) ShapeProducts(n);
-      shaped_ = n;
+      Shape(n);
       Scores(i, n, steps, keys);
-      for (int64_t k = 0; k < n; ++k) Softmax(i, k, steps);
+      for (int64_t k = 0; k < n; k += 16) Softmax(i, k, std::min(k + 16, n), steps, Share(F::kDirect ? 30 : 10, n));
       MergeSums(n, w_.max + i, w_.sum + i, w_.range_max + i, w_.range_sum + i, w_.a + i, w_.b + i);
       if (values.base == nullptr) values = Values(hull, !equal, finite);
       if (finite) {
         AddValues(n, steps, values);
         for (int64_t k = 0; k < n; ++k) MergeQuery(i, k);
       } else {  // some value is no number, and some rows must not see it
-        for (int64_t r = first; r < end; ++r) {
-          if (Lanes(r).empty()) continue;
+        for (int64_t k = 0, row = 0; k < n; k = row) {
+          while (row < n && (i + row) / group_ == (i + k) / group_) ++row;
+          if (lanes_[k].empty()) continue;
           bool also_finite;
-          AddValues(n, steps, Values(Lanes(r), true, also_finite, steps));
-          for (int64_t k = 0; k < n; ++k) {
-            if ((i + k) / group_ == r) MergeQuery(i, k);
-          }
+          AddValues(n, steps, Values(lanes_[k], true, also_finite, steps));
+          for (int64_t q = k; q < row; ++q) MergeQuery(i, q);
         }
       }
       fetch_ = false;
     }
   }
 
+  // Keys and values are split just before they are multiplied, so that they stay in the first cache.
+  HWY_INLINE void FewBlock(PositionRange lanes) {
+    const int64_t n = queries_;
+    std::fill_n(lanes_, n, lanes);
+    Shape(n);
+    FewScores(Steps(lanes));
+    Softmax(0, 0, n, Steps(lanes), Share(10, n));
+    MergeSums(n, w_.max, w_.sum, w_.range_max, w_.range_sum, w_.a, w_.b);
+    AddFewValues(lanes);
+    for (int64_t k = 0; k < n; ++k) MergeQuery(0, k);
+  }
+  HWY_INLINE void Shape(int64_t rows) {
+    if (rows != shaped_) ShapeProducts(rows);
+    shaped_ = rows;
+  }
+
   HWY_INLINE void MergeQuery(int64_t i, int64_t k) {
-    if (Lanes((i + k) / group_).empty()) return;
+    if (lanes_[k].empty()) return;
     MergeTileOutputs(v_padded_, At(w_.o, k), w_.a[i + k], w_.b[i + k], At(w_.range_o, i + k));
   }
 
@@ -335,17 +485,22 @@ class AmxRun : RangeRun {
     if constexpr (F::kDirect) {
       return {share_ + Format::KeyAt(layout_, 0, 0), tiles, kAmxTile, 0, 64};
     } else {
-      uint8_t* const to = reinterpret_cast<uint8_t*>(w_.unpacked);
       const int64_t part = kKvBlock / 16 * tiles;
-      for (int64_t g = 2 * steps.begin; g < 2 * steps.end; ++g) SplitKeys(g, to + g * tiles, part);
-      return {to, tiles, kAmxTile, part, 64};
+      const float lines = Share(35, 2 * steps.size() * key_steps_);
+      for (int64_t g = 2 * steps.begin; g < 2 * steps.end; ++g) {
+        for (int64_t s = 0; s < key_steps_; ++s) {
+          Fetch(lines);
+          SplitKeys(g, s, keys_ + g * tiles + s * kAmxTile, part);
+        }
+      }
+      return {keys_, tiles, kAmxTile, part, 64};
     }
   }
-  HWY_NOINLINE void SplitKeys(int64_t group, uint8_t* HWY_RESTRICT to, int64_t part) {
+  // Step s of a group of 16 positions.
+  HWY_INLINE void SplitKeys(int64_t group, int64_t s, uint8_t* HWY_RESTRICT to, int64_t part) {
     const hwy::float16_t* HWY_RESTRICT k =
-        reinterpret_cast<const hwy::float16_t*>(share_ + Format::KeyAt(layout_, group * 16, 0));
-    for (int64_t d = 0; d < k_dim_; d += 2, k += 32, to += 64) {
-      if (d % 8 == 0) Fetch(3);
+        reinterpret_cast<const hwy::float16_t*>(share_ + Format::KeyAt(layout_, group * 16, s * kAmxStep));
+    for (int64_t d = 0; d < kAmxStep; d += 2, k += 32, to += 64) {
       VU hi, lo;
       SplitPairs(Widen(k), Widen(k + 16), hi, lo);
       hn::Store(hi, kKvWords, reinterpret_cast<uint32_t*>(to));
@@ -355,48 +510,81 @@ class AmxRun : RangeRun {
 
   // Scores of queries [i, i + n) with the steps of positions.
   HWY_NOINLINE void Scores(int64_t i, int64_t n, PositionRange steps, RightTiles keys) {
-    const int64_t part = key_steps_ * kAmxTile;
+    const LeftTiles left = QueryLeft(i);
     keys.base += 2 * steps.begin * keys.col;
-    const int64_t lines = F::kDirect ? 16 * key_steps_ * (n > 16 ? 2 : 4) : 12;
-    TileProducts<kParts>(n, {QueryTiles(i), part, kParts * part}, keys, 2 * steps.size(), key_steps_,
-                         w_.p + steps.begin * kAmxStep, kKvBlock * 4, [&]() HWY_ATTR { Fetch(lines); });
+    const float lines = Share(F::kDirect ? 35 : 10, ProductSteps(n, 2 * steps.size(), key_steps_));
+    TileProducts<kParts>(n, left, keys, 2 * steps.size(), key_steps_, w_.p + steps.begin * kAmxStep, kKvBlock * 4,
+                         [&]() HWY_ATTR { Fetch(lines); });
+  }
+  // Of all queries, which are at most 16.
+  HWY_NOINLINE void FewScores(PositionRange steps) {
+    const float lines = Share(45, 2 * steps.size() * key_steps_);
+    OneRowMade<kParts>(QueryLeft(0), 2 * steps.size(), key_steps_, w_.p + steps.begin * kAmxStep, kKvBlock * 4, keys_,
+                       [&](int64_t c, int64_t groups, int64_t s, uint8_t* to) HWY_ATTR {
+                         for (int64_t g = 2 * steps.begin + c, j = 0; j < groups; ++j, ++g, to += kParts * kAmxTile) {
+                           Fetch(lines);
+                           SplitKeys(g, s, to, kAmxTile);
+                         }
+                       });
+  }
+  LeftTiles QueryLeft(int64_t i) const {
+    const int64_t part = key_steps_ * kAmxTile;
+    return {QueryTiles(i), part, kParts * part};
   }
 
-  // Probabilities of query i + k, from the scores in row k.
-  HWY_NOINLINE void Softmax(int64_t i, int64_t k, PositionRange steps) {
-    const int64_t r = (i + k) / group_;
-    const PositionRange lanes = Lanes(r);
-    uint8_t* const to = reinterpret_cast<uint8_t*>(w_.factors) + k / 16 * kLeftTile + k % 16 * 64 + steps.begin * kAmxTile;
-    float* const s = w_.p + k * kKvBlock;
-    float& max = w_.max[i + k];
-    if (lanes.empty()) {  // merging this changes nothing
-      max = w_.range_max[i + k];
+  // Probabilities of queries i + k, k in [first, end) of one left tile, from the scores in rows k. Their lanes are lanes_[k].
+  HWY_NOINLINE void Softmax(int64_t i, int64_t first, int64_t end, PositionRange steps, float lines) {
+    constexpr float kLog2E = 1.44269504f;
+    const int64_t begin = steps.begin * kAmxStep, n = steps.size();
+    const VF by = hn::Set(kF32, (change_ ? 1.0f : op_.scale) * kLog2E);
+    alignas(64) float rows[16 * 16] = {}, max2[16];
+    for (int64_t k = first; k < end; ++k) {
+      float* const s = w_.p + k * kKvBlock + begin;
+      Edges(i + k, lanes_[k], steps, s - begin);
+      VF m0 = hn::LoadU(kF32, s), m1 = hn::LoadU(kF32, s + 16);
+      for (int64_t j = 1; j < n; ++j) {
+        m0 = hn::Max(m0, hn::LoadU(kF32, s + 32 * j));
+        m1 = hn::Max(m1, hn::LoadU(kF32, s + 32 * j + 16));
+      }
+      hn::Store(hn::Max(m0, m1), kF32, rows + 16 * (k - first));
+    }
+    const VF max = ReduceRows(rows, end - first, [](VF x, VF y) HWY_ATTR { return hn::Max(x, y); });
+    hn::StoreU(change_ ? max : hn::Mul(max, hn::Set(kF32, op_.scale)), kF32, w_.max + i + first);
+    hn::Store(hn::Mul(max, by), kF32, max2);
+    uint8_t* to = reinterpret_cast<uint8_t*>(w_.factors) + first / 16 * kLeftTile + steps.begin * kAmxTile;
+    for (int64_t k = first; k < end; ++k, to += 64) {
+      Fetch(lines);
+      const float* const s = w_.p + k * kKvBlock + begin;
+      const VF m = hn::Set(kF32, max2[k - first]);
+      const VF sum = n == kAmxBlockSteps ? AmxProbabilities<kParts>(s, kAmxBlockSteps, by, m, to)
+                                         : AmxProbabilities<kParts>(s, n, by, m, to);
+      hn::Store(sum, kF32, rows + 16 * (k - first));
+    }
+    const VF sum = ReduceRows(rows, end - first, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); });
+    hn::StoreU(sum, kF32, w_.sum + i + first);
+    for (int64_t k = first; k < end; ++k) {
+      if (!lanes_[k].empty()) continue;  // merging this changes nothing
+      w_.max[i + k] = w_.range_max[i + k];
       w_.sum[i + k] = 0;
       for (int64_t p = 0; p < kParts; ++p) {
-        for (int64_t t = 0; t < steps.size(); ++t) std::memset(to + (p * kAmxBlockSteps + t) * kAmxTile, 0, 64);
+        for (int64_t t = 0; t < n; ++t) std::memset(to + (k - end) * 64 + (p * kAmxBlockSteps + t) * kAmxTile, 0, 64);
       }
-      return;
     }
-    Fetch(2);
-    float scale = op_.scale;
-    if (change_ || lanes.begin > steps.begin * kAmxStep || lanes.end < steps.end * kAmxStep) {
-      ScaleAndMask(i + k, lanes, steps, s);
-      scale = 1;
-    }
-    const float* const from = s + steps.begin * kAmxStep;
-    w_.sum[i + k] = steps.size() == kAmxBlockSteps ? AmxSoftmax<kParts>(from, kAmxBlockSteps, scale, to, max)
-                                                   : AmxSoftmax<kParts>(from, steps.size(), scale, to, max);
   }
-  HWY_NOINLINE void ScaleAndMask(int64_t query, PositionRange lanes, PositionRange steps, float* s) const {
+  // Scores that are more than products, and -infinity for lanes that the query does not see.
+  HWY_INLINE void Edges(int64_t query, PositionRange lanes, PositionRange steps, float* s) const {
+    if (change_ || lanes.begin > steps.begin * kAmxStep || lanes.end < steps.end * kAmxStep) ChangeRow(query, lanes, steps, s);
+  }
+  HWY_NOINLINE void ChangeRow(int64_t query, PositionRange lanes, PositionRange steps, float* s) const {
     const int64_t from = steps.begin * kAmxStep, to = steps.end * kAmxStep;
-    const VF by = hn::Set(kF32, op_.scale);
-    for (int64_t j = from; j < to; j += kLanes) hn::StoreU(hn::Mul(hn::LoadU(kF32, s + j), by), kF32, s + j);
     if (change_) {
+      const VF by = hn::Set(kF32, op_.scale);
+      for (int64_t j = from; j < to; j += kLanes) hn::StoreU(hn::Mul(hn::LoadU(kF32, s + j), by), kF32, s + j);
       const float slope = op_.slopes.empty() ? 0 : op_.slopes[static_cast<size_t>(first_head_ + query % group_)];
       ChangeScores(s + from, to - from, op_.softcap, slope, base_ + from - op_.rows[row_ + query / group_].position);
     }
-    for (int64_t j = from; j < lanes.begin; ++j) s[j] = -std::numeric_limits<float>::infinity();
-    for (int64_t j = lanes.end; j < to; ++j) s[j] = -std::numeric_limits<float>::infinity();
+    for (int64_t j = from; j < std::min(lanes.begin, to); ++j) s[j] = -std::numeric_limits<float>::infinity();
+    for (int64_t j = std::max(from, lanes.end); j < to; ++j) s[j] = -std::numeric_limits<float>::infinity();
   }
 
   RightTiles Values(PositionRange lanes, bool check, bool& finite) { return Values(lanes, check, finite, Steps(lanes)); }
@@ -415,8 +603,14 @@ class AmxRun : RangeRun {
     } else {
       const int64_t part = kAmxBlockSteps * step;
       right = {values_, kAmxTile, cols_ * kAmxTile, part, 64};
+      const float lines = Share(35, 2 * steps.size());
       for (int64_t s = steps.begin; s < steps.end; ++s) {
-        check ? SplitValues<true>(lanes, s, part, sum) : SplitValues<false>(lanes, s, part, sum);
+        uint8_t* const to = values_ + s * right.step;
+        for (int64_t half = 0; half < 16; half += 8) {
+          Fetch(lines);
+          check ? SplitValues<true>(lanes, s, half, 8, 0, cols_, to, kAmxTile, part, sum)
+                : SplitValues<false>(lanes, s, half, 8, 0, cols_, to, kAmxTile, part, sum);
+        }
       }
     }
     finite = !check || hn::AllFalse(kF32, hn::IsNaN(sum));
@@ -439,45 +633,71 @@ class AmxRun : RangeRun {
     }
     sum = s;
   }
+  // Rows [row, row + rows) of the tiles of a step and n column groups from c on, `col` bytes apart.
   template <bool kCheck>
-  HWY_NOINLINE void SplitValues(PositionRange lanes, int64_t step, int64_t part, VF& sum) {
+  HWY_INLINE void SplitValues(PositionRange lanes, int64_t step, int64_t row, int64_t rows, int64_t c, int64_t n, uint8_t* tiles,
+                              int64_t col, int64_t part, VF& sum) {
     const VF zero = hn::Zero(kF32);
+    const bool whole = lanes.begin <= step * kAmxStep && (step + 1) * kAmxStep <= lanes.end;
     VF sums = sum;
-    uint8_t* const tiles = values_ + step * cols_ * kAmxTile;
-    for (int64_t i = 0; i < 16; ++i) {
+    for (int64_t i = row; i < row + rows; ++i) {
       const int64_t lane = step * kAmxStep + i;
-      const bool first = lanes.begin <= lane && lane < lanes.end, second = lanes.begin <= lane + 16 && lane + 16 < lanes.end;
-      const hwy::float16_t* v = reinterpret_cast<const hwy::float16_t*>(share_ + Format::ValueAt(layout_, lane, 0));
+      const hwy::float16_t* v = reinterpret_cast<const hwy::float16_t*>(share_ + Format::ValueAt(layout_, lane, 16 * c));
+      const hwy::float16_t* const end = v + 16 * n;
       uint8_t* HWY_RESTRICT to = tiles + i * 64;
-      Fetch(cols_);
-      for (int64_t c = 0; c < cols_; ++c, to += kAmxTile, v += 16) {
-        const VF x = first ? Widen(v) : zero, y = second ? Widen(v + 16 * v_padded_) : zero;
-        if constexpr (kCheck) sums = hn::MulAdd(x, zero, hn::MulAdd(y, zero, sums));
-        VU hi, lo;
-        SplitPairs(x, y, hi, lo);
-        hn::Store(hi, kKvWords, reinterpret_cast<uint32_t*>(to));
-        hn::Store(lo, kKvWords, reinterpret_cast<uint32_t*>(to + part));
+      if (HWY_LIKELY(whole)) {
+        for (; v < end; to += col, v += 16) SplitPair<kCheck>(Widen(v), Widen(v + 16 * v_padded_), to, part, sums);
+        continue;
+      }
+      const bool first = lanes.begin <= lane && lane < lanes.end, second = lanes.begin <= lane + 16 && lane + 16 < lanes.end;
+      for (; v < end; to += col, v += 16) {
+        SplitPair<kCheck>(first ? Widen(v) : zero, second ? Widen(v + 16 * v_padded_) : zero, to, part, sums);
       }
     }
     sum = sums;
   }
+  template <bool kCheck>
+  static HWY_INLINE void SplitPair(VF x, VF y, uint8_t* HWY_RESTRICT to, int64_t part, VF& sum) {
+    if constexpr (kCheck) sum = hn::MulAdd(x, hn::Zero(kF32), hn::MulAdd(y, hn::Zero(kF32), sum));
+    VU hi, lo;
+    SplitPairs(x, y, hi, lo);
+    hn::Store(hi, kKvWords, reinterpret_cast<uint32_t*>(to));
+    hn::Store(lo, kKvWords, reinterpret_cast<uint32_t*>(to + part));
+  }
 
   // o of n queries = their probabilities times the values of the steps.
   HWY_NOINLINE void AddValues(int64_t n, PositionRange steps, RightTiles values) {
-    const uint8_t* const p = reinterpret_cast<const uint8_t*>(w_.factors) + steps.begin * kAmxTile;
     values.base += steps.begin * values.step;
-    const int64_t lines = F::kDirect ? 64 * (n > 16 ? 2 : 4) : 16;
-    TileProducts<kParts>(n, {p, kAmxBlockSteps * kAmxTile, kLeftTile}, values, cols_, steps.size(), w_.o, v_padded_ * 4,
+    const float lines = Share(F::kDirect ? 35 : 10, ProductSteps(n, cols_, steps.size()));
+    TileProducts<kParts>(n, ProbabilityLeft(steps), values, cols_, steps.size(), w_.o, v_padded_ * 4,
                          [&]() HWY_ATTR { Fetch(lines); });
   }
+  // Of all queries, which are at most 16 and see the same lanes.
+  HWY_NOINLINE void AddFewValues(PositionRange lanes) {
+    const PositionRange steps = Steps(lanes);
+    const float lines = Share(45, steps.size() * cols_);
+    VF unused = hn::Zero(kF32);
+    OneRowMade<kParts>(ProbabilityLeft(steps), cols_, steps.size(), w_.o, v_padded_ * 4, values_,
+                       [&](int64_t c, int64_t n, int64_t s, uint8_t* to) HWY_ATTR {
+                         for (int64_t row = 0; row < 16; row += 4) {
+                           Fetch(lines * static_cast<float>(n) / 4);
+                           SplitValues<false>(lanes, steps.begin + s, row, 4, c, n, to, kParts * kAmxTile, kAmxTile, unused);
+                         }
+                       });
+  }
+  LeftTiles ProbabilityLeft(PositionRange steps) const {
+    return {reinterpret_cast<const uint8_t*>(w_.factors) + steps.begin * kAmxTile, kAmxBlockSteps * kAmxTile, kLeftTile};
+  }
 
-  static constexpr int64_t kAmxAhead = 8192;
+  static constexpr int64_t kFar = 16384;
 
   const int64_t key_steps_, cols_;
   const bool change_;
-  uint8_t* const values_;
+  uint8_t *const keys_, *const values_;  // split
+  PositionRange lanes_[kAmxChunk];
   int64_t shaped_ = 0;   // rows that the tiles' shapes are for
-  int64_t fetched_ = 0;  // bytes of the share whose successors at kAmxAhead were prefetched
+  int64_t fetched_ = 0;  // lines of the share whose successors at kFar were prefetched
+  float due_ = 0;
   bool fetch_ = false;
 };
 

@@ -37,9 +37,9 @@ inline int64_t PiecesTouched(PositionRange r, int64_t size) { return (r.end - 1)
 // of one KV head. Task t is tile t / HeadTasks and head task t % HeadTasks. Only the first and last row of a tile are compared, so
 // that a tile may contain rows of other sequences; AttendRows splits it.
 inline constexpr int64_t kTileQueries = 64, kMostTaskHeads = 8;
-// On matrix tiles (attention_amx-inl.h) they are more, since each tile splits the keys and values that it reads, and chunks of them are
-// multiplied at a time.
-inline constexpr int64_t kAmxTileQueries = 128, kAmxChunk = 32;
+// On matrix tiles (attention_amx-inl.h) there are kAmxTileQueries, or twice as many where kFewTasks tasks remain, since each tile splits the
+// keys and values that it reads. They are multiplied kAmxChunk at a time.
+inline constexpr int64_t kAmxTileQueries = 128, kAmxChunk = 32, kFewTasks = 64;
 // Whether keys and values are multiplied by matrix tiles, for one row as for many.
 inline bool OnTiles(const KvLayout& l) {
   return (l.type == KvType::kF16 || l.type == KvType::kBF16) && !l.shared && l.k_dim % 32 == 0 && l.v_dim % 16 == 0 &&
@@ -52,7 +52,12 @@ inline int64_t TasksPerKvHead(const AttentionOp& op) { return (HeadsPerKvHead(op
 inline int64_t HeadTasks(const AttentionOp& op) { return op.layout.kv_heads * TasksPerKvHead(op); }
 inline int64_t MostTaskHeads(const AttentionOp& op) { return (HeadsPerKvHead(op) + TasksPerKvHead(op) - 1) / TasksPerKvHead(op); }
 inline int64_t TileRows(const AttentionOp& op) {
-  return std::max<int64_t>(1, (OnTiles(op.layout) ? kAmxTileQueries : kTileQueries) / MostTaskHeads(op));
+  int64_t queries = kTileQueries;
+  if (OnTiles(op.layout)) {
+    queries = kAmxTileQueries;
+    if (static_cast<int64_t>(op.rows.size()) * op.heads >= kFewTasks * 2 * queries) queries *= 2;
+  }
+  return std::max<int64_t>(1, queries / MostTaskHeads(op));
 }
 
 // The end of the tile that starts at row `begin`.
@@ -66,7 +71,6 @@ inline int64_t TileEnd(std::span<const KvRow> rows, int64_t begin, int64_t tile_
 
 // Few tasks are split into slices over ranges of positions, so that there are at least so many. It does not change results, as ranges
 // are merged one by one in any case.
-inline constexpr int64_t kFewTasks = 64;
 inline int64_t SlicesOf(const AttentionOp& op, int64_t tiles) {
   for (const int64_t seen : {op.window, op.chunk}) {
     if (seen > 0 && seen <= kRangePositions) return 1;  // a row sees two ranges at most

@@ -53,7 +53,7 @@ struct AttentionScratch {
       p = take(chunk * kKvBlock);
       factors = take(chunk * parts * kKvBlock / 2);
       unpacked = take(parts > 1 ? kKvBlock * parts * k / 2 : 0);
-      edge = take(kKvBlock * parts * v / 2);
+      edge = take(std::max<size_t>(4096, kKvBlock * parts * v / 2));  // or two of kAmxBuffer bytes
     } else {
       q = take(k * kTileQueries);
       o = take(queries * v);

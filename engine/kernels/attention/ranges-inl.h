@@ -41,7 +41,8 @@ HWY_INLINE void FinishOutput(const AttentionOp& op, int64_t row, int64_t head, f
 // Rows [row, row + rows), all of one table. Who derives from it multiplies a block and merges it into the range's sums.
 class RangeRun {
  protected:
-  RangeRun(const AttentionOp& op, int64_t row, int64_t rows, const TaskShare& share, int64_t share_bytes, const AttentionScratch& work)
+  RangeRun(const AttentionOp& op, int64_t row, int64_t rows, const TaskShare& share, int64_t share_bytes,
+           const AttentionScratch& work)
       : op_(op),
         row_(row),
         rows_(rows),
@@ -75,7 +76,8 @@ class RangeRun {
       slices_ > 1 ? Leave(range) : Merge(range);
     }
     if (slices_ > 1) return;
-    for (int64_t i = 0; i < queries_; ++i) FinishOutput(op_, row_ + i / group_, first_head_ + i % group_, w_.all_sum[i], At(w_.all_o, i));
+    for (int64_t i = 0; i < queries_; ++i)
+      FinishOutput(op_, row_ + i / group_, first_head_ + i % group_, w_.all_sum[i], At(w_.all_o, i));
   }
 
   float* At(float* outputs, int64_t query) const { return outputs + query * v_padded_; }

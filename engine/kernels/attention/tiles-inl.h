@@ -48,6 +48,9 @@ struct Ahead {
   int64_t split;
   bool on = true;
   HWY_INLINE void Line(int64_t offset) const { hwy::Prefetch((offset < split ? at : then - split) + offset); }
+  HWY_INLINE void FarLine(int64_t offset) const {  // into the second cache
+    __builtin_prefetch((offset < split ? at : then - split) + offset, 0, 2);
+  }
   HWY_INLINE Ahead From(int64_t offset) const { return {at + offset, then, split - offset, on}; }
 };
 
