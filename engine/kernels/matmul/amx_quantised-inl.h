@@ -81,7 +81,8 @@ struct AmxDecoded {
 // At most 16 rows, one panel. Blocks are decoded some ahead: a tile that is loaded right after its bytes were stored would wait for them.
 // acc: [rows][32]; 16 columns are written.
 template <class F>
-HWY_NOINLINE void AmxStreamDecoded(const uint8_t* panel, const uint8_t* x, int64_t rows, int64_t blocks, float* HWY_RESTRICT acc) {
+HWY_NOINLINE void AmxStreamDecoded(const uint8_t* panel, const uint8_t* x, int64_t rows, int64_t blocks,
+                                   float* HWY_RESTRICT acc) {
   constexpr int64_t kAhead = 4;
   alignas(64) uint8_t tiles[2][kAhead * 1024];
   PackedSource<F> src{F::At(panel, 0)};
