@@ -20,6 +20,7 @@
 namespace tally {
 namespace {
 
+using drafted::DraftOptions;
 using drafted::NewRequest;
 using drafted::Pattern;
 using drafted::Recording;
@@ -27,17 +28,6 @@ using drafted::RunAll;
 using drafted::Said;
 using drafted::SaidBy;
 using drafted::Tokens;
-
-EngineOptions DraftOptions() {
-  EngineOptions options;
-  options.threads = 2;
-  options.context = 512;
-  options.max_batch = 24;
-  options.sequences = 3;
-  options.draft_rows = 7;
-  options.share_gain_ns = 0;
-  return options;
-}
 
 TEST(LookupDrafter, TheLongestAndTheMostRecentEndIsFollowed) {
   const auto next = [](const Tokens& tokens) { return FindEarlier(tokens).next; };

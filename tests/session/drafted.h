@@ -17,6 +17,17 @@
 namespace tally::drafted {
 
 using Tokens = std::vector<int32_t>;
+inline EngineOptions DraftOptions() {
+  EngineOptions options;
+  options.threads = 2;
+  options.context = 512;
+  options.max_batch = 24;
+  options.sequences = 3;
+  options.draft_rows = 7;
+  options.share_gain_ns = 0;
+  return options;
+}
+
 using Pattern = std::pair<int64_t, int64_t>;  // tokens of a step: drafted, accepted
 
 inline std::shared_ptr<Request> NewRequest(const Engine& engine, const Tokens& prompt, const RequestOptions& options) {

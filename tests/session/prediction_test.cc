@@ -32,13 +32,8 @@ using drafted::SaidBy;
 using drafted::Tokens;
 
 EngineOptions PredictionOptions() {
-  EngineOptions options;
-  options.threads = 2;
-  options.context = 512;
-  options.max_batch = 24;
+  EngineOptions options = drafted::DraftOptions();
   options.sequences = 4;
-  options.draft_rows = 7;
-  options.share_gain_ns = 0;
   options.prediction = true;
   return options;
 }

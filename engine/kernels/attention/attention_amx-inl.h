@@ -301,13 +301,7 @@ HWY_INLINE VF Exp2OfNegative(VF x) {
   x = hn::Max(hn::Set(kF32, -127.1f), x);  // the second argument where one is NaN
   const VF shifted = hn::Add(x, magic);
   const VF f = hn::Sub(x, hn::Sub(shifted, magic));
-  VF e = hn::Set(kF32, 0.00132647646f);
-  e = hn::MulAdd(e, f, hn::Set(kF32, 0.00967151113f));
-  e = hn::MulAdd(e, f, hn::Set(kF32, 0.0555073358f));
-  e = hn::MulAdd(e, f, hn::Set(kF32, 0.240222424f));
-  e = hn::MulAdd(e, f, hn::Set(kF32, 0.693147004f));
-  e = hn::MulAdd(e, f, hn::Set(kF32, 1.0f));
-  return hn::Mul(e, hn::BitCast(kF32, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+  return hn::Mul(Exp2OfFraction(f), hn::BitCast(kF32, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
 // 2^(s by - max) of `steps` steps of 32 scores, as probabilities of the row of a left tile at `to`. Returns their sum by lanes.

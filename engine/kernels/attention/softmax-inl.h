@@ -16,8 +16,18 @@ HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
-// e^x for x <= 0, as 2^n 2^f with n = round(x / ln 2): a polynomial (minimax fit of 2^f, 9e-8) of f = x / ln 2 - n. The relative
-// error is 2 ulp, and half an ulp of x. Exactly 0 below -88. NaN gives NaN.
+// 2^f for |f| <= .5: a polynomial, minimax fit, relative error 9e-8.
+HWY_INLINE VF Exp2OfFraction(VF f) {
+  VF e = hn::Set(kF32, 0.00132647646f);
+  e = hn::MulAdd(e, f, hn::Set(kF32, 0.00967151113f));
+  e = hn::MulAdd(e, f, hn::Set(kF32, 0.0555073358f));
+  e = hn::MulAdd(e, f, hn::Set(kF32, 0.240222424f));
+  e = hn::MulAdd(e, f, hn::Set(kF32, 0.693147004f));
+  e = hn::MulAdd(e, f, hn::Set(kF32, 1.0f));
+  return e;
+}
+
+// e^x for x <= 0, as 2^n 2^f with n = round(x / ln 2) and f = x / ln 2 - n. The relative error is 2 ulp, and half an ulp of x. Exactly 0 below -88. NaN gives NaN.
 HWY_INLINE VF ExpOfNegative(VF x) {
   const hn::RebindToSigned<DF> di;
   // Adding 1.5 * 2^23 leaves n in the low mantissa bits. x / ln 2 >= -127.1, and n = -127 has the power 0.
@@ -25,14 +35,8 @@ HWY_INLINE VF ExpOfNegative(VF x) {
   x = hn::Max(hn::Set(kF32, -88.1f), x);  // the second argument where one is NaN
   const VF shifted = hn::MulAdd(x, inverse, magic);
   const VF f = hn::MulSub(x, inverse, hn::Sub(shifted, magic));
-  VF e = hn::Set(kF32, 0.00132647646f);
-  e = hn::MulAdd(e, f, hn::Set(kF32, 0.00967151113f));
-  e = hn::MulAdd(e, f, hn::Set(kF32, 0.0555073358f));
-  e = hn::MulAdd(e, f, hn::Set(kF32, 0.240222424f));
-  e = hn::MulAdd(e, f, hn::Set(kF32, 0.693147004f));
-  e = hn::MulAdd(e, f, hn::Set(kF32, 1.0f));
   const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, shifted), hn::Set(di, 127)));
-  return hn::Mul(e, hn::BitCast(kF32, power));
+  return hn::Mul(Exp2OfFraction(f), hn::BitCast(kF32, power));
 }
 
 // Soft cap, then slope, of the scores p[0 .. n), n a multiple of kUnit. `distance`: position of p[0] less the query's.
