@@ -254,7 +254,7 @@ Result<std::string> AddPredictionLayer(const Family& family, const Inventory& in
   }
   LayerRecipe layer = *attends;
   layer.prediction = true;
-  r.layers.push_back(std::move(layer));
+  r.layers.push_back(layer);
   ++r.n_layers;
   r.mtp_layers = std::max(0, r.mtp_layers - 1);
   return part;
