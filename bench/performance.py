@@ -126,10 +126,10 @@ def name(document):
 
 
 def page(run, documents):
-    out = ["# Performance", "", "How fast does Tally run, and how near to the machine's own limits is that?", ""]
+    targets = ", ".join(sorted({d["target"] for d in documents}))
+    out = [f"# Performance, {targets} kernels", "", "How fast does Tally run, and how near to the machine's own limits is that?", ""]
     out += [f"Written by bench/performance.py from measurements of {run['date']}, commit {run['commit']}. Machine: {run['cpu']}, "
-            f"{run['cores']} cores, {run['memory_gib']} GiB, {run['system']}; "
-            + ", ".join(sorted({d['target'] for d in documents})) + " kernels.", ""]
+            f"{run['cores']} cores, {run['memory_gib']} GiB, {run['system']}; {targets} kernels.", ""]
     out += ["Every figure comes from `tally bench`, which checks the outputs first and measures the machine's roofs in the same run:",
             "docs/measuring.md. Figures are medians of the rounds kept, those in which the roofs of the point moved",
             "by at most 10 %; \"rounds\" says how many of all; \\*: they moved in every round, and the figures are of all. Spread: half of the",
