@@ -316,6 +316,12 @@ void AnonymousMemory::RefuseHugePages() {
   if (data_ != nullptr) (void)madvise(data_, size_, MADV_NOHUGEPAGE);  // kernels without huge pages refuse, and need not be told
 }
 
+void AnonymousMemory::CollapseToHugePages() {
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers lack: madvise(2)
+  const size_t whole = size_ / kHugePageBytes * kHugePageBytes;
+  if (whole > 0) (void)madvise(data_, whole, kCollapse);
+}
+
 AnonymousMemory::AnonymousMemory(AnonymousMemory&& o) noexcept
     : data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}
 

@@ -28,6 +28,7 @@ Result<AnonymousMemory> RoofMemory(uint64_t wanted) {
   TALLY_ASSIGN_OR_RETURN(AnonymousMemory memory, AnonymousMemory::Allocate(bytes, true));
   for (size_t i = 0; i < memory.size(); i += 64)
     memory.data()[i] = static_cast<uint8_t>(i >> 6);  // pages of our own, not the zero page
+  memory.CollapseToHugePages();
   return memory;
 }
 
