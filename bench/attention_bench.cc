@@ -132,6 +132,7 @@ void Attention(benchmark::State& state, const Case& c) {
   if (!Verify(team, s)) return fail("differs from the reference");
   const Kernel<AttentionOp>& kernel = Kernels<AttentionOp>()[0];
   const Cost cost = TotalUseful(s.ops[0]);
+  const auto by_type = AttentionByType(cost, TotalExecuted(kernel, s.ops[0]));
   const double flops = static_cast<double>(cost.Flops(WorkClass::kAttention)) * static_cast<double>(c.layers);
   const double kv_bytes = static_cast<double>(cost.Bytes(ByteKind::kKvRead)) * static_cast<double>(c.layers);
   std::vector<AlignedBuffer<uint8_t>> scratch;
@@ -147,7 +148,7 @@ void Attention(benchmark::State& state, const Case& c) {
     for (const auto& [arith, rate] : {std::pair(Arith::kF32, peaks.f32),
                                       {Arith::kBF16, peaks.bf16 > 0 ? peaks.bf16 : peaks.f32},
                                       {Arith::kInt8, peaks.int8}}) {
-      at_peak += static_cast<double>(cost.Flops(WorkClass::kAttention, arith)) * static_cast<double>(c.layers) / rate;
+      at_peak += by_type[static_cast<size_t>(arith)] * static_cast<double>(c.layers) / rate;
     }
     peak.push_back(flops / at_peak);
     of_peak.push_back(at_peak / took);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by AMX: products of bf16 tiles, for the caches that OnTiles() names.
 //
-// A number is the sum of kParts bf16: of an f16 cache two, hi (to nearest) and what is left, which is exact for a key or value; of a bf16
-// cache one. A sum of products takes 32 steps at a time (elements of d, or positions), each as hi lo, hi hi, lo hi (query or probability
-// first; lo lo, below 2^-16 of the product, is left out), or hi hi alone; amx-inl.h has the order within 32. Lanes that a row does not see
-// have the probability 0 there, and adding such steps changes no sum. So a row's bits do not depend on its company.
+// amx_products-inl.h has the order of sums. Lanes that a row does not see have the probability 0 there, and adding such steps changes no
+// sum. So a row's bits do not depend on its company.
 //
-// A block's keys and values are split once and then multiplied by the tile's queries, kAmxChunk at a time.
-#include "engine/kernels/amx-inl.h"
+// A block's keys and values are unpacked once and then multiplied by the tile's queries, kAmxChunk at a time.
+#include "engine/kernels/attention/amx_formats-inl.h"
+#include "engine/kernels/attention/amx_products-inl.h"
 #include "engine/kernels/attention/ranges-inl.h"
 
 #if defined(TALLY_ATTENTION_AMX_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -22,257 +21,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
-
-constexpr int64_t kAmxTile = 1024, kAmxStep = 32, kAmxBlockSteps = kKvBlock / kAmxStep;
-
-// Right tiles: of column group c, step s and part p at base + c * col + s * step + p * part; rows `row` bytes apart.
-struct RightTiles {
-  const uint8_t* base;
-  int64_t col, step, part, row;
-};
-
-// Left tiles: of step s and part p at base + s * kAmxTile + p * part, of the second 16 rows `second` further.
-struct LeftTiles {
-  const uint8_t* base;
-  int64_t part, second;
-};
-
-// Shapes for TileProducts: sums in tiles 0 to 3, left ones in 4 and 5, right ones in 6 and 7.
-HWY_INLINE void ShapeProducts(int64_t rows) {
-  TileShapes shapes;
-  const int64_t first = std::min<int64_t>(rows, 16), second = rows > 16 ? rows - 16 : rows;
-  for (int t : {0, 1, 4}) shapes.Set(t, first, 64);
-  for (int t : {2, 3, 5}) shapes.Set(t, second, 64);
-  for (int t : {6, 7}) shapes.Set(t, 16, 64);
-  Tiles::Shape(shapes);
-}
-
-// Prefetches a tile into the first cache.
-HWY_INLINE void FetchTile(const uint8_t* p, int64_t row) {
-  HWY_UNROLL(16) for (int i = 0; i < 16; ++i) hwy::Prefetch(p + i * row);
-}
-
-// Two left tiles (rows 0 to 15, 16 to 31) times `pairs` times 2 groups of 16 columns, all steps. out: rows `out_bytes` apart. Each load
-// stands two products or more before its use, and reads what the next step or pair of groups needs. Prefetches the right tiles of the next
-// pair of groups. each(): called in every step.
-template <int kParts, class Each>
-HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, int64_t steps, float* out, int64_t out_bytes,
-                        const Each& each) {
-  const int64_t first_part = kParts > 1 ? r.part : 0;
-  const uint8_t *a = l.base, *b = r.base;
-  TileLoad<4>(a, 64);
-  TileLoad<6>(b + first_part, r.row);
-  TileLoad<5>(a + l.second, 64);
-  TileLoad<7>(b + first_part + r.col, r.row);
-  for (int64_t pair = 0; pair < pairs; ++pair, out += 32) {
-    TileZero<0>();
-    TileZero<1>();
-    TileZero<2>();
-    TileZero<3>();
-    for (int64_t s = 0; s < steps; ++s) {
-      const uint8_t *a_next = a + kAmxTile, *b_next = b + r.step;
-      if (s == steps - 1) {
-        a_next = l.base;
-        b_next = r.base + (pair + 1 < pairs ? 2 * (pair + 1) * r.col : 0);
-      }
-      const uint8_t* const later = b + 2 * r.col;
-      each();
-      if constexpr (kParts > 1) {
-        TileDotBF16<0, 4, 6>();
-        TileDotBF16<2, 5, 6>();
-        TileLoad<6>(b, r.row);
-        FetchTile(later + r.part, r.row);
-        TileDotBF16<1, 4, 7>();
-        TileDotBF16<3, 5, 7>();
-        TileLoad<7>(b + r.col, r.row);
-        FetchTile(later + r.part + r.col, r.row);
-        TileDotBF16<0, 4, 6>();
-        TileDotBF16<1, 4, 7>();
-        TileLoad<4>(a + l.part, 64);
-        FetchTile(later, r.row);
-        TileDotBF16<2, 5, 6>();
-        TileDotBF16<3, 5, 7>();
-        TileLoad<5>(a + l.part + l.second, 64);
-        FetchTile(later + r.col, r.row);
-      } else {
-        FetchTile(later, r.row);
-        FetchTile(later + r.col, r.row);
-      }
-      TileDotBF16<0, 4, 6>();
-      TileDotBF16<1, 4, 7>();
-      TileLoad<4>(a_next, 64);
-      TileDotBF16<2, 5, 6>();
-      TileLoad<6>(b_next + first_part, r.row);
-      TileDotBF16<3, 5, 7>();
-      TileLoad<5>(a_next + l.second, 64);
-      TileLoad<7>(b_next + first_part + r.col, r.row);
-      a = a_next;
-      b = b_next;
-    }
-    float* const second = out + 16 * (out_bytes / 4);
-    TileStore<0>(out, out_bytes);
-    TileStore<1>(out + 16, out_bytes);
-    TileStore<2>(second, out_bytes);
-    TileStore<3>(second + 16, out_bytes);
-  }
-}
-
-// The same times one group of columns.
-template <int kParts>
-HWY_INLINE void TwoRowsOnce(const LeftTiles& l, const RightTiles& r, int64_t steps, float* out, int64_t out_bytes) {
-  TileZero<0>();
-  TileZero<2>();
-  const uint8_t *a = l.base, *b = r.base;
-  for (int64_t s = 0; s < steps; ++s, a += kAmxTile, b += r.step) {
-    TileLoad<4>(a, 64);
-    TileLoad<5>(a + l.second, 64);
-    if constexpr (kParts > 1) {
-      TileLoad<6>(b + r.part, r.row);
-      TileDotBF16<0, 4, 6>();
-      TileDotBF16<2, 5, 6>();
-    }
-    TileLoad<7>(b, r.row);
-    TileDotBF16<0, 4, 7>();
-    TileDotBF16<2, 5, 7>();
-    if constexpr (kParts > 1) {
-      TileLoad<4>(a + l.part, 64);
-      TileLoad<5>(a + l.part + l.second, 64);
-      TileDotBF16<0, 4, 7>();
-      TileDotBF16<2, 5, 7>();
-    }
-  }
-  TileStore<0>(out, out_bytes);
-  TileStore<2>(out + 16 * (out_bytes / 4), out_bytes);
-}
-
-template <int kParts, int kSums, int kRight>
-HWY_INLINE void OneRowStep(const uint8_t* b, const RightTiles& r) {
-  if constexpr (kParts > 1) {
-    TileLoad<kRight>(b + r.part, r.row);
-    TileDotBF16<kSums, 4, kRight>();
-  }
-  TileLoad<kRight>(b, r.row);
-  TileDotBF16<kSums, 4, kRight>();
-  if constexpr (kParts > 1) TileDotBF16<kSums, 5, kRight>();
-}
-
-// One left tile times kCols <= 4 groups of columns, in the same order of sums. of(s): the right tiles of step s.
-template <int kParts, int kCols, class Of>
-HWY_INLINE void OneRow(const LeftTiles& l, const RightTiles& r, int64_t steps, float* out, int64_t out_bytes, const Of& of) {
-  TileZero<0>();
-  if constexpr (kCols > 1) TileZero<1>();
-  if constexpr (kCols > 2) TileZero<2>(), TileZero<3>();
-  const uint8_t* a = l.base;
-  for (int64_t s = 0; s < steps; ++s, a += kAmxTile) {
-    const uint8_t* const b = of(s);
-    TileLoad<4>(a, 64);
-    if constexpr (kParts > 1) TileLoad<5>(a + l.part, 64);
-    OneRowStep<kParts, 0, 6>(b, r);
-    if constexpr (kCols > 1) OneRowStep<kParts, 1, 7>(b + r.col, r);
-    if constexpr (kCols > 2) {
-      OneRowStep<kParts, 2, 6>(b + 2 * r.col, r);
-      OneRowStep<kParts, 3, 7>(b + 3 * r.col, r);
-    }
-  }
-  TileStore<0>(out, out_bytes);
-  if constexpr (kCols > 1) TileStore<1>(out + 16, out_bytes);
-  if constexpr (kCols > 2) TileStore<2>(out + 32, out_bytes), TileStore<3>(out + 48, out_bytes);
-}
-
-constexpr int64_t OneRowCols(int64_t cols) { return cols >= 4 ? 4 : cols >= 2 ? 2 : 1; }
-template <int kParts, class Of>
-HWY_INLINE void OneRowOf(int64_t cols, const LeftTiles& l, const RightTiles& r, int64_t steps, float* out, int64_t out_bytes,
-                         const Of& of) {
-  switch (OneRowCols(cols)) {
-    case 4: return OneRow<kParts, 4>(l, r, steps, out, out_bytes, of);
-    case 2: return OneRow<kParts, 2>(l, r, steps, out, out_bytes, of);
-    default: OneRow<kParts, 1>(l, r, steps, out, out_bytes, of);
-  }
-}
-
-// Calls of `each` that TileProducts makes.
-inline int64_t ProductSteps(int64_t rows, int64_t cols, int64_t steps) {
-  return rows > 16 ? std::max<int64_t>(1, cols / 2 * steps) : steps * (cols / 4 + (cols % 4 + 1) / 2);
-}
-// `rows` rows, as ShapeProducts was told, times `cols` groups of 16 columns.
-template <int kParts, class Each>
-HWY_INLINE void TileProducts(int64_t rows, const LeftTiles& l, RightTiles r, int64_t cols, int64_t steps, float* out,
-                             int64_t out_bytes, const Each& each) {
-  if (rows > 16) {
-    if (cols >= 2) TwoRows<kParts>(l, r, cols / 2, steps, out, out_bytes, each);
-    if (cols % 2 == 0) return;
-    r.base += (cols - 1) * r.col;
-    return TwoRowsOnce<kParts>(l, r, steps, out + 16 * (cols - 1), out_bytes);
-  }
-  for (int64_t c = 0, n; c < cols; c += n) {
-    n = OneRowCols(cols - c);
-    OneRowOf<kParts>(n, l, r, steps, out + 16 * c, out_bytes, [&](int64_t s) HWY_ATTR {
-      each();
-      return r.base + c * r.col + s * r.step;
-    });
-  }
-}
-
-// One left tile times right tiles that are made a step before their use. buffers: two of kAmxBuffer bytes. make(c, n, s, to): the tiles
-// of step s and column groups c to c + n, [n][kParts].
-constexpr int64_t kAmxBuffer = 4 * 2 * kAmxTile;
-template <int kParts, class Make>
-HWY_INLINE void OneRowMade(const LeftTiles& l, int64_t cols, int64_t steps, float* out, int64_t out_bytes, uint8_t* buffers,
-                           const Make& make) {
-  const RightTiles r = {nullptr, kParts * kAmxTile, 0, kAmxTile, 64};
-  int64_t at = 0;  // of the current step's buffer
-  make(0, OneRowCols(cols), 0, buffers);
-  for (int64_t c = 0, n; c < cols; c += n) {
-    n = OneRowCols(cols - c);
-    OneRowOf<kParts>(n, l, r, steps, out + 16 * c, out_bytes, [&](int64_t s) HWY_ATTR {
-      const uint8_t* const now = buffers + at;
-      at = kAmxBuffer - at;
-      if (s + 1 < steps) {
-        make(c, n, s + 1, buffers + at);
-      } else if (c + n < cols) {
-        make(c + n, OneRowCols(cols - c - n), 0, buffers + at);
-      }
-      return now;
-    });
-  }
-}
-
-using VU = hn::Vec<KvWords>;
-HWY_INLINE VU HighHalf(VU x) { return hn::And(x, hn::Set(kKvWords, 0xffff0000u)); }
-// Two vectors of bf16 as words of pairs, from their bits in the high halves. What is in the low halves of `first` goes.
-HWY_INLINE VU PairWords(VU first, VU second) { return hn::Or(hn::ShiftRight<16>(first), HighHalf(second)); }
-
-// x = hi + lo, each as words of the pairs of `first` and `second`. hi is rounded to nearest, ties away from zero; lo towards zero, which is
-// exact if they have 11 bits.
-HWY_INLINE void SplitPairs(VF first, VF second, VU& hi, VU& lo) {
-  const VU half = hn::Set(kKvWords, 0x8000u);
-  const VU a = HighHalf(hn::Add(hn::BitCast(kKvWords, first), half)), b = HighHalf(hn::Add(hn::BitCast(kKvWords, second), half));
-  hi = hn::Or(hn::ShiftRight<16>(a), b);
-  lo = PairWords(hn::BitCast(kKvWords, hn::Sub(first, hn::BitCast(kF32, a))),
-                 hn::BitCast(kKvWords, hn::Sub(second, hn::BitCast(kF32, b))));
-}
-// Bits of x >= 0 rounded to bf16, to nearest even, in the high half.
-HWY_INLINE VU RoundedBits(VF x) {
-  const VU bits = hn::BitCast(kKvWords, x);
-  const VU odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(kKvWords, 1));
-  return hn::Add(bits, hn::Add(odd, hn::Set(kKvWords, 0x7fff)));
-}
-
-// The formats. kDirect: keys and values lie in the cache as tiles, pairs of positions as neighbours (2 i, 2 i + 1). Else they are split
-// into tiles of pairs (i, i + 16) of 32 positions.
-template <class Format>
-struct AmxFormat;
-
-template <>
-struct AmxFormat<KvF16> {
-  static constexpr int kParts = 2;
-  static constexpr bool kDirect = false;
-};
-template <>
-struct AmxFormat<KvBF16> {
-  static constexpr int kParts = 1;
-  static constexpr bool kDirect = true;
-};
 
 // op over the 16 elements of each of 16 rows, in lane i of row i; `rows` of them count.
 template <class Op>
@@ -305,24 +53,14 @@ HWY_INLINE VF Exp2OfNegative(VF x) {
 }
 
 // 2^(s by - max) of `steps` steps of 32 scores, as probabilities of the row of a left tile at `to`. Returns their sum by lanes.
-template <int kParts>
+template <class F>
 HWY_INLINE VF AmxProbabilities(const float* HWY_RESTRICT s, int64_t steps, VF by, VF max, uint8_t* HWY_RESTRICT to) {
   VF sum = hn::Zero(kF32);
   for (int64_t i = 0; i < steps; ++i, to += kAmxTile) {
     const VF x = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s + 32 * i), by, max));
     const VF y = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s + 32 * i + 16), by, max));
     sum = hn::Add(hn::Add(sum, x), y);
-    if constexpr (kParts > 1) {
-      VU hi, lo;
-      SplitPairs(x, y, hi, lo);
-      hn::Store(hi, kKvWords, reinterpret_cast<uint32_t*>(to));
-      hn::Store(lo, kKvWords, reinterpret_cast<uint32_t*>(to + kAmxBlockSteps * kAmxTile));
-    } else {
-      const hn::Rebind<uint16_t, KvFloats> d16;
-      uint16_t* const out = reinterpret_cast<uint16_t*>(to);
-      hn::Store(hn::TruncateTo(d16, hn::ShiftRight<16>(RoundedBits(x))), d16, out);
-      hn::Store(hn::TruncateTo(d16, hn::ShiftRight<16>(RoundedBits(y))), d16, out + 16);
-    }
+    F::Probability(x, y, to);
   }
   return sum;
 }
@@ -361,15 +99,17 @@ class AmxRun : RangeRun {
   }
 
   HWY_INLINE void StoreQuery(const float* q, int64_t i) {
-    const hn::Rebind<hwy::bfloat16_t, KvFloats> dbf;
-    uint8_t* const to = QueryTiles(i) + i % 16 * 64;
-    for (int64_t d = 0; d < k_dim_; d += kLanes) {
-      const VF x = hn::LoadU(kF32, q + d);
-      const auto hi = NarrowToBF16(x);
-      hwy::bfloat16_t* const at = reinterpret_cast<hwy::bfloat16_t*>(to + d / kAmxStep * kAmxTile) + d % kAmxStep;
-      hn::StoreU(hi, dbf, at);
-      if constexpr (kParts > 1)
-        hn::StoreU(NarrowToBF16(hn::Sub(x, hn::PromoteTo(kF32, hi))), dbf, at + key_steps_ * kAmxTile / 2);
+    uint8_t* to = QueryTiles(i) + i % 16 * 64;
+    for (int64_t d = 0; d < k_dim_; d += kAmxStep, to += kAmxTile) {
+      const VF x = hn::LoadU(kF32, q + d), y = hn::LoadU(kF32, q + d + kLanes);
+      const VU hi = ToBF16(x, y);
+      StoreWords(hi, to);
+      if constexpr (kParts > 1) {
+        const hn::Half<hn::Repartition<uint16_t, KvFloats>> half;
+        const VU a = hn::PromoteTo(kKvWords, hn::LowerHalf(half, hn::BitCast(hn::Repartition<uint16_t, KvFloats>(), hi))),
+                 b = hn::PromoteTo(kKvWords, hn::UpperHalf(half, hn::BitCast(hn::Repartition<uint16_t, KvFloats>(), hi)));
+        StoreWords(ToBF16(hn::Sub(x, LowF32(a)), hn::Sub(y, LowF32(b))), to + key_steps_ * kAmxTile);
+      }
     }
   }
 
@@ -484,24 +224,12 @@ class AmxRun : RangeRun {
       for (int64_t g = 2 * steps.begin; g < 2 * steps.end; ++g) {
         for (int64_t s = 0; s < key_steps_; ++s) {
           Fetch(lines);
-          SplitKeys(g, s, keys_ + g * tiles + s * kAmxTile, part);
+          F::Keys(layout_, share_, g, s, keys_ + g * tiles + s * kAmxTile, part);
         }
       }
       return {keys_, tiles, kAmxTile, part, 64};
     }
   }
-  // Step s of a group of 16 positions.
-  HWY_INLINE void SplitKeys(int64_t group, int64_t s, uint8_t* HWY_RESTRICT to, int64_t part) {
-    const hwy::float16_t* HWY_RESTRICT k =
-        reinterpret_cast<const hwy::float16_t*>(share_ + Format::KeyAt(layout_, group * 16, s * kAmxStep));
-    for (int64_t d = 0; d < kAmxStep; d += 2, k += 32, to += 64) {
-      VU hi, lo;
-      SplitPairs(Widen(k), Widen(k + 16), hi, lo);
-      hn::Store(hi, kKvWords, reinterpret_cast<uint32_t*>(to));
-      hn::Store(lo, kKvWords, reinterpret_cast<uint32_t*>(to + part));
-    }
-  }
-
   // Scores of queries [i, i + n) with the steps of positions.
   HWY_NOINLINE void Scores(int64_t i, int64_t n, PositionRange steps, RightTiles keys) {
     const LeftTiles left = QueryLeft(i);
@@ -517,7 +245,7 @@ class AmxRun : RangeRun {
                        [&](int64_t c, int64_t groups, int64_t s, uint8_t* to) HWY_ATTR {
                          for (int64_t g = 2 * steps.begin + c, j = 0; j < groups; ++j, ++g, to += kParts * kAmxTile) {
                            Fetch(lines);
-                           SplitKeys(g, s, to, kAmxTile);
+                           F::Keys(layout_, share_, g, s, to, kAmxTile);
                          }
                        });
   }
@@ -550,8 +278,8 @@ class AmxRun : RangeRun {
       Fetch(lines);
       const float* const s = w_.p + k * kKvBlock + begin;
       const VF m = hn::Set(kF32, max2[k - first]);
-      const VF sum = n == kAmxBlockSteps ? AmxProbabilities<kParts>(s, kAmxBlockSteps, by, m, to)
-                                         : AmxProbabilities<kParts>(s, n, by, m, to);
+      const VF sum = n == kAmxBlockSteps ? AmxProbabilities<F>(s, kAmxBlockSteps, by, m, to)
+                                         : AmxProbabilities<F>(s, n, by, m, to);
       hn::Store(sum, kF32, rows + 16 * (k - first));
     }
     const VF sum = ReduceRows(rows, end - first, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); });
@@ -592,71 +320,39 @@ class AmxRun : RangeRun {
       right = {v, 64, step, 0, row};
       if (check || lanes.begin > steps.begin * kAmxStep || lanes.end < steps.end * kAmxStep) {
         right.base = values_;
-        for (int64_t s = steps.begin; s < steps.end; ++s) CopyValues(v, lanes, s, sum);
+        for (int64_t s = steps.begin; s < steps.end; ++s) CopyValues(v, {lanes, s * kAmxStep}, sum);
       }
     } else {
       const int64_t part = kAmxBlockSteps * step;
       right = {values_, kAmxTile, cols_ * kAmxTile, part, 64};
       const float lines = Share(35, 2 * steps.size());
       for (int64_t s = steps.begin; s < steps.end; ++s) {
-        uint8_t* const to = values_ + s * right.step;
+        const StepLanes of{lanes, s * kAmxStep};
+        const ValueTiles to{values_ + s * right.step, kAmxTile, part, 0, cols_};
         for (int64_t half = 0; half < 16; half += 8) {
           Fetch(lines);
-          check ? SplitValues<true>(lanes, s, half, 8, 0, cols_, to, kAmxTile, part, sum)
-                : SplitValues<false>(lanes, s, half, 8, 0, cols_, to, kAmxTile, part, sum);
+          check ? F::template Values<true>(layout_, share_, of, half, 8, to, sum)
+                : F::template Values<false>(layout_, share_, of, half, 8, to, sum);
         }
       }
     }
     finite = !check || hn::AllFalse(kF32, hn::IsNaN(sum));
     return right;
   }
-  HWY_NOINLINE void CopyValues(const uint8_t* v, PositionRange lanes, int64_t step, VF& sum) {
-    const VF zero = hn::Zero(kF32);
+  HWY_NOINLINE void CopyValues(const uint8_t* v, const StepLanes& step, VF& sum) {
     VF s = sum;
-    for (int64_t n = 16 * step; n < 16 * step + 16; ++n) {
-      const bool first = lanes.begin <= 2 * n && 2 * n < lanes.end, second = lanes.begin <= 2 * n + 1 && 2 * n + 1 < lanes.end;
-      const VU mask = hn::Set(kKvWords, (first ? 0x0000ffffu : 0) | (second ? 0xffff0000u : 0));
-      const uint32_t* const from = reinterpret_cast<const uint32_t*>(v) + n * v_padded_;
-      uint32_t* const to = reinterpret_cast<uint32_t*>(values_) + n * v_padded_;
+    for (int64_t i = 0; i < kAmxStep; i += 2) {
+      const VU mask = step.Pair(i);
+      const int64_t at = (step.base + i) / 2 * v_padded_;
+      const uint32_t* const from = reinterpret_cast<const uint32_t*>(v) + at;
+      uint32_t* const to = reinterpret_cast<uint32_t*>(values_) + at;
       for (int64_t d = 0; d < v_padded_; d += kLanes) {
         const VU x = hn::And(hn::LoadU(kKvWords, from + d), mask);
-        s = hn::MulAdd(hn::BitCast(kF32, HighHalf(x)), zero, s);
-        s = hn::MulAdd(hn::BitCast(kF32, hn::ShiftLeft<16>(x)), zero, s);
+        s = NotFinite(x, s);
         hn::Store(x, kKvWords, to + d);
       }
     }
     sum = s;
-  }
-  // Rows [row, row + rows) of the tiles of a step and n column groups from c on, `col` bytes apart.
-  template <bool kCheck>
-  HWY_INLINE void SplitValues(PositionRange lanes, int64_t step, int64_t row, int64_t rows, int64_t c, int64_t n, uint8_t* tiles,
-                              int64_t col, int64_t part, VF& sum) {
-    const VF zero = hn::Zero(kF32);
-    const bool whole = lanes.begin <= step * kAmxStep && (step + 1) * kAmxStep <= lanes.end;
-    VF sums = sum;
-    for (int64_t i = row; i < row + rows; ++i) {
-      const int64_t lane = step * kAmxStep + i;
-      const hwy::float16_t* v = reinterpret_cast<const hwy::float16_t*>(share_ + Format::ValueAt(layout_, lane, 16 * c));
-      const hwy::float16_t* const end = v + 16 * n;
-      uint8_t* HWY_RESTRICT to = tiles + i * 64;
-      if (HWY_LIKELY(whole)) {
-        for (; v < end; to += col, v += 16) SplitPair<kCheck>(Widen(v), Widen(v + 16 * v_padded_), to, part, sums);
-        continue;
-      }
-      const bool first = lanes.begin <= lane && lane < lanes.end, second = lanes.begin <= lane + 16 && lane + 16 < lanes.end;
-      for (; v < end; to += col, v += 16) {
-        SplitPair<kCheck>(first ? Widen(v) : zero, second ? Widen(v + 16 * v_padded_) : zero, to, part, sums);
-      }
-    }
-    sum = sums;
-  }
-  template <bool kCheck>
-  static HWY_INLINE void SplitPair(VF x, VF y, uint8_t* HWY_RESTRICT to, int64_t part, VF& sum) {
-    if constexpr (kCheck) sum = hn::MulAdd(x, hn::Zero(kF32), hn::MulAdd(y, hn::Zero(kF32), sum));
-    VU hi, lo;
-    SplitPairs(x, y, hi, lo);
-    hn::Store(hi, kKvWords, reinterpret_cast<uint32_t*>(to));
-    hn::Store(lo, kKvWords, reinterpret_cast<uint32_t*>(to + part));
   }
 
   // o of n queries = their probabilities times the values of the steps.
@@ -673,9 +369,10 @@ class AmxRun : RangeRun {
     VF unused = hn::Zero(kF32);
     OneRowMade<kParts>(ProbabilityLeft(steps), cols_, steps.size(), w_.o, v_padded_ * 4, values_,
                        [&](int64_t c, int64_t n, int64_t s, uint8_t* to) HWY_ATTR {
+                         const StepLanes of{lanes, (steps.begin + s) * kAmxStep};
                          for (int64_t row = 0; row < 16; row += 4) {
                            Fetch(lines * static_cast<float>(n) / 4);
-                           SplitValues<false>(lanes, steps.begin + s, row, 4, c, n, to, kParts * kAmxTile, kAmxTile, unused);
+                           F::template Values<false>(layout_, share_, of, row, 4, {to, kParts * kAmxTile, kAmxTile, c, n}, unused);
                          }
                        });
   }

@@ -52,8 +52,9 @@ struct AttentionScratch {
       o = take(chunk * v);
       p = take(chunk * kKvBlock);
       factors = take(chunk * parts * kKvBlock / 2);
-      unpacked = take(parts > 1 ? kKvBlock * parts * k / 2 : 0);
-      edge = take(std::max<size_t>(4096, kKvBlock * parts * v / 2));  // or two of kAmxBuffer bytes
+      const size_t buffers = 4096;  // two of kAmxBuffer bytes
+      unpacked = take(op.layout.type == KvType::kBF16 ? 0 : std::max<size_t>(buffers, kKvBlock * parts * k / 2));
+      edge = take(std::max<size_t>(buffers, kKvBlock * parts * v / 2));
     } else {
       q = take(k * kTileQueries);
       o = take(queries * v);
