@@ -114,8 +114,10 @@ bool Verify(Team& team, Setup& s) {
   RunOn(team, Kernels<AttentionOp>()[1], op, scratch);
   double worst = 0;
   for (size_t i = 0; i < got.size(); ++i) worst = std::max<double>(worst, std::fabs(got[i] - op.out.data[i]));
-  // Outputs are means of values up to 1. A p of few positions may be rounded to the other side.
-  return worst < (op.layout.ValueArith() == Arith::kBF16 ? 1e-4 : 2e-6);
+  // Outputs are means of values up to 1. A p of few positions may be rounded to the other side; the reference rounds q to int8 where
+  // matrix tiles round it to bf16.
+  const bool other_q = op.layout.KeyArith() == Arith::kInt8 && HwyTargetHasAmx();
+  return worst < (other_q ? 1e-3 : op.layout.ValueArith() == Arith::kBF16 ? 1e-4 : 2e-6);
 }
 
 void Attention(benchmark::State& state, const Case& c) {

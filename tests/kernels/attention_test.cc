@@ -258,9 +258,9 @@ const std::vector<Shape>& Shapes() {
       {4, 2, 20, 50, true, KvType::kQ8_0, 70},
       {17, 1, 84, 0, false, KvType::kQ8_0, 70, true},
       {48, 1, 20, 129, false, KvType::kQ8_0},
-      {16, 1, 32, 0, true, KvType::kBF16},         // two tasks a KV head
-      {7, 1, 64, 130, true, KvType::kQ8_0, 48},    // half of the values' last block
-      {15, 1, 32, 0, false, KvType::kQ8_0},        // tasks of seven and eight heads
+      {16, 1, 32, 0, true, KvType::kBF16},       // two tasks a KV head
+      {7, 1, 64, 130, true, KvType::kQ8_0, 48},  // half of the values' last block
+      {15, 1, 32, 0, false, KvType::kQ8_0},      // tasks of seven and eight heads
       {9, 3, 32, 0, false, KvType::kQ8_0, 64, false, 100, 2, true},
       {64, 16, 32, 0, false, KvType::kQ8_0},
   };
@@ -614,10 +614,9 @@ TEST(Attention, ExecutedOnMatrixTilesByHand) {
       EXPECT_EQ(executed.Flops(WorkClass::kAttention), products * 2 * 6 * lanes * (64 + 48));
       EXPECT_EQ(executed.Flops(WorkClass::kAttention, Arith::kBF16), executed.Flops(WorkClass::kAttention));
       // f16: a subtraction an element; q8_0: a multiply-add, and scales of two blocks of a key and of a value.
-      EXPECT_EQ(executed.Flops(WorkClass::kQuantize),
-                type == KvType::kF16    ? 3 * 6 * 64 + lanes * (6 + 2 * (64 + 48))
-                : type == KvType::kQ8_0 ? 2 * lanes * (2 * (64 + 48) + 2 * 2 + 8 * 2)
-                                        : 0u);
+      EXPECT_EQ(executed.Flops(WorkClass::kQuantize), type == KvType::kF16    ? 3 * 6 * 64 + lanes * (6 + 2 * (64 + 48))
+                                                      : type == KvType::kQ8_0 ? 2 * lanes * (2 * (64 + 48) + 2 * 2 + 8 * 2)
+                                                                              : 0u);
       const auto by_type = AttentionByType(useful, executed);
       EXPECT_EQ(by_type[static_cast<size_t>(Arith::kBF16)], products * useful.Flops(WorkClass::kAttention));
       EXPECT_EQ(by_type[static_cast<size_t>(Arith::kF32)] + by_type[static_cast<size_t>(Arith::kInt8)], 0);

@@ -74,7 +74,7 @@ struct ValueTiles {
 //   kDirect     keys and values lie in the cache as tiles; else they are unpacked, by
 //   Keys        the tile of 16 positions x step s of d (parts `part` bytes apart)
 //   Values      rows [row, row + rows) of the tiles of a step. kCheck: `sum` becomes NaN if one of the step's lanes is no number
-//   Probability words of 16 probabilities and the next 16, in the order of the pairs of the values' tiles
+//   Probability writes 16 probabilities and the next 16, their parts 64 bytes apart, in the order of the pairs of the values' tiles
 template <class Format>
 struct AmxFormat;
 
@@ -99,7 +99,7 @@ struct AmxFormat<KvF16> {
     VU hi, lo;
     SplitPairs(x, y, hi, lo);
     StoreWords(hi, to);
-    StoreWords(lo, to + kAmxBlockSteps * kAmxTile);
+    StoreWords(lo, to + 64);
   }
   static HWY_INLINE void Keys(const KvLayout& l, const uint8_t* share, int64_t group, int64_t s, uint8_t* HWY_RESTRICT to,
                               int64_t part) {
@@ -152,7 +152,8 @@ template <>
 struct AmxFormat<KvQ8_0> : AmxWholeNumbers {
   static constexpr bool kDirect = false;
 
-  static HWY_INLINE void Keys(const KvLayout& l, const uint8_t* share, int64_t group, int64_t s, uint8_t* HWY_RESTRICT to, int64_t) {
+  static HWY_INLINE void Keys(const KvLayout& l, const uint8_t* share, int64_t group, int64_t s, uint8_t* HWY_RESTRICT to,
+                              int64_t) {
     const uint8_t* HWY_RESTRICT k = share + KvQ8_0::GroupAt(l, group * 16, s * kAmxStep);
     const hn::Rebind<uint16_t, KvFloats> d16;
     const VF scale = WidenF16(kF32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(k)));

@@ -29,10 +29,10 @@ struct RightTiles {
   int64_t col, step, part, row;
 };
 
-// Left tiles: of step s and part p at base + s * kAmxTile + p * part, of the second 16 rows `second` further.
+// Left tiles: of step s and part p at base + s * step + p * part, of the second 16 rows `second` further; rows `row` bytes apart.
 struct LeftTiles {
   const uint8_t* base;
-  int64_t part, second;
+  int64_t step, part, second, row;
 };
 
 // Shapes for TileProducts: sums in tiles 0 to 3, left ones in 4 and 5, right ones in 6 and 7.
@@ -58,9 +58,9 @@ HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, 
                         const Each& each) {
   const int64_t first_part = kParts > 1 ? r.part : 0;
   const uint8_t *a = l.base, *b = r.base;
-  TileLoad<4>(a, 64);
+  TileLoad<4>(a, l.row);
   TileLoad<6>(b + first_part, r.row);
-  TileLoad<5>(a + l.second, 64);
+  TileLoad<5>(a + l.second, l.row);
   TileLoad<7>(b + first_part + r.col, r.row);
   for (int64_t pair = 0; pair < pairs; ++pair, out += 32) {
     TileZero<0>();
@@ -68,7 +68,7 @@ HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, 
     TileZero<2>();
     TileZero<3>();
     for (int64_t s = 0; s < steps; ++s) {
-      const uint8_t *a_next = a + kAmxTile, *b_next = b + r.step;
+      const uint8_t *a_next = a + l.step, *b_next = b + r.step;
       if (s == steps - 1) {
         a_next = l.base;
         b_next = r.base + (pair + 1 < pairs ? 2 * (pair + 1) * r.col : 0);
@@ -86,11 +86,11 @@ HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, 
         FetchTile(later + r.part + r.col, r.row);
         TileDotBF16<0, 4, 6>();
         TileDotBF16<1, 4, 7>();
-        TileLoad<4>(a + l.part, 64);
+        TileLoad<4>(a + l.part, l.row);
         FetchTile(later, r.row);
         TileDotBF16<2, 5, 6>();
         TileDotBF16<3, 5, 7>();
-        TileLoad<5>(a + l.part + l.second, 64);
+        TileLoad<5>(a + l.part + l.second, l.row);
         FetchTile(later + r.col, r.row);
       } else {
         FetchTile(later, r.row);
@@ -98,11 +98,11 @@ HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, 
       }
       TileDotBF16<0, 4, 6>();
       TileDotBF16<1, 4, 7>();
-      TileLoad<4>(a_next, 64);
+      TileLoad<4>(a_next, l.row);
       TileDotBF16<2, 5, 6>();
       TileLoad<6>(b_next + first_part, r.row);
       TileDotBF16<3, 5, 7>();
-      TileLoad<5>(a_next + l.second, 64);
+      TileLoad<5>(a_next + l.second, l.row);
       TileLoad<7>(b_next + first_part + r.col, r.row);
       a = a_next;
       b = b_next;
@@ -121,9 +121,9 @@ HWY_INLINE void TwoRowsOnce(const LeftTiles& l, const RightTiles& r, int64_t ste
   TileZero<0>();
   TileZero<2>();
   const uint8_t *a = l.base, *b = r.base;
-  for (int64_t s = 0; s < steps; ++s, a += kAmxTile, b += r.step) {
-    TileLoad<4>(a, 64);
-    TileLoad<5>(a + l.second, 64);
+  for (int64_t s = 0; s < steps; ++s, a += l.step, b += r.step) {
+    TileLoad<4>(a, l.row);
+    TileLoad<5>(a + l.second, l.row);
     if constexpr (kParts > 1) {
       TileLoad<6>(b + r.part, r.row);
       TileDotBF16<0, 4, 6>();
@@ -133,8 +133,8 @@ HWY_INLINE void TwoRowsOnce(const LeftTiles& l, const RightTiles& r, int64_t ste
     TileDotBF16<0, 4, 7>();
     TileDotBF16<2, 5, 7>();
     if constexpr (kParts > 1) {
-      TileLoad<4>(a + l.part, 64);
-      TileLoad<5>(a + l.part + l.second, 64);
+      TileLoad<4>(a + l.part, l.row);
+      TileLoad<5>(a + l.part + l.second, l.row);
       TileDotBF16<0, 4, 7>();
       TileDotBF16<2, 5, 7>();
     }
@@ -161,10 +161,10 @@ HWY_INLINE void OneRow(const LeftTiles& l, const RightTiles& r, int64_t steps, f
   if constexpr (kCols > 1) TileZero<1>();
   if constexpr (kCols > 2) TileZero<2>(), TileZero<3>();
   const uint8_t* a = l.base;
-  for (int64_t s = 0; s < steps; ++s, a += kAmxTile) {
+  for (int64_t s = 0; s < steps; ++s, a += l.step) {
     const uint8_t* const b = of(s);
-    TileLoad<4>(a, 64);
-    if constexpr (kParts > 1) TileLoad<5>(a + l.part, 64);
+    TileLoad<4>(a, l.row);
+    if constexpr (kParts > 1) TileLoad<5>(a + l.part, l.row);
     OneRowStep<kParts, 0, 6>(b, r);
     if constexpr (kCols > 1) OneRowStep<kParts, 1, 7>(b + r.col, r);
     if constexpr (kCols > 2) {

@@ -52,15 +52,15 @@ HWY_INLINE VF Exp2OfNegative(VF x) {
   return hn::Mul(Exp2OfFraction(f), hn::BitCast(kF32, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
-// 2^(s by - max) of `steps` steps of 32 scores, as probabilities of the row of a left tile at `to`. Returns their sum by lanes.
+// Writes 2^(s by - max) of `steps` steps of 32 scores in their place. Returns their sum by lanes.
 template <class F>
-HWY_INLINE VF AmxProbabilities(const float* HWY_RESTRICT s, int64_t steps, VF by, VF max, uint8_t* HWY_RESTRICT to) {
+HWY_INLINE VF AmxProbabilities(float* s, int64_t steps, VF by, VF max) {
   VF sum = hn::Zero(kF32);
-  for (int64_t i = 0; i < steps; ++i, to += kAmxTile) {
-    const VF x = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s + 32 * i), by, max));
-    const VF y = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s + 32 * i + 16), by, max));
+  for (int64_t i = 0; i < steps; ++i, s += 32) {
+    const VF x = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s), by, max));
+    const VF y = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s + 16), by, max));
     sum = hn::Add(hn::Add(sum, x), y);
-    F::Probability(x, y, to);
+    F::Probability(x, y, reinterpret_cast<uint8_t*>(s));
   }
   return sum;
 }
@@ -77,7 +77,8 @@ template <class Format>
 class AmxRun : RangeRun {
   using F = AmxFormat<Format>;
   static constexpr int kParts = F::kParts;
-  static constexpr int64_t kLeftTile = kParts * kAmxBlockSteps * kAmxTile;  // of probabilities
+  static constexpr int64_t kRowBytes = kKvBlock * 4,
+                           kStepBytes = kAmxStep * 4;  // of scores, and of the probabilities in their place
 
  public:
   AmxRun(const AttentionOp& op, int64_t row, int64_t rows, const TaskShare& share, const AttentionScratch& work)
@@ -94,6 +95,13 @@ class AmxRun : RangeRun {
   }
 
  private:
+  // The softmax of up to 16 queries i + k, k in [first, end), of a chunk, from the scores in rows k of p. Their lanes are lanes_[k].
+  struct SoftmaxOf {
+    int64_t i, first, end;
+    PositionRange steps;
+    float* p;
+  };
+
   uint8_t* QueryTiles(int64_t query) const {
     return reinterpret_cast<uint8_t*>(w_.q) + query / 16 * kParts * key_steps_ * kAmxTile;
   }
@@ -167,29 +175,109 @@ class AmxRun : RangeRun {
     const RightTiles keys = Keys(Steps(hull));
     RightTiles values = {};
     bool finite = true;
-    for (int64_t i = 0; i < queries_; i += kAmxChunk) {
+    int64_t i = 0;
+    if (equal && queries_ >= 2 * kAmxChunk) {
+      i = queries_ / kAmxChunk * kAmxChunk;
+      values = WholeChunks(i / kAmxChunk, hull, keys);
+    }
+    for (; i < queries_; i += kAmxChunk) {
       const int64_t n = std::min(kAmxChunk, queries_ - i);
       const PositionRange steps = Steps(ChunkLanes(i, n));
       if (steps.empty()) continue;
       Shape(n);
-      Scores(i, n, steps, keys);
-      for (int64_t k = 0; k < n; k += 16) Softmax(i, k, std::min(k + 16, n), steps, Share(F::kDirect ? 30 : 10, n));
-      MergeSums(n, w_.max + i, w_.sum + i, w_.range_max + i, w_.range_sum + i, w_.a + i, w_.b + i);
+      const float lines = Share(F::kDirect ? 35 : 10, ProductSteps(n, 2 * steps.size(), key_steps_));
+      Scores(i, n, steps, keys, w_.p, [&]() HWY_ATTR { Fetch(lines); });
+      for (int64_t k = 0; k < n; k += 16) Softmax({i, k, std::min(k + 16, n), steps, w_.p}, Share(F::kDirect ? 30 : 10, n));
+      MergeSums(i, n);
       if (values.base == nullptr) values = Values(hull, !equal, finite);
       if (finite) {
-        AddValues(n, steps, values);
+        const float of_values = Share(F::kDirect ? 35 : 10, ProductSteps(n, cols_, steps.size()));
+        AddValues(n, steps, values, w_.p, [&]() HWY_ATTR { Fetch(of_values); });
         for (int64_t k = 0; k < n; ++k) MergeQuery(i, k);
       } else {  // some value is no number, and some rows must not see it
         for (int64_t k = 0, row = 0; k < n; k = row) {
           while (row < n && (i + row) / group_ == (i + k) / group_) ++row;
           if (lanes_[k].empty()) continue;
           bool also_finite;
-          AddValues(n, steps, Values(lanes_[k], true, also_finite, steps));
+          AddValues(n, steps, Values(lanes_[k], true, also_finite, steps), w_.p, []() {});
           for (int64_t q = k; q < row; ++q) MergeQuery(i, q);
         }
       }
       fetch_ = false;
     }
+  }
+
+  void MergeSums(int64_t i, int64_t n) {
+    HWY_NAMESPACE::MergeSums(n, w_.max + i, w_.sum + i, w_.range_max + i, w_.range_sum + i, w_.a + i, w_.b + i);
+  }
+
+  // Chunks of queries that all see `lanes`. While tiles are multiplied, vectors do the softmax of the chunk before: in turn i the products of
+  // chunk i - 1 with values and of chunk i + 1 with keys, and the softmax of chunk i. Returns the tiles of the values.
+  HWY_NOINLINE RightTiles WholeChunks(int64_t chunks, PositionRange lanes, const RightTiles& keys) {
+    const PositionRange steps = Steps(lanes);
+    std::fill_n(lanes_, kAmxChunk, lanes);
+    Shape(kAmxChunk);
+    const int64_t score_calls = ProductSteps(kAmxChunk, 2 * steps.size(), key_steps_),
+                  value_calls = ProductSteps(kAmxChunk, cols_, steps.size());
+    const auto p = [&](int64_t chunk) { return w_.p + chunk % 2 * kAmxChunk * kKvBlock; };
+    const float first = Share(F::kDirect ? 35 : 10, score_calls), second = Share(F::kDirect ? 65 : 20, score_calls);
+    Scores(0, kAmxChunk, steps, keys, p(0), [&]() HWY_ATTR { Fetch(first); });
+    bool finite;
+    const RightTiles values = Values(lanes, false, finite);
+    for (int64_t i = 0; i <= chunks; ++i) {
+      aside_ = {{i * kAmxChunk, 0, 16, steps, p(i)}, i < chunks ? 0 : kSoftmaxParts, kMergeParts, 0, 0};
+      const bool is_first = i == 0, is_last = i + 1 >= chunks;
+      aside_.each =
+          static_cast<float>(kSoftmaxParts + kMergeParts) /
+          static_cast<float>((is_first ? 0 : value_calls) + (is_last ? 0 : score_calls) + (is_first && is_last ? 1 : 0));
+      if (!is_first) {
+        AddValues(kAmxChunk, steps, values, p(i - 1), [&]() HWY_ATTR { Aside(); });
+        aside_.merge = 0;
+      }
+      if (!is_last) {
+        Scores((i + 1) * kAmxChunk, kAmxChunk, steps, keys, p(i + 1), [&]() HWY_ATTR {
+          Fetch(second);
+          Aside();
+        });
+      }
+      while (AsidePart()) {
+      }
+      fetch_ = false;
+    }
+    return values;
+  }
+  // What vectors do in a turn of WholeChunks: the softmax of 32 queries, then merging the outputs of the chunk before.
+  static constexpr int64_t kSoftmaxParts = 2 * 18, kMergeParts = 8;
+  struct AsideWork {
+    SoftmaxOf of;
+    int64_t softmax, merge;  // the next part
+    float each, due;         // parts a call, and parts due
+  };
+  HWY_INLINE void Aside() {
+    for (aside_.due += aside_.each; aside_.due >= 1; aside_.due -= 1) {
+      if (!AsidePart()) return;
+    }
+  }
+  // False if nothing is left that can be done now.
+  HWY_NOINLINE bool AsidePart() {
+    SoftmaxOf& of = aside_.of;
+    if (aside_.merge < kMergeParts) {
+      const int64_t n = kAmxChunk / kMergeParts, from = n * aside_.merge++;
+      for (int64_t k = from; k < from + n; ++k) MergeQuery(of.i - kAmxChunk, k);
+      return true;
+    }
+    if (aside_.softmax == kSoftmaxParts) return false;
+    const int64_t part = aside_.softmax++ % 18;
+    if (part == 0) {
+      SoftmaxMaxima(of);
+    } else if (part < 17) {
+      SoftmaxRow(of, of.first + part - 1);
+    } else {
+      SoftmaxSums(of);
+      MergeSums(of.i + of.first, 16);
+      of.first = 16, of.end = 32;
+    }
+    return true;
   }
 
   // Keys and values are split just before they are multiplied, so that they stay in the first cache.
@@ -198,8 +286,8 @@ class AmxRun : RangeRun {
     std::fill_n(lanes_, n, lanes);
     Shape(n);
     FewScores(Steps(lanes));
-    Softmax(0, 0, n, Steps(lanes), Share(10, n));
-    MergeSums(n, w_.max, w_.sum, w_.range_max, w_.range_sum, w_.a, w_.b);
+    Softmax({0, 0, n, Steps(lanes), w_.p}, Share(10, n));
+    MergeSums(0, n);
     AddFewValues(lanes);
     for (int64_t k = 0; k < n; ++k) MergeQuery(0, k);
   }
@@ -230,18 +318,16 @@ class AmxRun : RangeRun {
       return {keys_, tiles, kAmxTile, part, 64};
     }
   }
-  // Scores of queries [i, i + n) with the steps of positions.
-  HWY_NOINLINE void Scores(int64_t i, int64_t n, PositionRange steps, RightTiles keys) {
-    const LeftTiles left = QueryLeft(i);
+  // Scores of queries [i, i + n) with the steps of positions. each(): called often.
+  template <class Each>
+  HWY_NOINLINE void Scores(int64_t i, int64_t n, PositionRange steps, RightTiles keys, float* p, const Each& each) {
     keys.base += 2 * steps.begin * keys.col;
-    const float lines = Share(F::kDirect ? 35 : 10, ProductSteps(n, 2 * steps.size(), key_steps_));
-    TileProducts<kParts>(n, left, keys, 2 * steps.size(), key_steps_, w_.p + steps.begin * kAmxStep, kKvBlock * 4,
-                         [&]() HWY_ATTR { Fetch(lines); });
+    TileProducts<kParts>(n, QueryLeft(i), keys, 2 * steps.size(), key_steps_, p + steps.begin * kAmxStep, kRowBytes, each);
   }
   // Of all queries, which are at most 16.
   HWY_NOINLINE void FewScores(PositionRange steps) {
     const float lines = Share(45, 2 * steps.size() * key_steps_);
-    OneRowMade<kParts>(QueryLeft(0), 2 * steps.size(), key_steps_, w_.p + steps.begin * kAmxStep, kKvBlock * 4, keys_,
+    OneRowMade<kParts>(QueryLeft(0), 2 * steps.size(), key_steps_, w_.p + steps.begin * kAmxStep, kRowBytes, keys_,
                        [&](int64_t c, int64_t groups, int64_t s, uint8_t* to) HWY_ATTR {
                          for (int64_t g = 2 * steps.begin + c, j = 0; j < groups; ++j, ++g, to += kParts * kAmxTile) {
                            Fetch(lines);
@@ -251,46 +337,52 @@ class AmxRun : RangeRun {
   }
   LeftTiles QueryLeft(int64_t i) const {
     const int64_t part = key_steps_ * kAmxTile;
-    return {QueryTiles(i), part, kParts * part};
+    return {QueryTiles(i), kAmxTile, part, kParts * part, 64};
   }
 
-  // Probabilities of queries i + k, k in [first, end) of one left tile, from the scores in rows k. Their lanes are lanes_[k].
-  HWY_NOINLINE void Softmax(int64_t i, int64_t first, int64_t end, PositionRange steps, float lines) {
-    constexpr float kLog2E = 1.44269504f;
-    const int64_t begin = steps.begin * kAmxStep, n = steps.size();
-    const VF by = hn::Set(kF32, (change_ ? 1.0f : op_.scale) * kLog2E);
-    alignas(64) float rows[16 * 16] = {}, max2[16];
-    for (int64_t k = first; k < end; ++k) {
-      float* const s = w_.p + k * kKvBlock + begin;
-      Edges(i + k, lanes_[k], steps, s - begin);
+  // Probabilities in place of the scores.
+  void Softmax(const SoftmaxOf& of, float lines) {
+    SoftmaxMaxima(of);
+    for (int64_t k = of.first; k < of.end; ++k) {
+      Fetch(lines);
+      SoftmaxRow(of, k);
+    }
+    SoftmaxSums(of);
+  }
+  static float* Scores(const SoftmaxOf& of, int64_t k) { return of.p + k * kKvBlock + of.steps.begin * kAmxStep; }
+  VF ByLog2E() const { return hn::Set(kF32, (change_ ? 1.0f : op_.scale) * 1.44269504f); }
+
+  HWY_NOINLINE void SoftmaxMaxima(const SoftmaxOf& of) {
+    const int64_t n = of.steps.size();
+    for (int64_t k = of.first; k < of.end; ++k) {
+      float* const s = Scores(of, k);
+      Edges(of.i + k, lanes_[k], of.steps, s - of.steps.begin * kAmxStep);
       VF m0 = hn::LoadU(kF32, s), m1 = hn::LoadU(kF32, s + 16);
       for (int64_t j = 1; j < n; ++j) {
         m0 = hn::Max(m0, hn::LoadU(kF32, s + 32 * j));
         m1 = hn::Max(m1, hn::LoadU(kF32, s + 32 * j + 16));
       }
-      hn::Store(hn::Max(m0, m1), kF32, rows + 16 * (k - first));
+      hn::Store(hn::Max(m0, m1), kF32, by_row_ + 16 * (k - of.first));
     }
-    const VF max = ReduceRows(rows, end - first, [](VF x, VF y) HWY_ATTR { return hn::Max(x, y); });
-    hn::StoreU(change_ ? max : hn::Mul(max, hn::Set(kF32, op_.scale)), kF32, w_.max + i + first);
-    hn::Store(hn::Mul(max, by), kF32, max2);
-    uint8_t* to = reinterpret_cast<uint8_t*>(w_.factors) + first / 16 * kLeftTile + steps.begin * kAmxTile;
-    for (int64_t k = first; k < end; ++k, to += 64) {
-      Fetch(lines);
-      const float* const s = w_.p + k * kKvBlock + begin;
-      const VF m = hn::Set(kF32, max2[k - first]);
-      const VF sum = n == kAmxBlockSteps ? AmxProbabilities<F>(s, kAmxBlockSteps, by, m, to)
-                                         : AmxProbabilities<F>(s, n, by, m, to);
-      hn::Store(sum, kF32, rows + 16 * (k - first));
-    }
-    const VF sum = ReduceRows(rows, end - first, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); });
-    hn::StoreU(sum, kF32, w_.sum + i + first);
-    for (int64_t k = first; k < end; ++k) {
+    const VF max = ReduceRows(by_row_, of.end - of.first, [](VF x, VF y) HWY_ATTR { return hn::Max(x, y); });
+    hn::StoreU(change_ ? max : hn::Mul(max, hn::Set(kF32, op_.scale)), kF32, w_.max + of.i + of.first);
+    hn::Store(hn::Mul(max, ByLog2E()), kF32, max2_);
+  }
+  HWY_NOINLINE void SoftmaxRow(const SoftmaxOf& of, int64_t k) {
+    const VF by = ByLog2E(), m = hn::Set(kF32, max2_[k - of.first]);
+    const int64_t n = of.steps.size();
+    const VF sum = n == kAmxBlockSteps ? AmxProbabilities<F>(Scores(of, k), kAmxBlockSteps, by, m)
+                                       : AmxProbabilities<F>(Scores(of, k), n, by, m);
+    hn::Store(sum, kF32, by_row_ + 16 * (k - of.first));
+  }
+  HWY_NOINLINE void SoftmaxSums(const SoftmaxOf& of) {
+    const VF sum = ReduceRows(by_row_, of.end - of.first, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); });
+    hn::StoreU(sum, kF32, w_.sum + of.i + of.first);
+    for (int64_t k = of.first; k < of.end; ++k) {
       if (!lanes_[k].empty()) continue;  // merging this changes nothing
-      w_.max[i + k] = w_.range_max[i + k];
-      w_.sum[i + k] = 0;
-      for (int64_t p = 0; p < kParts; ++p) {
-        for (int64_t t = 0; t < n; ++t) std::memset(to + (k - end) * 64 + (p * kAmxBlockSteps + t) * kAmxTile, 0, 64);
-      }
+      w_.max[of.i + k] = w_.range_max[of.i + k];
+      w_.sum[of.i + k] = 0;
+      std::memset(Scores(of, k), 0, static_cast<size_t>(of.steps.size() * kStepBytes));
     }
   }
   // Scores that are more than products, and -infinity for lanes that the query does not see.
@@ -355,29 +447,29 @@ class AmxRun : RangeRun {
     sum = s;
   }
 
-  // o of n queries = their probabilities times the values of the steps.
-  HWY_NOINLINE void AddValues(int64_t n, PositionRange steps, RightTiles values) {
+  // o of n queries = their probabilities times the values of the steps. each(): called often.
+  template <class Each>
+  HWY_NOINLINE void AddValues(int64_t n, PositionRange steps, RightTiles values, const float* p, const Each& each) {
     values.base += steps.begin * values.step;
-    const float lines = Share(F::kDirect ? 35 : 10, ProductSteps(n, cols_, steps.size()));
-    TileProducts<kParts>(n, ProbabilityLeft(steps), values, cols_, steps.size(), w_.o, v_padded_ * 4,
-                         [&]() HWY_ATTR { Fetch(lines); });
+    TileProducts<kParts>(n, ProbabilityLeft(steps, p), values, cols_, steps.size(), w_.o, v_padded_ * 4, each);
   }
   // Of all queries, which are at most 16 and see the same lanes.
   HWY_NOINLINE void AddFewValues(PositionRange lanes) {
     const PositionRange steps = Steps(lanes);
     const float lines = Share(45, steps.size() * cols_);
     VF unused = hn::Zero(kF32);
-    OneRowMade<kParts>(ProbabilityLeft(steps), cols_, steps.size(), w_.o, v_padded_ * 4, values_,
-                       [&](int64_t c, int64_t n, int64_t s, uint8_t* to) HWY_ATTR {
-                         const StepLanes of{lanes, (steps.begin + s) * kAmxStep};
-                         for (int64_t row = 0; row < 16; row += 4) {
-                           Fetch(lines * static_cast<float>(n) / 4);
-                           F::template Values<false>(layout_, share_, of, row, 4, {to, kParts * kAmxTile, kAmxTile, c, n}, unused);
-                         }
-                       });
+    OneRowMade<kParts>(
+        ProbabilityLeft(steps, w_.p), cols_, steps.size(), w_.o, v_padded_ * 4, values_,
+        [&](int64_t c, int64_t n, int64_t s, uint8_t* to) HWY_ATTR {
+          const StepLanes of{lanes, (steps.begin + s) * kAmxStep};
+          for (int64_t row = 0; row < 16; row += 4) {
+            Fetch(lines * static_cast<float>(n) / 4);
+            F::template Values<false>(layout_, share_, of, row, 4, {to, kParts * kAmxTile, kAmxTile, c, n}, unused);
+          }
+        });
   }
-  LeftTiles ProbabilityLeft(PositionRange steps) const {
-    return {reinterpret_cast<const uint8_t*>(w_.factors) + steps.begin * kAmxTile, kAmxBlockSteps * kAmxTile, kLeftTile};
+  static LeftTiles ProbabilityLeft(PositionRange steps, const float* p) {
+    return {reinterpret_cast<const uint8_t*>(p + steps.begin * kAmxStep), kStepBytes, 64, 16 * kRowBytes, kRowBytes};
   }
 
   static constexpr int64_t kFar = 16384;
@@ -390,6 +482,8 @@ class AmxRun : RangeRun {
   int64_t fetched_ = 0;  // lines of the share whose successors at kFar were prefetched
   float due_ = 0;
   bool fetch_ = false;
+  alignas(64) float by_row_[16 * 16] = {}, max2_[16] = {};  // of the softmax in progress: by lanes of each row; maxima
+  AsideWork aside_ = {};
 };
 
 }  // namespace HWY_NAMESPACE
