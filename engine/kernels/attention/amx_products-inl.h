@@ -52,7 +52,7 @@ HWY_INLINE void FetchTile(const uint8_t* p, int64_t row) {
 
 // Two left tiles (rows 0 to 15, 16 to 31) times `pairs` times 2 groups of 16 columns, all steps. out: rows `out_bytes` apart. Each load
 // stands two products or more before its use, and reads what the next step or pair of groups needs. Prefetches the right tiles of the next
-// pair of groups. each(): called in every step.
+// pair of groups. each(): called after every four products.
 template <int kParts, class Each>
 HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, int64_t steps, float* out, int64_t out_bytes,
                         const Each& each) {
@@ -74,7 +74,6 @@ HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, 
         b_next = r.base + (pair + 1 < pairs ? 2 * (pair + 1) * r.col : 0);
       }
       const uint8_t* const later = b + 2 * r.col;
-      each();
       if constexpr (kParts > 1) {
         TileDotBF16<0, 4, 6>();
         TileDotBF16<2, 5, 6>();
@@ -84,6 +83,7 @@ HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, 
         TileDotBF16<3, 5, 7>();
         TileLoad<7>(b + r.col, r.row);
         FetchTile(later + r.part + r.col, r.row);
+        each();
         TileDotBF16<0, 4, 6>();
         TileDotBF16<1, 4, 7>();
         TileLoad<4>(a + l.part, l.row);
@@ -92,6 +92,7 @@ HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, 
         TileDotBF16<3, 5, 7>();
         TileLoad<5>(a + l.part + l.second, l.row);
         FetchTile(later + r.col, r.row);
+        each();
       } else {
         FetchTile(later, r.row);
         FetchTile(later + r.col, r.row);
@@ -104,6 +105,7 @@ HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, 
       TileDotBF16<3, 5, 7>();
       TileLoad<5>(a_next + l.second, l.row);
       TileLoad<7>(b_next + first_part + r.col, r.row);
+      each();
       a = a_next;
       b = b_next;
     }
@@ -189,8 +191,9 @@ HWY_INLINE void OneRowOf(int64_t cols, const LeftTiles& l, const RightTiles& r, 
 }
 
 // Calls of `each` that TileProducts makes.
-inline int64_t ProductSteps(int64_t rows, int64_t cols, int64_t steps) {
-  return rows > 16 ? std::max<int64_t>(1, cols / 2 * steps) : steps * (cols / 4 + (cols % 4 + 1) / 2);
+template <int kParts>
+inline int64_t ProductCalls(int64_t rows, int64_t cols, int64_t steps) {
+  return rows > 16 ? std::max<int64_t>(1, cols / 2 * steps * (kParts > 1 ? 3 : 1)) : steps * (cols / 4 + (cols % 4 + 1) / 2);
 }
 // `rows` rows, as ShapeProducts was told, times `cols` groups of 16 columns.
 template <int kParts, class Each>

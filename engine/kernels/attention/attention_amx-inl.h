@@ -185,13 +185,13 @@ class AmxRun : RangeRun {
       const PositionRange steps = Steps(ChunkLanes(i, n));
       if (steps.empty()) continue;
       Shape(n);
-      const float lines = Share(F::kDirect ? 35 : 10, ProductSteps(n, 2 * steps.size(), key_steps_));
+      const float lines = Share(F::kDirect ? 35 : 10, ProductCalls<kParts>(n, 2 * steps.size(), key_steps_));
       Scores(i, n, steps, keys, w_.p, [&]() HWY_ATTR { Fetch(lines); });
       for (int64_t k = 0; k < n; k += 16) Softmax({i, k, std::min(k + 16, n), steps, w_.p}, Share(F::kDirect ? 30 : 10, n));
       MergeSums(i, n);
       if (values.base == nullptr) values = Values(hull, !equal, finite);
       if (finite) {
-        const float of_values = Share(F::kDirect ? 35 : 10, ProductSteps(n, cols_, steps.size()));
+        const float of_values = Share(F::kDirect ? 35 : 10, ProductCalls<kParts>(n, cols_, steps.size()));
         AddValues(n, steps, values, w_.p, [&]() HWY_ATTR { Fetch(of_values); });
         for (int64_t k = 0; k < n; ++k) MergeQuery(i, k);
       } else {  // some value is no number, and some rows must not see it
@@ -217,19 +217,21 @@ class AmxRun : RangeRun {
     const PositionRange steps = Steps(lanes);
     std::fill_n(lanes_, kAmxChunk, lanes);
     Shape(kAmxChunk);
-    const int64_t score_calls = ProductSteps(kAmxChunk, 2 * steps.size(), key_steps_),
-                  value_calls = ProductSteps(kAmxChunk, cols_, steps.size());
+    const int64_t score_calls = ProductCalls<kParts>(kAmxChunk, 2 * steps.size(), key_steps_),
+                  value_calls = ProductCalls<kParts>(kAmxChunk, cols_, steps.size());
     const auto p = [&](int64_t chunk) { return w_.p + chunk % 2 * kAmxChunk * kKvBlock; };
     const float first = Share(F::kDirect ? 35 : 10, score_calls), second = Share(F::kDirect ? 65 : 20, score_calls);
     Scores(0, kAmxChunk, steps, keys, p(0), [&]() HWY_ATTR { Fetch(first); });
     bool finite;
     const RightTiles values = Values(lanes, false, finite);
     for (int64_t i = 0; i <= chunks; ++i) {
-      aside_ = {{i * kAmxChunk, 0, 16, steps, p(i)}, i < chunks ? 0 : kSoftmaxParts, kMergeParts, 0, 0};
       const bool is_first = i == 0, is_last = i + 1 >= chunks;
-      aside_.each =
-          static_cast<float>(kSoftmaxParts + kMergeParts) /
-          static_cast<float>((is_first ? 0 : value_calls) + (is_last ? 0 : score_calls) + (is_first && is_last ? 1 : 0));
+      aside_ = {.of = {i * kAmxChunk, i < chunks ? 0 : kAmxChunk, 16, steps, p(i)},
+                .part = 0,
+                .merge = kMergeParts,
+                .parts = kSoftmaxParts + kMergeParts,
+                .calls = std::max<int64_t>(1, (is_first ? 0 : value_calls) + (is_last ? 0 : score_calls)),
+                .due = 0};
       if (!is_first) {
         AddValues(kAmxChunk, steps, values, p(i - 1), [&]() HWY_ATTR { Aside(); });
         aside_.merge = 0;
@@ -246,36 +248,40 @@ class AmxRun : RangeRun {
     }
     return values;
   }
-  // What vectors do in a turn of WholeChunks: the softmax of 32 queries, then merging the outputs of the chunk before.
-  static constexpr int64_t kSoftmaxParts = 2 * 18, kMergeParts = 8;
+  // What vectors do in a turn of WholeChunks: merging the outputs of the chunk before, once they are there, and the softmax of 32 queries,
+  // 16 after 16: maxima of 4 rows each, rows, sums.
+  static constexpr int64_t kMergeParts = 8, kSoftmaxParts = 2 * (4 + 16 + 1);
   struct AsideWork {
     SoftmaxOf of;
-    int64_t softmax, merge;  // the next part
-    float each, due;         // parts a call, and parts due
+    int64_t part;   // of the 16 queries in progress
+    int64_t merge;  // the next to be merged
+    int64_t parts, calls, due;
   };
   HWY_INLINE void Aside() {
-    for (aside_.due += aside_.each; aside_.due >= 1; aside_.due -= 1) {
+    for (aside_.due += aside_.parts; aside_.due >= aside_.calls; aside_.due -= aside_.calls) {
       if (!AsidePart()) return;
     }
   }
   // False if nothing is left that can be done now.
-  HWY_NOINLINE bool AsidePart() {
+  HWY_INLINE bool AsidePart() {
     SoftmaxOf& of = aside_.of;
     if (aside_.merge < kMergeParts) {
       const int64_t n = kAmxChunk / kMergeParts, from = n * aside_.merge++;
       for (int64_t k = from; k < from + n; ++k) MergeQuery(of.i - kAmxChunk, k);
       return true;
     }
-    if (aside_.softmax == kSoftmaxParts) return false;
-    const int64_t part = aside_.softmax++ % 18;
-    if (part == 0) {
-      SoftmaxMaxima(of);
-    } else if (part < 17) {
-      SoftmaxRow(of, of.first + part - 1);
+    if (of.first == kAmxChunk) return false;
+    const int64_t part = aside_.part++;
+    if (HWY_LIKELY(4 <= part && part < 20)) {
+      SoftmaxRow(of, of.first + part - 4);
+    } else if (part < 4) {
+      SoftmaxMaxima(of, of.first + 4 * part, of.first + 4 * (part + 1));
+      if (part == 3) EndMaxima(of);
     } else {
       SoftmaxSums(of);
       MergeSums(of.i + of.first, 16);
-      of.first = 16, of.end = 32;
+      of.first += 16, of.end += 16;
+      aside_.part = 0;
     }
     return true;
   }
@@ -342,7 +348,8 @@ class AmxRun : RangeRun {
 
   // Probabilities in place of the scores.
   void Softmax(const SoftmaxOf& of, float lines) {
-    SoftmaxMaxima(of);
+    SoftmaxMaxima(of, of.first, of.end);
+    EndMaxima(of);
     for (int64_t k = of.first; k < of.end; ++k) {
       Fetch(lines);
       SoftmaxRow(of, k);
@@ -352,9 +359,10 @@ class AmxRun : RangeRun {
   static float* Scores(const SoftmaxOf& of, int64_t k) { return of.p + k * kKvBlock + of.steps.begin * kAmxStep; }
   VF ByLog2E() const { return hn::Set(kF32, (change_ ? 1.0f : op_.scale) * 1.44269504f); }
 
-  HWY_NOINLINE void SoftmaxMaxima(const SoftmaxOf& of) {
+  // Of rows k, k in [from, end): the maxima by lanes; of.first + 16 rows or all have been before EndMaxima.
+  HWY_NOINLINE void SoftmaxMaxima(const SoftmaxOf& of, int64_t from, int64_t end) {
     const int64_t n = of.steps.size();
-    for (int64_t k = of.first; k < of.end; ++k) {
+    for (int64_t k = from; k < end; ++k) {
       float* const s = Scores(of, k);
       Edges(of.i + k, lanes_[k], of.steps, s - of.steps.begin * kAmxStep);
       VF m0 = hn::LoadU(kF32, s), m1 = hn::LoadU(kF32, s + 16);
@@ -364,6 +372,8 @@ class AmxRun : RangeRun {
       }
       hn::Store(hn::Max(m0, m1), kF32, by_row_ + 16 * (k - of.first));
     }
+  }
+  HWY_NOINLINE void EndMaxima(const SoftmaxOf& of) {
     const VF max = ReduceRows(by_row_, of.end - of.first, [](VF x, VF y) HWY_ATTR { return hn::Max(x, y); });
     hn::StoreU(change_ ? max : hn::Mul(max, hn::Set(kF32, op_.scale)), kF32, w_.max + of.i + of.first);
     hn::Store(hn::Mul(max, ByLog2E()), kF32, max2_);
