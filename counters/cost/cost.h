@@ -163,7 +163,7 @@ enum class Amount : uint8_t {
   // Sums over rows.
   kRows,
   kVisible,  // attention: positions that a row sees
-  kLanes,    // attention: positions in groups of 16 with at least one visible position
+  kLanes,    // attention: positions in groups of 16 (32 on matrix tiles) with a visible one
   kJoins,    // attention: blocks of positions after the first one of a row
   kRanges,   // attention: ranges of blocks of which a row sees some positions
   // Recurrent layers use places that they do not need otherwise.

@@ -24,10 +24,11 @@ X86Features DetectX86Features() {
   f.avx512bw = zmm && bit(b, 16) && bit(b, 30);
   f.avx512vl = zmm && bit(b, 16) && bit(b, 31);
   f.avx512_vnni = f.avx512bw && bit(c, 11);
-  f.amx = tiles && bit(d, 22) && bit(d, 24) && bit(d, 25);
+  const bool amx = tiles && bit(d, 22) && bit(d, 24) && bit(d, 25);
   if (subleaves < 1 || __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0) return f;
   f.avx_vnni = bit(a, 4);
   f.avx512_bf16 = f.avx512bw && bit(a, 5);
+  f.amx = amx && f.avx512_bf16;
 #endif
   return f;
 }

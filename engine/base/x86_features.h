@@ -10,7 +10,7 @@ struct X86Features {
   bool fma = false, avx2 = false, avx_vnni = false;  // 256-bit vectors
   bool avx512bw = false, avx512vl = false;           // AVX-512 F with BW, and with VL
   bool avx512_vnni = false, avx512_bf16 = false;     // besides avx512bw
-  bool amx = false;                                  // tiles, with products of int8 and of bf16; amx.h asks for them
+  bool amx = false;  // tiles, with products of int8 and of bf16, and avx512_bf16; amx.h asks for them
 };
 
 X86Features DetectX86Features();

@@ -60,8 +60,9 @@ struct Work {
   double all_flops() const { return std::accumulate(flops.begin(), flops.end(), 0.0); }
 };
 
-// Of the products and of attention. The products of a component are shared out by the parameters that one token uses of its tensors.
-Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv) {
+// Of the products and of attention. The products of a component are shared out by the parameters that one token uses of its tensors. On
+// matrix tiles attention is in bf16, three products for one of an f16 cache's (kernels/attention); latent attention is not on tiles.
+Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv, bool has_tiles) {
   using Place = std::pair<int32_t, Component>;
   std::map<Place, Work> used;
   for (const ParameterForm& p : model.count.tensors) {
@@ -76,7 +77,11 @@ Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv)
   Work work;
   for (const books::WorkForm& f : step.sites) {
     const double n = static_cast<double>(f.flops.value());
-    if (f.work_class == WorkClass::kAttention) {  // one half with keys, one with values (KvLayout)
+    const bool tiles = has_tiles && kv != KvType::kF32 && f.layer >= 0 &&
+                       !model.count.recipe.layers[static_cast<size_t>(f.layer)].mixers.has(Mixer::kLatentAttention);
+    if (f.work_class == WorkClass::kAttention && tiles) {
+      work.Add(FitUnit::kBF16, n, kv == KvType::kF16 ? 1.0 / 3 : 1);
+    } else if (f.work_class == WorkClass::kAttention) {  // one half with keys, one with values (KvLayout)
       const bool bf16 = kv == KvType::kBF16 || kv == KvType::kQ8_0;
       work.Add(kv == KvType::kQ8_0 ? FitUnit::kInt8 : bf16 ? FitUnit::kBF16 : FitUnit::kF32, n / 2);
       work.Add(bf16 ? FitUnit::kBF16 : FitUnit::kF32, n / 2);
@@ -216,9 +221,9 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
   fit.context = options.context;
   fit.prompt = options.prompt;
   fit.prefill = BoundOf(options.batch * options.prompt, count.prefill_traffic.uniform + states + B * P * written,
-                        WorkOf(model, count.prefill_last, options.kv), machine, false);
+                        WorkOf(model, count.prefill_last, options.kv, machine.target == "AMX"), machine, false);
   fit.decode = BoundOf(options.batch, count.decode_traffic.uniform + states + B * (seen + written),
-                       WorkOf(model, count.decode, options.kv), machine, true);
+                       WorkOf(model, count.decode, options.kv, machine.target == "AMX"), machine, true);
   return fit;
 }
 

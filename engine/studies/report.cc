@@ -54,6 +54,18 @@ void AddUnits(const Cost& cost, bool narrow, Units& units) {
   }
 }
 
+// The useful work, products of attention in the type in which they were executed: on matrix tiles bf16.
+Cost UsefulAsExecuted(const OpRecord& r) {
+  const uint64_t tiles = r.executed.Flops(WorkClass::kAttention, Arith::kBF16);
+  if (tiles == 0 || tiles != r.executed.Flops(WorkClass::kAttention)) return r.useful;
+  Cost cost;
+  r.useful.ForEachEntry([&](size_t entry, uint64_t n) {
+    if (entry / kAriths != static_cast<size_t>(WorkClass::kAttention)) cost.AddEntry(entry, n);
+  });
+  cost.AddFlops(WorkClass::kAttention, r.useful.Flops(WorkClass::kAttention), Arith::kBF16);
+  return cost;
+}
+
 size_t Index(Component c) { return static_cast<size_t>(c); }
 size_t Index(Phase p) { return static_cast<size_t>(p); }
 
@@ -78,7 +90,7 @@ struct RunReport::Sums {
     void Add(const OpRecord& r, bool narrow) {
       useful += r.useful;
       executed += r.executed;
-      AddUnits(r.useful, narrow, useful_units);
+      AddUnits(UsefulAsExecuted(r), narrow, useful_units);
       AddUnits(r.executed, narrow, executed_units);
       ns += r.nanoseconds;
       runs += r.part == 0 ? 1 : 0;

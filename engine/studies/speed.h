@@ -65,7 +65,7 @@ struct SpeedPoint {
 
 struct PrefillSpeed : SpeedPoint {              // with logits of the last row only
   double flops = 0;                             // useful FLOPs, classes linear and attention
-  std::array<double, kAriths> flops_by_type{};  // by Arith
+  std::array<double, kAriths> flops_by_type{};  // by Arith; attention as AttentionByType, so that they may be more than `flops`
   ArithmeticPeaks peaks = {};                   // before and after
   bool narrow = false;                          // int8 work is compared with int8_narrow
   // The time of these FLOPs at the peaks of their types, divided by the time taken. All int8 work of a model with 4-bit matrices is

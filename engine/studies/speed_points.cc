@@ -2,7 +2,6 @@
 #include "engine/studies/speed_points.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "engine/studies/speed_rounds.h"
@@ -49,8 +48,8 @@ class PrefillTask final : public SpeedTask {
     auto point = Begin<PrefillSpeed>(place_, rounds_);
     const auto peaks = [&](size_t i) { return Mean(samples_[i].before, samples_[i].after); };
     point.rate = rounds_.RateOf([&](size_t i) { return static_cast<double>(place_.tokens) / samples_[i].seconds; });
-    point.flops_by_type = samples_.back().flops;  // the same in every round
-    point.flops = std::accumulate(point.flops_by_type.begin(), point.flops_by_type.end(), 0.0);
+    point.flops_by_type = samples_.back().by_type;  // the same in every round
+    point.flops = samples_.back().flops;
     point.peaks = Median(rounds_.Of(peaks));
     point.narrow = place_.run->narrow();
     point.ratio_of_peak = rounds_.MedianOf([&](size_t i) { return AtPeak(samples_[i], peaks(i)) / samples_[i].seconds; });
@@ -59,7 +58,7 @@ class PrefillTask final : public SpeedTask {
 
  private:
   double AtPeak(const PrefillSample& s, const ArithmeticPeaks& peaks) const {
-    return SecondsAtPeak(s.flops, peaks, place_.run->narrow());
+    return SecondsAtPeak(s.by_type, peaks, place_.run->narrow());
   }
   const SpeedPlace& place_;
   Rounds rounds_;

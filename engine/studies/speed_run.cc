@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/mix.h"
+#include "engine/kernels/attention/attention.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/machine/machine.h"
 
@@ -161,11 +162,12 @@ Result<PrefillSample> SpeedRun::Prefill(int64_t tokens, int64_t depth, Momentary
   TALLY_RETURN_IF_ERROR(Push(sequence.id(), 0, depth + tokens, engine_->max_batch()).status());
   sample.seconds = MonotonicSeconds() - begin;
   if (roofs != nullptr) sample.after = roofs->Peaks();
-  const Cost work = engine_->ledger().total(Phase::kPrefill).useful;
+  const Account total = engine_->ledger().total(Phase::kPrefill);
+  sample.by_type = AttentionByType(total.useful, total.executed);
   for (int a = 0; a < kAriths; ++a) {
-    sample.flops[static_cast<size_t>(a)] = static_cast<double>(work.Flops(WorkClass::kLinear, static_cast<Arith>(a)) +
-                                                               work.Flops(WorkClass::kAttention, static_cast<Arith>(a)));
+    sample.by_type[static_cast<size_t>(a)] += static_cast<double>(total.useful.Flops(WorkClass::kLinear, static_cast<Arith>(a)));
   }
+  sample.flops = static_cast<double>(total.useful.Flops(WorkClass::kLinear) + total.useful.Flops(WorkClass::kAttention));
   return sample;
 }
 

@@ -20,7 +20,8 @@ namespace tally {
 // One measurement. Roofs and what follows from them are 0 where no roofs were given.
 struct PrefillSample {
   double seconds = 0;
-  std::array<double, kAriths> flops{};  // useful, by type
+  double flops = 0;                       // useful
+  std::array<double, kAriths> by_type{};  // as PrefillSpeed::flops_by_type
   ArithmeticPeaks before, after;
 };
 struct DecodeSample {

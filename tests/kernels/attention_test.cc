@@ -5,9 +5,11 @@
 
 #include <cmath>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/base/float16.h"
+#include "engine/kernels/attention/attention_internal.h"
 #include "engine/kernels/attention/attention_ref.h"
 #include "engine/kernels/kv_store/kv_store.h"
 #include "tests/kernels/harness.h"
@@ -136,13 +138,14 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
   constexpr double kUnit = 0x1p-24;
   const float* q = p.q.data() + p.IndexOf(at) * s.heads * s.dim;
   const double scale = 1.0f / std::sqrt(static_cast<float>(s.dim));
-  // What the cache's type rounds: q, v, and p, whose rounding is in the tolerance.
+  // What the cache's type rounds: q, v, and p, whose rounding is in the tolerance; on matrix tiles q, k and v of q8_0 to bf16.
   const KvLayout layout = s.layout();
+  const bool tiles = OnTiles(layout) && s.type == KvType::kQ8_0;
   std::vector<double> rounded_q(q, q + s.heads * s.dim);
   for (int64_t h = 0; h < s.heads; ++h) {
     for (int64_t d = 0; d < s.dim; ++d) {
-      if (layout.KeyArith() == Arith::kBF16) rounded_q[h * s.dim + d] = AsBF16(q[h * s.dim + d]);
-      if (layout.KeyArith() != Arith::kInt8 || d % 32 != 0) continue;
+      if (layout.KeyArith() == Arith::kBF16 || tiles) rounded_q[h * s.dim + d] = AsBF16(q[h * s.dim + d]);
+      if (layout.KeyArith() != Arith::kInt8 || d % 32 != 0 || tiles) continue;
       int8_t integers[32];
       const int64_t n = std::min<int64_t>(32, s.dim - d);
       const double unit = QuantiseQuery<float>(q + h * s.dim + d, n, integers);
@@ -160,7 +163,8 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
     for (int32_t j = static_cast<int32_t>(first); j <= at.position; ++j) {
       double dot = 0, size = 0;
       for (int64_t d = 0; d < s.dim; ++d) {
-        const double term = rounded_q[h * s.dim + d] * cache.K({at.table, j}, kv, d);
+        const float k = cache.K({at.table, j}, kv, d);
+        const double term = rounded_q[h * s.dim + d] * (tiles ? AsBF16(k) : k);
         dot += term, size += std::fabs(term);
       }
       double value = dot * scale;
@@ -194,7 +198,7 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
   }
 }
 
-// What rows `of` should give, and how far off it may be: found once, whatever evaluates it.
+// What rows `of` should give on the current target, and how far off it may be.
 class InDoubles {
  public:
   InDoubles(const Problem& p, const Cache& cache, std::span<const KvRow> of)
@@ -254,6 +258,11 @@ const std::vector<Shape>& Shapes() {
       {4, 2, 20, 50, true, KvType::kQ8_0, 70},
       {17, 1, 84, 0, false, KvType::kQ8_0, 70, true},
       {48, 1, 20, 129, false, KvType::kQ8_0},
+      {16, 1, 32, 0, true, KvType::kBF16},       // two tasks a KV head
+      {7, 1, 64, 130, true, KvType::kQ8_0, 48},  // half of the values' last block
+      {15, 1, 32, 0, false, KvType::kQ8_0},      // tasks of seven and eight heads
+      {9, 3, 32, 0, false, KvType::kQ8_0, 64, false, 100, 2, true},
+      {64, 16, 32, 0, false, KvType::kQ8_0},
   };
   return shapes;
 }
@@ -339,39 +348,46 @@ TEST(Attention, ReferenceAndEveryTargetAreSoftmaxAttention) {
     Cache cache(shape, p.lengths);
     cache.Store(p.rows, p.K(), p.V());
     const std::vector<KvRow> of = SomeRows(p, random);
-    const InDoubles want(p, cache, of);
-    const auto try_kernel = [&](std::string_view kernel) {
+    const auto try_kernel = [&](std::string_view kernel, const InDoubles& want) {
       EdgeMat<float> out(of.size(), shape.heads * shape.v_dim, 2);
       p.Attend(cache, of, kernel, out, random.Bits());
       want.ExpectNear(out.view());
     };
-    try_kernel("ref");
-    ForEachTarget([&] { try_kernel("hwy"); });
+    UseAmx(false);
+    const InDoubles without_tiles(p, cache, of);
+    try_kernel("ref", without_tiles);
+    ForEachTarget([&] {
+      const bool tiles = shape.type == KvType::kQ8_0 && OnTiles(shape.layout());  // their own roundings
+      try_kernel("hwy", tiles ? InDoubles(p, cache, of) : without_tiles);
+    });
   }
 }
 
 TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
   Random random(23);
   SCOPED_TRACE(random.Trace());
-  const Shape shape{4, 2, 32, 0, true, KvType::kF32};
-  Problem p(shape, {270}, random);
-  for (float& x : p.q.span()) x *= 30;
-  for (float& x : p.sinks.span()) x *= 30;
-  Cache cache(shape, p.lengths);
-  cache.Store(p.rows, p.K(), p.V());
-  const InDoubles want(p, cache, p.rows);
-  ForEachTarget([&] {
-    EdgeMat<float> out(p.rows.size(), shape.heads * shape.v_dim, 2);
-    p.Attend(cache, p.rows, "hwy", out, random.Bits());
-    want.ExpectNear(out.view());
-  });
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
+    const Shape shape{4, 2, 32, 0, true, type};
+    SCOPED_TRACE(shape.Trace());
+    Problem p(shape, {270}, random);
+    for (float& x : p.q.span()) x *= 30;
+    for (float& x : p.sinks.span()) x *= 30;
+    Cache cache(shape, p.lengths);
+    cache.Store(p.rows, p.K(), p.V());
+    ForEachTarget([&] {
+      const InDoubles want(p, cache, p.rows);
+      EdgeMat<float> out(p.rows.size(), shape.heads * shape.v_dim, 2);
+      p.Attend(cache, p.rows, "hwy", out, random.Bits());
+      want.ExpectNear(out.view());
+    });
+  }
 }
 
 TEST(Attention, DepthOfAThousandWithBlocksBelowTheWindowFreed) {
   Random random(24);
   SCOPED_TRACE(random.Trace());
   for (int64_t window : {int64_t{0}, int64_t{100}, int64_t{128}, int64_t{257}}) {
-    for (KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8_0}) {
+    for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
       const Shape shape{8, 1, 64, window, true, type};
       SCOPED_TRACE(shape.Trace());
       Problem p(shape, {1000}, random);
@@ -380,8 +396,8 @@ TEST(Attention, DepthOfAThousandWithBlocksBelowTheWindowFreed) {
       Cache cache(shape, p.lengths, {needed});
       const int64_t n = 1000 - from;
       cache.Store(std::span<const KvRow>(p.rows).last(n), p.K().Rows(from, n), p.V().Rows(from, n));
-      const InDoubles want(p, cache, last);
       ForEachTarget([&] {
+        const InDoubles want(p, cache, last);
         EdgeMat<float> out(3, shape.heads * shape.v_dim);
         p.Attend(cache, last, "hwy", out, random.Bits());
         want.ExpectNear(out.view());
@@ -394,7 +410,7 @@ TEST(Attention, DepthOfAThousandWithBlocksBelowTheWindowFreed) {
 TEST(Attention, BlocksThatNoRowSeesMayBeMissing) {
   Random random(27);
   SCOPED_TRACE(random.Trace());
-  for (KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8_0}) {
+  for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
     const Shape shape{8, 1, 64, 16, false, type};
     Problem p(shape, {1000}, random);
     Cache cache(shape, p.lengths);
@@ -403,17 +419,16 @@ TEST(Attention, BlocksThatNoRowSeesMayBeMissing) {
     for (size_t b = 1; b + 1 < blocks.size(); ++b) blocks[b] = nullptr;
     const KvTable table{blocks.data(), static_cast<int64_t>(blocks.size())};
     const std::vector<KvRow> rows = {p.rows[10], p.rows[999]};
-    EdgeMat<float> q(2, shape.heads * shape.dim), out(2, shape.heads * shape.v_dim), want(2, shape.heads * shape.v_dim);
-    q.Fill(random);
-    AttentionOp op = p.Op(cache, rows, q.view(), want.view());
-    RunShuffled(KernelNamed<AttentionOp>("ref"), op, 1);
+    EdgeMat<float> q(2, shape.heads * shape.dim), out(2, shape.heads * shape.v_dim);
+    for (int i = 0; i < 2; ++i) {
+      std::memcpy(q.Row(i), p.q.data() + rows[i].position * shape.heads * shape.dim, sizeof(float) * shape.heads * shape.dim);
+    }
+    AttentionOp op = p.Op(cache, rows, q.view(), out.view());
     op.tables = {&table, 1};
-    op.out = out.view();
     ASSERT_TRUE(op.Validate().ok()) << op.Validate().message();
     ForEachTarget([&] {
       RunShuffled(KernelNamed<AttentionOp>("hwy"), op, 2);
-      ExpectClose(Mat<const float>(out.view()), Mat<const float>(want.view()),
-                  [](int64_t, int64_t, double v) { return 1e-5 * (1 + std::fabs(v)); });
+      InDoubles(p, cache, rows).ExpectNear(out.view());
     });
   }
 }
@@ -553,6 +568,74 @@ TEST(Attention, NotANumberReachesTheRowsThatSeeItAndNoOthers) {
       }
     });
   }
+}
+
+TEST(Attention, AQueryThatIsNoNumberSpoilsNoOther) {
+  Random random(43);
+  SCOPED_TRACE(random.Trace());
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
+    const Shape shape{8, 2, 32, 0, true, type};
+    SCOPED_TRACE(shape.Trace());
+    Problem p(shape, {200}, random);
+    Cache cache(shape, p.lengths);
+    cache.Store(p.rows, p.K(), p.V());
+    ForEachTarget([&] {
+      EdgeMat<float> want(200, 256), got(200, 256);
+      p.Attend(cache, p.rows, "hwy", want, random.Bits());
+      for (const float bad : {NAN, INFINITY}) {
+        const float kept = std::exchange(p.q[(130 * 8 + 3) * 32 + 7], bad);
+        p.Attend(cache, p.rows, "hwy", got, random.Bits());
+        p.q[(130 * 8 + 3) * 32 + 7] = kept;
+        for (int i = 0; i < 200; ++i) {
+          for (int h = 0; h < 8; ++h) {
+            const bool same = std::memcmp(got.Row(i) + 32 * h, want.Row(i) + 32 * h, 32 * sizeof(float)) == 0;
+            ASSERT_EQ(same, i != 130 || h != 3) << "row " << i << ", head " << h << ", " << bad;
+          }
+        }
+        EXPECT_TRUE(std::isnan(got.Row(130)[3 * 32])) << bad;
+      }
+    });
+  }
+}
+
+TEST(Attention, ExecutedOnMatrixTilesByHand) {
+  Random random(1);
+  for (const KvType type : {KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
+    const Shape shape{6, 2, 64, 3, false, type, 48};
+    Problem p(shape, {40}, random);
+    Cache cache(shape, p.lengths);
+    EdgeMat<float> out(3, 6 * 48);
+    const std::vector<KvRow> rows = {{0, 0}, {0, 31}, {0, 33}};  // one step of 32, one, two
+    const AttentionOp op = p.Op(cache, rows, {p.q.data(), 3, 6 * 64}, out.view());
+    ForEachTarget([&] {
+      if (!OnTiles(shape.layout())) return;
+      const uint64_t lanes = (1 + 1 + 2) * 32, products = type == KvType::kF16 ? 3 : 1;
+      const Cost useful = TotalUseful(op), executed = TotalExecuted(KernelNamed<AttentionOp>("hwy"), op);
+      EXPECT_EQ(executed.Flops(WorkClass::kAttention), products * 2 * 6 * lanes * (64 + 48));
+      EXPECT_EQ(executed.Flops(WorkClass::kAttention, Arith::kBF16), executed.Flops(WorkClass::kAttention));
+      // f16: a subtraction an element; q8_0: a multiply-add, and scales of two blocks of a key and of a value.
+      EXPECT_EQ(executed.Flops(WorkClass::kQuantize), type == KvType::kF16    ? 3 * 6 * 64 + lanes * (6 + 2 * (64 + 48))
+                                                      : type == KvType::kQ8_0 ? 2 * lanes * (2 * (64 + 48) + 2 * 2 + 8 * 2)
+                                                                              : 0u);
+      const auto by_type = AttentionByType(useful, executed);
+      EXPECT_EQ(by_type[static_cast<size_t>(Arith::kBF16)], products * useful.Flops(WorkClass::kAttention));
+      EXPECT_EQ(by_type[static_cast<size_t>(Arith::kF32)] + by_type[static_cast<size_t>(Arith::kInt8)], 0);
+    });
+  }
+}
+
+// Half of f32's work on tiles, and what executes nothing.
+TEST(Attention, ByType) {
+  Cost useful, executed;
+  useful.AddFlops(WorkClass::kAttention, 1000);
+  EXPECT_EQ(AttentionByType(useful, executed), (std::array<double, kAriths>{1000, 0, 0}));
+  executed.AddFlops(WorkClass::kAttention, 600);
+  executed.AddFlops(WorkClass::kAttention, 1800, Arith::kBF16);
+  EXPECT_EQ(AttentionByType(useful, executed), (std::array<double, kAriths>{500, 1500, 0}));
+  Cost mixed;
+  mixed.AddFlops(WorkClass::kAttention, 500, Arith::kInt8);
+  mixed.AddFlops(WorkClass::kAttention, 500, Arith::kBF16);
+  EXPECT_EQ(AttentionByType(mixed, mixed), (std::array<double, kAriths>{0, 500, 500}));
 }
 
 TEST(Attention, UsefulByHand) {

@@ -70,7 +70,8 @@ void AddRow(const AttentionOp& op, const KvRow& row, CostAmounts& n) {
   const PositionRange visible = VisiblePositions(op, row.position);
   ++n[Amount::kRows];
   n[Amount::kVisible] += static_cast<uint64_t>(visible.size());
-  n[Amount::kLanes] += 16 * (static_cast<uint64_t>((visible.end - 1) / 16 - visible.begin / 16) + 1);
+  const int64_t group = OnTiles(op.layout) ? kTileStep : 16;
+  n[Amount::kLanes] += static_cast<uint64_t>(group * PiecesTouched(visible, group));
   n[Amount::kJoins] += static_cast<uint64_t>(PiecesTouched(visible, kKvBlock)) - 1;
   n[Amount::kRanges] += static_cast<uint64_t>(PiecesTouched(visible, kRangePositions));
 }
@@ -117,8 +118,10 @@ void AttentionOp::Touches(WeightTouches& touches) const {
 // and of the sum over 16 lanes take 15 FLOPs each. int8: q is rounded (3 FLOPs an element with its sum, a product and two divides a
 // block of 32), sums are scaled (3 FLOPs), and values cost a product an element to widen; it is counted as if each row were alone
 // (rows of a tile share it), and as if each row of q were rounded once (slices of a split row repeat it).
-// On matrix tiles each product is done one time, or three times of split numbers, in bf16; a step of 32 positions counts the groups of 16
-// that the row needs. Splitting takes a subtraction an element of q, of the probabilities, and of keys and values as if each row were alone.
+// On matrix tiles each product is done once, or kSplitProducts times, in bf16, over whole steps of 32 positions. It is counted as if each
+// row were alone (a chunk of queries also multiplies the steps that only others of it see). Splitting takes a subtraction an element of q, of
+// the probabilities, and of keys and values; q8_0 is scaled by a multiply-add an element, and a scale is multiplied in every lane of its
+// vector: two of a key's, of a value's eight a position.
 Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   Cost cost;
   const KvLayout& layout = op.layout;
@@ -135,8 +138,12 @@ Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   if (OnTiles(layout)) {
     const bool split = keys == Arith::kF32;
     const uint64_t dims = static_cast<uint64_t>(layout.k_dim + layout.v_dim), tasks = static_cast<uint64_t>(HeadTasks(op));
-    cost.AddFlops(WorkClass::kAttention, (split ? 3 : 1) * 2 * heads * lanes * dims, Arith::kBF16);
+    cost.AddFlops(WorkClass::kAttention, (split ? kSplitProducts : 1) * 2 * heads * lanes * dims, Arith::kBF16);
     if (split) cost.AddFlops(WorkClass::kQuantize, queries * layout.k_dim + lanes * (heads + tasks * dims));
+    if (keys == Arith::kInt8) {
+      const int64_t scales = 2 * KvQ8Blocks(layout.k_dim) + 8 * KvQ8Blocks(layout.v_dim);
+      cost.AddFlops(WorkClass::kQuantize, tasks * lanes * (2 * dims + static_cast<uint64_t>(scales)));
+    }
   } else {
     cost.AddFlops(WorkClass::kAttention, 2 * heads * lanes * steps * step, keys);
     cost.AddFlops(WorkClass::kAttention, 2 * heads * positions * padded, values);
@@ -146,7 +153,7 @@ Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   AddScoreRules(op, lanes * heads, cost);
   AddJoins((blocks + n[Amount::kRanges]) * heads, padded, cost);
   cost.AddBytes(ByteKind::kKvRead, layout.kv_heads * (lanes * layout.KeyBytes() + positions * layout.PaddedValueBytes()));
-  if (keys == Arith::kInt8) {
+  if (keys == Arith::kInt8 && !OnTiles(layout)) {
     const uint64_t tasks = static_cast<uint64_t>(layout.kv_heads * TasksPerKvHead(op));
     cost.AddFlops(WorkClass::kQuantize, queries * (3 * static_cast<uint64_t>(layout.k_dim) + steps));
     cost.AddSpecial(WorkClass::kQuantize, 2 * queries * steps);
@@ -208,6 +215,24 @@ void AttentionOp::Describe(OpDescription& d) const {
 template <>
 std::span<const Kernel<AttentionOp>> Kernels<AttentionOp>() {
   return kKernels;
+}
+
+std::array<double, kAriths> AttentionByType(const Cost& useful, const Cost& executed) {
+  const auto flops = [](const Cost& cost, int arith) {
+    return static_cast<double>(cost.Flops(WorkClass::kAttention, static_cast<Arith>(arith)));
+  };
+  std::array<double, kAriths> by_type{}, share{};
+  double all = 0, products = 0;
+  for (int a = 0; a < kAriths; ++a) all += by_type[static_cast<size_t>(a)] = flops(useful, a);
+  // Of f32's products those that were executed in bf16 were executed so many times.
+  const double split = flops(useful, static_cast<int>(Arith::kF32)) > 0 ? double{kSplitProducts} : 1;
+  for (int a = 0; a < kAriths; ++a) {
+    products += share[static_cast<size_t>(a)] = flops(executed, a) / (a == static_cast<int>(Arith::kBF16) ? split : 1);
+  }
+  if (products == 0) return by_type;
+  for (size_t a = 0; a < kAriths; ++a) by_type[a] = all * share[a] / products;
+  by_type[static_cast<size_t>(Arith::kBF16)] *= split;
+  return by_type;
 }
 
 }  // namespace tally

@@ -9,12 +9,13 @@
 //   with slopes: s = fma(slope, j - i, s) for position j seen from i (ALiBi, Press et al. 2022)
 //   m = max s; p = exp(s - m); l = sum p; o = sum p v in order of position
 // The cache's type decides the arithmetic of q.k and p.v, for one row and for many alike:
-//   f32, f16  f32: acc = fma(x, y, acc), in order of d and of position. f16 on matrix tiles (OnTiles in attention_internal.h): q and p
-//             as sums of two bf16, 16 bits, and three products of bf16 in the order of attention_amx-inl.h, summed in f32
+//   f32, f16  f32: acc = fma(x, y, acc), in order of d and of position
 //   bf16      q and p are rounded to bf16; pairs of neighbours (d; positions at even and odd) in order: the target's bf16 dot
 //             product if it has one (own order within a pair, subnormals flushed), else acc = fma(x1, y1, fma(x0, y0, acc))
 //   q8_0      q.k: every 32 elements of q are rounded to int8, scale = max |q| / 127; over blocks of 32 d in order,
 //             acc = fma(float(sum_32 q k), k_scale * q_scale, acc). p.v as with bf16, of v rounded to bf16.
+// On matrix tiles (OnTiles in attention_internal.h) products are of bf16, summed in f32 in the order of amx_products-inl.h: f16 as sums
+// of two bf16, q and p of 16 bits, in three products; bf16, and q8_0 with q, p, k and v rounded to bf16, in one.
 //
 // Blocks form ranges of kRangeBlocks. A block is merged into its range's (M, L, O):
 //   (a, b) = (exp(M - m), 1) if m > M, else (1, exp(m - M));  L = L a + l b, O = O a + o b, M = max(M, m)
@@ -23,6 +24,8 @@
 // threads.
 // Sinks (gpt-oss), one more logit without a value: the row's M starts as the sink, L as exp(sink - M) = 1, O as 0.
 #pragma once
+
+#include <array>
 
 #include "engine/kernels/kv_store/kv_store.h"
 #include "engine/kernels/op.h"
@@ -73,5 +76,9 @@ struct AttentionOp {
 
 template <>
 std::span<const Kernel<AttentionOp>> Kernels<AttentionOp>();
+
+// Useful FLOPs of class attention by the type in which the kernels that executed them multiply: those of an f16 cache on matrix tiles
+// are bf16's, three times.
+std::array<double, kAriths> AttentionByType(const Cost& useful, const Cost& executed);
 
 }  // namespace tally

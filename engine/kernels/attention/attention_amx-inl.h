@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by AMX: products of bf16 tiles, for the caches that OnTiles() names.
 //
-// A number is the sum of kParts bf16: of an f16 cache two, hi (to nearest) and what is left, which is exact for a key or value; of a bf16
-// cache one. A sum of products takes 32 steps at a time (elements of d, or positions), each as hi lo, hi hi, lo hi (query or probability
-// first; lo lo, below 2^-16 of the product, is left out), or hi hi alone; amx-inl.h has the order within 32. Lanes that a row does not see
-// have the probability 0 there, and adding such steps changes no sum. So a row's bits do not depend on its company.
+// amx_products-inl.h has the order of sums. Lanes that a row does not see have the probability 0 there, and adding such steps changes no
+// sum. So a row's bits do not depend on its company.
 //
-// A block's keys and values are split once and then multiplied by the tile's queries, kAmxChunk at a time.
-#include "engine/kernels/amx-inl.h"
+// A block's keys and values are unpacked once and then multiplied by the tile's queries, kAmxChunk at a time.
+#include "engine/kernels/attention/amx_formats-inl.h"
+#include "engine/kernels/attention/amx_products-inl.h"
 #include "engine/kernels/attention/ranges-inl.h"
 
 #if defined(TALLY_ATTENTION_AMX_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -22,257 +21,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
-
-constexpr int64_t kAmxTile = 1024, kAmxStep = 32, kAmxBlockSteps = kKvBlock / kAmxStep;
-
-// Right tiles: of column group c, step s and part p at base + c * col + s * step + p * part; rows `row` bytes apart.
-struct RightTiles {
-  const uint8_t* base;
-  int64_t col, step, part, row;
-};
-
-// Left tiles: of step s and part p at base + s * kAmxTile + p * part, of the second 16 rows `second` further.
-struct LeftTiles {
-  const uint8_t* base;
-  int64_t part, second;
-};
-
-// Shapes for TileProducts: sums in tiles 0 to 3, left ones in 4 and 5, right ones in 6 and 7.
-HWY_INLINE void ShapeProducts(int64_t rows) {
-  TileShapes shapes;
-  const int64_t first = std::min<int64_t>(rows, 16), second = rows > 16 ? rows - 16 : rows;
-  for (int t : {0, 1, 4}) shapes.Set(t, first, 64);
-  for (int t : {2, 3, 5}) shapes.Set(t, second, 64);
-  for (int t : {6, 7}) shapes.Set(t, 16, 64);
-  Tiles::Shape(shapes);
-}
-
-// Prefetches a tile into the first cache.
-HWY_INLINE void FetchTile(const uint8_t* p, int64_t row) {
-  HWY_UNROLL(16) for (int i = 0; i < 16; ++i) hwy::Prefetch(p + i * row);
-}
-
-// Two left tiles (rows 0 to 15, 16 to 31) times `pairs` times 2 groups of 16 columns, all steps. out: rows `out_bytes` apart. Each load
-// stands two products or more before its use, and reads what the next step or pair of groups needs. Prefetches the right tiles of the next
-// pair of groups. each(): called in every step.
-template <int kParts, class Each>
-HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, int64_t steps, float* out, int64_t out_bytes,
-                        const Each& each) {
-  const int64_t first_part = kParts > 1 ? r.part : 0;
-  const uint8_t *a = l.base, *b = r.base;
-  TileLoad<4>(a, 64);
-  TileLoad<6>(b + first_part, r.row);
-  TileLoad<5>(a + l.second, 64);
-  TileLoad<7>(b + first_part + r.col, r.row);
-  for (int64_t pair = 0; pair < pairs; ++pair, out += 32) {
-    TileZero<0>();
-    TileZero<1>();
-    TileZero<2>();
-    TileZero<3>();
-    for (int64_t s = 0; s < steps; ++s) {
-      const uint8_t *a_next = a + kAmxTile, *b_next = b + r.step;
-      if (s == steps - 1) {
-        a_next = l.base;
-        b_next = r.base + (pair + 1 < pairs ? 2 * (pair + 1) * r.col : 0);
-      }
-      const uint8_t* const later = b + 2 * r.col;
-      each();
-      if constexpr (kParts > 1) {
-        TileDotBF16<0, 4, 6>();
-        TileDotBF16<2, 5, 6>();
-        TileLoad<6>(b, r.row);
-        FetchTile(later + r.part, r.row);
-        TileDotBF16<1, 4, 7>();
-        TileDotBF16<3, 5, 7>();
-        TileLoad<7>(b + r.col, r.row);
-        FetchTile(later + r.part + r.col, r.row);
-        TileDotBF16<0, 4, 6>();
-        TileDotBF16<1, 4, 7>();
-        TileLoad<4>(a + l.part, 64);
-        FetchTile(later, r.row);
-        TileDotBF16<2, 5, 6>();
-        TileDotBF16<3, 5, 7>();
-        TileLoad<5>(a + l.part + l.second, 64);
-        FetchTile(later + r.col, r.row);
-      } else {
-        FetchTile(later, r.row);
-        FetchTile(later + r.col, r.row);
-      }
-      TileDotBF16<0, 4, 6>();
-      TileDotBF16<1, 4, 7>();
-      TileLoad<4>(a_next, 64);
-      TileDotBF16<2, 5, 6>();
-      TileLoad<6>(b_next + first_part, r.row);
-      TileDotBF16<3, 5, 7>();
-      TileLoad<5>(a_next + l.second, 64);
-      TileLoad<7>(b_next + first_part + r.col, r.row);
-      a = a_next;
-      b = b_next;
-    }
-    float* const second = out + 16 * (out_bytes / 4);
-    TileStore<0>(out, out_bytes);
-    TileStore<1>(out + 16, out_bytes);
-    TileStore<2>(second, out_bytes);
-    TileStore<3>(second + 16, out_bytes);
-  }
-}
-
-// The same times one group of columns.
-template <int kParts>
-HWY_INLINE void TwoRowsOnce(const LeftTiles& l, const RightTiles& r, int64_t steps, float* out, int64_t out_bytes) {
-  TileZero<0>();
-  TileZero<2>();
-  const uint8_t *a = l.base, *b = r.base;
-  for (int64_t s = 0; s < steps; ++s, a += kAmxTile, b += r.step) {
-    TileLoad<4>(a, 64);
-    TileLoad<5>(a + l.second, 64);
-    if constexpr (kParts > 1) {
-      TileLoad<6>(b + r.part, r.row);
-      TileDotBF16<0, 4, 6>();
-      TileDotBF16<2, 5, 6>();
-    }
-    TileLoad<7>(b, r.row);
-    TileDotBF16<0, 4, 7>();
-    TileDotBF16<2, 5, 7>();
-    if constexpr (kParts > 1) {
-      TileLoad<4>(a + l.part, 64);
-      TileLoad<5>(a + l.part + l.second, 64);
-      TileDotBF16<0, 4, 7>();
-      TileDotBF16<2, 5, 7>();
-    }
-  }
-  TileStore<0>(out, out_bytes);
-  TileStore<2>(out + 16 * (out_bytes / 4), out_bytes);
-}
-
-template <int kParts, int kSums, int kRight>
-HWY_INLINE void OneRowStep(const uint8_t* b, const RightTiles& r) {
-  if constexpr (kParts > 1) {
-    TileLoad<kRight>(b + r.part, r.row);
-    TileDotBF16<kSums, 4, kRight>();
-  }
-  TileLoad<kRight>(b, r.row);
-  TileDotBF16<kSums, 4, kRight>();
-  if constexpr (kParts > 1) TileDotBF16<kSums, 5, kRight>();
-}
-
-// One left tile times kCols <= 4 groups of columns, in the same order of sums. of(s): the right tiles of step s.
-template <int kParts, int kCols, class Of>
-HWY_INLINE void OneRow(const LeftTiles& l, const RightTiles& r, int64_t steps, float* out, int64_t out_bytes, const Of& of) {
-  TileZero<0>();
-  if constexpr (kCols > 1) TileZero<1>();
-  if constexpr (kCols > 2) TileZero<2>(), TileZero<3>();
-  const uint8_t* a = l.base;
-  for (int64_t s = 0; s < steps; ++s, a += kAmxTile) {
-    const uint8_t* const b = of(s);
-    TileLoad<4>(a, 64);
-    if constexpr (kParts > 1) TileLoad<5>(a + l.part, 64);
-    OneRowStep<kParts, 0, 6>(b, r);
-    if constexpr (kCols > 1) OneRowStep<kParts, 1, 7>(b + r.col, r);
-    if constexpr (kCols > 2) {
-      OneRowStep<kParts, 2, 6>(b + 2 * r.col, r);
-      OneRowStep<kParts, 3, 7>(b + 3 * r.col, r);
-    }
-  }
-  TileStore<0>(out, out_bytes);
-  if constexpr (kCols > 1) TileStore<1>(out + 16, out_bytes);
-  if constexpr (kCols > 2) TileStore<2>(out + 32, out_bytes), TileStore<3>(out + 48, out_bytes);
-}
-
-constexpr int64_t OneRowCols(int64_t cols) { return cols >= 4 ? 4 : cols >= 2 ? 2 : 1; }
-template <int kParts, class Of>
-HWY_INLINE void OneRowOf(int64_t cols, const LeftTiles& l, const RightTiles& r, int64_t steps, float* out, int64_t out_bytes,
-                         const Of& of) {
-  switch (OneRowCols(cols)) {
-    case 4: return OneRow<kParts, 4>(l, r, steps, out, out_bytes, of);
-    case 2: return OneRow<kParts, 2>(l, r, steps, out, out_bytes, of);
-    default: OneRow<kParts, 1>(l, r, steps, out, out_bytes, of);
-  }
-}
-
-// Calls of `each` that TileProducts makes.
-inline int64_t ProductSteps(int64_t rows, int64_t cols, int64_t steps) {
-  return rows > 16 ? std::max<int64_t>(1, cols / 2 * steps) : steps * (cols / 4 + (cols % 4 + 1) / 2);
-}
-// `rows` rows, as ShapeProducts was told, times `cols` groups of 16 columns.
-template <int kParts, class Each>
-HWY_INLINE void TileProducts(int64_t rows, const LeftTiles& l, RightTiles r, int64_t cols, int64_t steps, float* out,
-                             int64_t out_bytes, const Each& each) {
-  if (rows > 16) {
-    if (cols >= 2) TwoRows<kParts>(l, r, cols / 2, steps, out, out_bytes, each);
-    if (cols % 2 == 0) return;
-    r.base += (cols - 1) * r.col;
-    return TwoRowsOnce<kParts>(l, r, steps, out + 16 * (cols - 1), out_bytes);
-  }
-  for (int64_t c = 0, n; c < cols; c += n) {
-    n = OneRowCols(cols - c);
-    OneRowOf<kParts>(n, l, r, steps, out + 16 * c, out_bytes, [&](int64_t s) HWY_ATTR {
-      each();
-      return r.base + c * r.col + s * r.step;
-    });
-  }
-}
-
-// One left tile times right tiles that are made a step before their use. buffers: two of kAmxBuffer bytes. make(c, n, s, to): the tiles
-// of step s and column groups c to c + n, [n][kParts].
-constexpr int64_t kAmxBuffer = 4 * 2 * kAmxTile;
-template <int kParts, class Make>
-HWY_INLINE void OneRowMade(const LeftTiles& l, int64_t cols, int64_t steps, float* out, int64_t out_bytes, uint8_t* buffers,
-                           const Make& make) {
-  const RightTiles r = {nullptr, kParts * kAmxTile, 0, kAmxTile, 64};
-  int64_t at = 0;  // of the current step's buffer
-  make(0, OneRowCols(cols), 0, buffers);
-  for (int64_t c = 0, n; c < cols; c += n) {
-    n = OneRowCols(cols - c);
-    OneRowOf<kParts>(n, l, r, steps, out + 16 * c, out_bytes, [&](int64_t s) HWY_ATTR {
-      const uint8_t* const now = buffers + at;
-      at = kAmxBuffer - at;
-      if (s + 1 < steps) {
-        make(c, n, s + 1, buffers + at);
-      } else if (c + n < cols) {
-        make(c + n, OneRowCols(cols - c - n), 0, buffers + at);
-      }
-      return now;
-    });
-  }
-}
-
-using VU = hn::Vec<KvWords>;
-HWY_INLINE VU HighHalf(VU x) { return hn::And(x, hn::Set(kKvWords, 0xffff0000u)); }
-// Two vectors of bf16 as words of pairs, from their bits in the high halves. What is in the low halves of `first` goes.
-HWY_INLINE VU PairWords(VU first, VU second) { return hn::Or(hn::ShiftRight<16>(first), HighHalf(second)); }
-
-// x = hi + lo, each as words of the pairs of `first` and `second`. hi is rounded to nearest, ties away from zero; lo towards zero, which is
-// exact if they have 11 bits.
-HWY_INLINE void SplitPairs(VF first, VF second, VU& hi, VU& lo) {
-  const VU half = hn::Set(kKvWords, 0x8000u);
-  const VU a = HighHalf(hn::Add(hn::BitCast(kKvWords, first), half)), b = HighHalf(hn::Add(hn::BitCast(kKvWords, second), half));
-  hi = hn::Or(hn::ShiftRight<16>(a), b);
-  lo = PairWords(hn::BitCast(kKvWords, hn::Sub(first, hn::BitCast(kF32, a))),
-                 hn::BitCast(kKvWords, hn::Sub(second, hn::BitCast(kF32, b))));
-}
-// Bits of x >= 0 rounded to bf16, to nearest even, in the high half.
-HWY_INLINE VU RoundedBits(VF x) {
-  const VU bits = hn::BitCast(kKvWords, x);
-  const VU odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(kKvWords, 1));
-  return hn::Add(bits, hn::Add(odd, hn::Set(kKvWords, 0x7fff)));
-}
-
-// The formats. kDirect: keys and values lie in the cache as tiles, pairs of positions as neighbours (2 i, 2 i + 1). Else they are split
-// into tiles of pairs (i, i + 16) of 32 positions.
-template <class Format>
-struct AmxFormat;
-
-template <>
-struct AmxFormat<KvF16> {
-  static constexpr int kParts = 2;
-  static constexpr bool kDirect = false;
-};
-template <>
-struct AmxFormat<KvBF16> {
-  static constexpr int kParts = 1;
-  static constexpr bool kDirect = true;
-};
 
 // op over the 16 elements of each of 16 rows, in lane i of row i; `rows` of them count.
 template <class Op>
@@ -304,25 +52,15 @@ HWY_INLINE VF Exp2OfNegative(VF x) {
   return hn::Mul(Exp2OfFraction(f), hn::BitCast(kF32, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
-// 2^(s by - max) of `steps` steps of 32 scores, as probabilities of the row of a left tile at `to`. Returns their sum by lanes.
-template <int kParts>
-HWY_INLINE VF AmxProbabilities(const float* HWY_RESTRICT s, int64_t steps, VF by, VF max, uint8_t* HWY_RESTRICT to) {
+// Writes 2^(s by - max) of `steps` steps of 32 scores in their place. Returns their sum by lanes.
+template <class F>
+HWY_INLINE VF AmxProbabilities(float* s, int64_t steps, VF by, VF max) {
   VF sum = hn::Zero(kF32);
-  for (int64_t i = 0; i < steps; ++i, to += kAmxTile) {
-    const VF x = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s + 32 * i), by, max));
-    const VF y = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s + 32 * i + 16), by, max));
+  for (int64_t i = 0; i < steps; ++i, s += 32) {
+    const VF x = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s), by, max));
+    const VF y = Exp2OfNegative(hn::MulSub(hn::LoadU(kF32, s + 16), by, max));
     sum = hn::Add(hn::Add(sum, x), y);
-    if constexpr (kParts > 1) {
-      VU hi, lo;
-      SplitPairs(x, y, hi, lo);
-      hn::Store(hi, kKvWords, reinterpret_cast<uint32_t*>(to));
-      hn::Store(lo, kKvWords, reinterpret_cast<uint32_t*>(to + kAmxBlockSteps * kAmxTile));
-    } else {
-      const hn::Rebind<uint16_t, KvFloats> d16;
-      uint16_t* const out = reinterpret_cast<uint16_t*>(to);
-      hn::Store(hn::TruncateTo(d16, hn::ShiftRight<16>(RoundedBits(x))), d16, out);
-      hn::Store(hn::TruncateTo(d16, hn::ShiftRight<16>(RoundedBits(y))), d16, out + 16);
-    }
+    F::Probability(x, y, reinterpret_cast<uint8_t*>(s));
   }
   return sum;
 }
@@ -339,7 +77,8 @@ template <class Format>
 class AmxRun : RangeRun {
   using F = AmxFormat<Format>;
   static constexpr int kParts = F::kParts;
-  static constexpr int64_t kLeftTile = kParts * kAmxBlockSteps * kAmxTile;  // of probabilities
+  static constexpr int64_t kRowBytes = kKvBlock * 4,
+                           kStepBytes = kAmxStep * 4;  // of scores, and of the probabilities in their place
 
  public:
   AmxRun(const AttentionOp& op, int64_t row, int64_t rows, const TaskShare& share, const AttentionScratch& work)
@@ -356,20 +95,29 @@ class AmxRun : RangeRun {
   }
 
  private:
+  // The softmax of up to 16 queries i + k, k in [first, end), of a chunk, from the scores in rows k of p. Their lanes are lanes_[k].
+  struct SoftmaxOf {
+    int64_t i, first, end;
+    PositionRange steps;
+    float* p;
+  };
+
   uint8_t* QueryTiles(int64_t query) const {
     return reinterpret_cast<uint8_t*>(w_.q) + query / 16 * kParts * key_steps_ * kAmxTile;
   }
 
   HWY_INLINE void StoreQuery(const float* q, int64_t i) {
-    const hn::Rebind<hwy::bfloat16_t, KvFloats> dbf;
-    uint8_t* const to = QueryTiles(i) + i % 16 * 64;
-    for (int64_t d = 0; d < k_dim_; d += kLanes) {
-      const VF x = hn::LoadU(kF32, q + d);
-      const auto hi = NarrowToBF16(x);
-      hwy::bfloat16_t* const at = reinterpret_cast<hwy::bfloat16_t*>(to + d / kAmxStep * kAmxTile) + d % kAmxStep;
-      hn::StoreU(hi, dbf, at);
-      if constexpr (kParts > 1)
-        hn::StoreU(NarrowToBF16(hn::Sub(x, hn::PromoteTo(kF32, hi))), dbf, at + key_steps_ * kAmxTile / 2);
+    uint8_t* to = QueryTiles(i) + i % 16 * 64;
+    for (int64_t d = 0; d < k_dim_; d += kAmxStep, to += kAmxTile) {
+      const VF x = hn::LoadU(kF32, q + d), y = hn::LoadU(kF32, q + d + kLanes);
+      const VU hi = ToBF16(x, y);
+      StoreWords(hi, to);
+      if constexpr (kParts > 1) {
+        const hn::Half<hn::Repartition<uint16_t, KvFloats>> half;
+        const VU a = hn::PromoteTo(kKvWords, hn::LowerHalf(half, hn::BitCast(hn::Repartition<uint16_t, KvFloats>(), hi))),
+                 b = hn::PromoteTo(kKvWords, hn::UpperHalf(half, hn::BitCast(hn::Repartition<uint16_t, KvFloats>(), hi)));
+        StoreWords(ToBF16(hn::Sub(x, LowF32(a)), hn::Sub(y, LowF32(b))), to + key_steps_ * kAmxTile);
+      }
     }
   }
 
@@ -427,29 +175,115 @@ class AmxRun : RangeRun {
     const RightTiles keys = Keys(Steps(hull));
     RightTiles values = {};
     bool finite = true;
-    for (int64_t i = 0; i < queries_; i += kAmxChunk) {
+    int64_t i = 0;
+    if (equal && queries_ >= 2 * kAmxChunk) {
+      i = queries_ / kAmxChunk * kAmxChunk;
+      values = WholeChunks(i / kAmxChunk, hull, keys);
+    }
+    for (; i < queries_; i += kAmxChunk) {
       const int64_t n = std::min(kAmxChunk, queries_ - i);
       const PositionRange steps = Steps(ChunkLanes(i, n));
       if (steps.empty()) continue;
       Shape(n);
-      Scores(i, n, steps, keys);
-      for (int64_t k = 0; k < n; k += 16) Softmax(i, k, std::min(k + 16, n), steps, Share(F::kDirect ? 30 : 10, n));
-      MergeSums(n, w_.max + i, w_.sum + i, w_.range_max + i, w_.range_sum + i, w_.a + i, w_.b + i);
+      const float lines = Share(F::kDirect ? 35 : 10, ProductCalls<kParts>(n, 2 * steps.size(), key_steps_));
+      Scores(i, n, steps, keys, w_.p, [&]() HWY_ATTR { Fetch(lines); });
+      for (int64_t k = 0; k < n; k += 16) Softmax({i, k, std::min(k + 16, n), steps, w_.p}, Share(F::kDirect ? 30 : 10, n));
+      MergeSums(i, n);
       if (values.base == nullptr) values = Values(hull, !equal, finite);
       if (finite) {
-        AddValues(n, steps, values);
+        const float of_values = Share(F::kDirect ? 35 : 10, ProductCalls<kParts>(n, cols_, steps.size()));
+        AddValues(n, steps, values, w_.p, [&]() HWY_ATTR { Fetch(of_values); });
         for (int64_t k = 0; k < n; ++k) MergeQuery(i, k);
       } else {  // some value is no number, and some rows must not see it
         for (int64_t k = 0, row = 0; k < n; k = row) {
           while (row < n && (i + row) / group_ == (i + k) / group_) ++row;
           if (lanes_[k].empty()) continue;
           bool also_finite;
-          AddValues(n, steps, Values(lanes_[k], true, also_finite, steps));
+          AddValues(n, steps, Values(lanes_[k], true, also_finite, steps), w_.p, []() {});
           for (int64_t q = k; q < row; ++q) MergeQuery(i, q);
         }
       }
       fetch_ = false;
     }
+  }
+
+  void MergeSums(int64_t i, int64_t n) {
+    HWY_NAMESPACE::MergeSums(n, w_.max + i, w_.sum + i, w_.range_max + i, w_.range_sum + i, w_.a + i, w_.b + i);
+  }
+
+  // Chunks of queries that all see `lanes`. While tiles are multiplied, vectors do the softmax of the chunk before: in turn i the products of
+  // chunk i - 1 with values and of chunk i + 1 with keys, and the softmax of chunk i. Returns the tiles of the values.
+  HWY_NOINLINE RightTiles WholeChunks(int64_t chunks, PositionRange lanes, const RightTiles& keys) {
+    const PositionRange steps = Steps(lanes);
+    std::fill_n(lanes_, kAmxChunk, lanes);
+    Shape(kAmxChunk);
+    const int64_t score_calls = ProductCalls<kParts>(kAmxChunk, 2 * steps.size(), key_steps_),
+                  value_calls = ProductCalls<kParts>(kAmxChunk, cols_, steps.size());
+    const auto p = [&](int64_t chunk) { return w_.p + chunk % 2 * kAmxChunk * kKvBlock; };
+    const float first = Share(F::kDirect ? 35 : 10, score_calls), second = Share(F::kDirect ? 65 : 20, score_calls);
+    Scores(0, kAmxChunk, steps, keys, p(0), [&]() HWY_ATTR { Fetch(first); });
+    bool finite;
+    const RightTiles values = Values(lanes, false, finite);
+    for (int64_t i = 0; i <= chunks; ++i) {
+      const bool is_first = i == 0, is_last = i + 1 >= chunks;
+      aside_ = {.of = {i * kAmxChunk, i < chunks ? 0 : kAmxChunk, 16, steps, p(i)},
+                .part = 0,
+                .merge = kMergeParts,
+                .parts = kSoftmaxParts + kMergeParts,
+                .calls = std::max<int64_t>(1, (is_first ? 0 : value_calls) + (is_last ? 0 : score_calls)),
+                .due = 0};
+      if (!is_first) {
+        AddValues(kAmxChunk, steps, values, p(i - 1), [&]() HWY_ATTR { Aside(); });
+        aside_.merge = 0;
+      }
+      if (!is_last) {
+        Scores((i + 1) * kAmxChunk, kAmxChunk, steps, keys, p(i + 1), [&]() HWY_ATTR {
+          Fetch(second);
+          Aside();
+        });
+      }
+      while (AsidePart()) {
+      }
+      fetch_ = false;
+    }
+    return values;
+  }
+  // What vectors do in a turn of WholeChunks: merging the outputs of the chunk before, once they are there, and the softmax of 32 queries,
+  // 16 after 16: maxima of 4 rows each, rows, sums.
+  static constexpr int64_t kMergeParts = 8, kSoftmaxParts = 2 * (4 + 16 + 1);
+  struct AsideWork {
+    SoftmaxOf of;
+    int64_t part;   // of the 16 queries in progress
+    int64_t merge;  // the next to be merged
+    int64_t parts, calls, due;
+  };
+  HWY_INLINE void Aside() {
+    for (aside_.due += aside_.parts; aside_.due >= aside_.calls; aside_.due -= aside_.calls) {
+      if (!AsidePart()) return;
+    }
+  }
+  // False if nothing is left that can be done now.
+  HWY_INLINE bool AsidePart() {
+    SoftmaxOf& of = aside_.of;
+    if (aside_.merge < kMergeParts) {
+      const int64_t n = kAmxChunk / kMergeParts, from = n * aside_.merge++;
+      for (int64_t k = from; k < from + n; ++k) MergeQuery(of.i - kAmxChunk, k);
+      return true;
+    }
+    if (of.first == kAmxChunk) return false;
+    const int64_t part = aside_.part++;
+    if (HWY_LIKELY(4 <= part && part < 20)) {
+      SoftmaxRow(of, of.first + part - 4);
+    } else if (part < 4) {
+      SoftmaxMaxima(of, of.first + 4 * part, of.first + 4 * (part + 1));
+      if (part == 3) EndMaxima(of);
+    } else {
+      SoftmaxSums(of);
+      MergeSums(of.i + of.first, 16);
+      of.first += 16, of.end += 16;
+      aside_.part = 0;
+    }
+    return true;
   }
 
   // Keys and values are split just before they are multiplied, so that they stay in the first cache.
@@ -458,8 +292,8 @@ class AmxRun : RangeRun {
     std::fill_n(lanes_, n, lanes);
     Shape(n);
     FewScores(Steps(lanes));
-    Softmax(0, 0, n, Steps(lanes), Share(10, n));
-    MergeSums(n, w_.max, w_.sum, w_.range_max, w_.range_sum, w_.a, w_.b);
+    Softmax({0, 0, n, Steps(lanes), w_.p}, Share(10, n));
+    MergeSums(0, n);
     AddFewValues(lanes);
     for (int64_t k = 0; k < n; ++k) MergeQuery(0, k);
   }
@@ -484,85 +318,81 @@ class AmxRun : RangeRun {
       for (int64_t g = 2 * steps.begin; g < 2 * steps.end; ++g) {
         for (int64_t s = 0; s < key_steps_; ++s) {
           Fetch(lines);
-          SplitKeys(g, s, keys_ + g * tiles + s * kAmxTile, part);
+          F::Keys(layout_, share_, g, s, keys_ + g * tiles + s * kAmxTile, part);
         }
       }
       return {keys_, tiles, kAmxTile, part, 64};
     }
   }
-  // Step s of a group of 16 positions.
-  HWY_INLINE void SplitKeys(int64_t group, int64_t s, uint8_t* HWY_RESTRICT to, int64_t part) {
-    const hwy::float16_t* HWY_RESTRICT k =
-        reinterpret_cast<const hwy::float16_t*>(share_ + Format::KeyAt(layout_, group * 16, s * kAmxStep));
-    for (int64_t d = 0; d < kAmxStep; d += 2, k += 32, to += 64) {
-      VU hi, lo;
-      SplitPairs(Widen(k), Widen(k + 16), hi, lo);
-      hn::Store(hi, kKvWords, reinterpret_cast<uint32_t*>(to));
-      hn::Store(lo, kKvWords, reinterpret_cast<uint32_t*>(to + part));
-    }
-  }
-
-  // Scores of queries [i, i + n) with the steps of positions.
-  HWY_NOINLINE void Scores(int64_t i, int64_t n, PositionRange steps, RightTiles keys) {
-    const LeftTiles left = QueryLeft(i);
+  // Scores of queries [i, i + n) with the steps of positions. each(): called often.
+  template <class Each>
+  HWY_NOINLINE void Scores(int64_t i, int64_t n, PositionRange steps, RightTiles keys, float* p, const Each& each) {
     keys.base += 2 * steps.begin * keys.col;
-    const float lines = Share(F::kDirect ? 35 : 10, ProductSteps(n, 2 * steps.size(), key_steps_));
-    TileProducts<kParts>(n, left, keys, 2 * steps.size(), key_steps_, w_.p + steps.begin * kAmxStep, kKvBlock * 4,
-                         [&]() HWY_ATTR { Fetch(lines); });
+    TileProducts<kParts>(n, QueryLeft(i), keys, 2 * steps.size(), key_steps_, p + steps.begin * kAmxStep, kRowBytes, each);
   }
   // Of all queries, which are at most 16.
   HWY_NOINLINE void FewScores(PositionRange steps) {
     const float lines = Share(45, 2 * steps.size() * key_steps_);
-    OneRowMade<kParts>(QueryLeft(0), 2 * steps.size(), key_steps_, w_.p + steps.begin * kAmxStep, kKvBlock * 4, keys_,
+    OneRowMade<kParts>(QueryLeft(0), 2 * steps.size(), key_steps_, w_.p + steps.begin * kAmxStep, kRowBytes, keys_,
                        [&](int64_t c, int64_t groups, int64_t s, uint8_t* to) HWY_ATTR {
                          for (int64_t g = 2 * steps.begin + c, j = 0; j < groups; ++j, ++g, to += kParts * kAmxTile) {
                            Fetch(lines);
-                           SplitKeys(g, s, to, kAmxTile);
+                           F::Keys(layout_, share_, g, s, to, kAmxTile);
                          }
                        });
   }
   LeftTiles QueryLeft(int64_t i) const {
     const int64_t part = key_steps_ * kAmxTile;
-    return {QueryTiles(i), part, kParts * part};
+    return {QueryTiles(i), kAmxTile, part, kParts * part, 64};
   }
 
-  // Probabilities of queries i + k, k in [first, end) of one left tile, from the scores in rows k. Their lanes are lanes_[k].
-  HWY_NOINLINE void Softmax(int64_t i, int64_t first, int64_t end, PositionRange steps, float lines) {
-    constexpr float kLog2E = 1.44269504f;
-    const int64_t begin = steps.begin * kAmxStep, n = steps.size();
-    const VF by = hn::Set(kF32, (change_ ? 1.0f : op_.scale) * kLog2E);
-    alignas(64) float rows[16 * 16] = {}, max2[16];
-    for (int64_t k = first; k < end; ++k) {
-      float* const s = w_.p + k * kKvBlock + begin;
-      Edges(i + k, lanes_[k], steps, s - begin);
+  // Probabilities in place of the scores.
+  void Softmax(const SoftmaxOf& of, float lines) {
+    SoftmaxMaxima(of, of.first, of.end);
+    EndMaxima(of);
+    for (int64_t k = of.first; k < of.end; ++k) {
+      Fetch(lines);
+      SoftmaxRow(of, k);
+    }
+    SoftmaxSums(of);
+  }
+  static float* Scores(const SoftmaxOf& of, int64_t k) { return of.p + k * kKvBlock + of.steps.begin * kAmxStep; }
+  VF ByLog2E() const { return hn::Set(kF32, (change_ ? 1.0f : op_.scale) * 1.44269504f); }
+
+  // Of rows k, k in [from, end): the maxima by lanes; of.first + 16 rows or all have been before EndMaxima.
+  HWY_NOINLINE void SoftmaxMaxima(const SoftmaxOf& of, int64_t from, int64_t end) {
+    const int64_t n = of.steps.size();
+    for (int64_t k = from; k < end; ++k) {
+      float* const s = Scores(of, k);
+      Edges(of.i + k, lanes_[k], of.steps, s - of.steps.begin * kAmxStep);
       VF m0 = hn::LoadU(kF32, s), m1 = hn::LoadU(kF32, s + 16);
       for (int64_t j = 1; j < n; ++j) {
         m0 = hn::Max(m0, hn::LoadU(kF32, s + 32 * j));
         m1 = hn::Max(m1, hn::LoadU(kF32, s + 32 * j + 16));
       }
-      hn::Store(hn::Max(m0, m1), kF32, rows + 16 * (k - first));
+      hn::Store(hn::Max(m0, m1), kF32, by_row_ + 16 * (k - of.first));
     }
-    const VF max = ReduceRows(rows, end - first, [](VF x, VF y) HWY_ATTR { return hn::Max(x, y); });
-    hn::StoreU(change_ ? max : hn::Mul(max, hn::Set(kF32, op_.scale)), kF32, w_.max + i + first);
-    hn::Store(hn::Mul(max, by), kF32, max2);
-    uint8_t* to = reinterpret_cast<uint8_t*>(w_.factors) + first / 16 * kLeftTile + steps.begin * kAmxTile;
-    for (int64_t k = first; k < end; ++k, to += 64) {
-      Fetch(lines);
-      const float* const s = w_.p + k * kKvBlock + begin;
-      const VF m = hn::Set(kF32, max2[k - first]);
-      const VF sum = n == kAmxBlockSteps ? AmxProbabilities<kParts>(s, kAmxBlockSteps, by, m, to)
-                                         : AmxProbabilities<kParts>(s, n, by, m, to);
-      hn::Store(sum, kF32, rows + 16 * (k - first));
-    }
-    const VF sum = ReduceRows(rows, end - first, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); });
-    hn::StoreU(sum, kF32, w_.sum + i + first);
-    for (int64_t k = first; k < end; ++k) {
+  }
+  HWY_NOINLINE void EndMaxima(const SoftmaxOf& of) {
+    const VF max = ReduceRows(by_row_, of.end - of.first, [](VF x, VF y) HWY_ATTR { return hn::Max(x, y); });
+    hn::StoreU(change_ ? max : hn::Mul(max, hn::Set(kF32, op_.scale)), kF32, w_.max + of.i + of.first);
+    hn::Store(hn::Mul(max, ByLog2E()), kF32, max2_);
+  }
+  HWY_NOINLINE void SoftmaxRow(const SoftmaxOf& of, int64_t k) {
+    const VF by = ByLog2E(), m = hn::Set(kF32, max2_[k - of.first]);
+    const int64_t n = of.steps.size();
+    const VF sum = n == kAmxBlockSteps ? AmxProbabilities<F>(Scores(of, k), kAmxBlockSteps, by, m)
+                                       : AmxProbabilities<F>(Scores(of, k), n, by, m);
+    hn::Store(sum, kF32, by_row_ + 16 * (k - of.first));
+  }
+  HWY_NOINLINE void SoftmaxSums(const SoftmaxOf& of) {
+    const VF sum = ReduceRows(by_row_, of.end - of.first, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); });
+    hn::StoreU(sum, kF32, w_.sum + of.i + of.first);
+    for (int64_t k = of.first; k < of.end; ++k) {
       if (!lanes_[k].empty()) continue;  // merging this changes nothing
-      w_.max[i + k] = w_.range_max[i + k];
-      w_.sum[i + k] = 0;
-      for (int64_t p = 0; p < kParts; ++p) {
-        for (int64_t t = 0; t < n; ++t) std::memset(to + (k - end) * 64 + (p * kAmxBlockSteps + t) * kAmxTile, 0, 64);
-      }
+      w_.max[of.i + k] = w_.range_max[of.i + k];
+      w_.sum[of.i + k] = 0;
+      std::memset(Scores(of, k), 0, static_cast<size_t>(of.steps.size() * kStepBytes));
     }
   }
   // Scores that are more than products, and -infinity for lanes that the query does not see.
@@ -592,95 +422,64 @@ class AmxRun : RangeRun {
       right = {v, 64, step, 0, row};
       if (check || lanes.begin > steps.begin * kAmxStep || lanes.end < steps.end * kAmxStep) {
         right.base = values_;
-        for (int64_t s = steps.begin; s < steps.end; ++s) CopyValues(v, lanes, s, sum);
+        for (int64_t s = steps.begin; s < steps.end; ++s) CopyValues(v, {lanes, s * kAmxStep}, sum);
       }
     } else {
       const int64_t part = kAmxBlockSteps * step;
       right = {values_, kAmxTile, cols_ * kAmxTile, part, 64};
       const float lines = Share(35, 2 * steps.size());
       for (int64_t s = steps.begin; s < steps.end; ++s) {
-        uint8_t* const to = values_ + s * right.step;
+        const StepLanes of{lanes, s * kAmxStep};
+        const ValueTiles to{values_ + s * right.step, kAmxTile, part, 0, cols_};
         for (int64_t half = 0; half < 16; half += 8) {
           Fetch(lines);
-          check ? SplitValues<true>(lanes, s, half, 8, 0, cols_, to, kAmxTile, part, sum)
-                : SplitValues<false>(lanes, s, half, 8, 0, cols_, to, kAmxTile, part, sum);
+          check ? F::template Values<true>(layout_, share_, of, half, 8, to, sum)
+                : F::template Values<false>(layout_, share_, of, half, 8, to, sum);
         }
       }
     }
     finite = !check || hn::AllFalse(kF32, hn::IsNaN(sum));
     return right;
   }
-  HWY_NOINLINE void CopyValues(const uint8_t* v, PositionRange lanes, int64_t step, VF& sum) {
-    const VF zero = hn::Zero(kF32);
+  HWY_NOINLINE void CopyValues(const uint8_t* v, const StepLanes& step, VF& sum) {
     VF s = sum;
-    for (int64_t n = 16 * step; n < 16 * step + 16; ++n) {
-      const bool first = lanes.begin <= 2 * n && 2 * n < lanes.end, second = lanes.begin <= 2 * n + 1 && 2 * n + 1 < lanes.end;
-      const VU mask = hn::Set(kKvWords, (first ? 0x0000ffffu : 0) | (second ? 0xffff0000u : 0));
-      const uint32_t* const from = reinterpret_cast<const uint32_t*>(v) + n * v_padded_;
-      uint32_t* const to = reinterpret_cast<uint32_t*>(values_) + n * v_padded_;
+    for (int64_t i = 0; i < kAmxStep; i += 2) {
+      const VU mask = step.Pair(i);
+      const int64_t at = (step.base + i) / 2 * v_padded_;
+      const uint32_t* const from = reinterpret_cast<const uint32_t*>(v) + at;
+      uint32_t* const to = reinterpret_cast<uint32_t*>(values_) + at;
       for (int64_t d = 0; d < v_padded_; d += kLanes) {
         const VU x = hn::And(hn::LoadU(kKvWords, from + d), mask);
-        s = hn::MulAdd(hn::BitCast(kF32, HighHalf(x)), zero, s);
-        s = hn::MulAdd(hn::BitCast(kF32, hn::ShiftLeft<16>(x)), zero, s);
+        s = NotFinite(x, s);
         hn::Store(x, kKvWords, to + d);
       }
     }
     sum = s;
   }
-  // Rows [row, row + rows) of the tiles of a step and n column groups from c on, `col` bytes apart.
-  template <bool kCheck>
-  HWY_INLINE void SplitValues(PositionRange lanes, int64_t step, int64_t row, int64_t rows, int64_t c, int64_t n, uint8_t* tiles,
-                              int64_t col, int64_t part, VF& sum) {
-    const VF zero = hn::Zero(kF32);
-    const bool whole = lanes.begin <= step * kAmxStep && (step + 1) * kAmxStep <= lanes.end;
-    VF sums = sum;
-    for (int64_t i = row; i < row + rows; ++i) {
-      const int64_t lane = step * kAmxStep + i;
-      const hwy::float16_t* v = reinterpret_cast<const hwy::float16_t*>(share_ + Format::ValueAt(layout_, lane, 16 * c));
-      const hwy::float16_t* const end = v + 16 * n;
-      uint8_t* HWY_RESTRICT to = tiles + i * 64;
-      if (HWY_LIKELY(whole)) {
-        for (; v < end; to += col, v += 16) SplitPair<kCheck>(Widen(v), Widen(v + 16 * v_padded_), to, part, sums);
-        continue;
-      }
-      const bool first = lanes.begin <= lane && lane < lanes.end, second = lanes.begin <= lane + 16 && lane + 16 < lanes.end;
-      for (; v < end; to += col, v += 16) {
-        SplitPair<kCheck>(first ? Widen(v) : zero, second ? Widen(v + 16 * v_padded_) : zero, to, part, sums);
-      }
-    }
-    sum = sums;
-  }
-  template <bool kCheck>
-  static HWY_INLINE void SplitPair(VF x, VF y, uint8_t* HWY_RESTRICT to, int64_t part, VF& sum) {
-    if constexpr (kCheck) sum = hn::MulAdd(x, hn::Zero(kF32), hn::MulAdd(y, hn::Zero(kF32), sum));
-    VU hi, lo;
-    SplitPairs(x, y, hi, lo);
-    hn::Store(hi, kKvWords, reinterpret_cast<uint32_t*>(to));
-    hn::Store(lo, kKvWords, reinterpret_cast<uint32_t*>(to + part));
-  }
 
-  // o of n queries = their probabilities times the values of the steps.
-  HWY_NOINLINE void AddValues(int64_t n, PositionRange steps, RightTiles values) {
+  // o of n queries = their probabilities times the values of the steps. each(): called often.
+  template <class Each>
+  HWY_NOINLINE void AddValues(int64_t n, PositionRange steps, RightTiles values, const float* p, const Each& each) {
     values.base += steps.begin * values.step;
-    const float lines = Share(F::kDirect ? 35 : 10, ProductSteps(n, cols_, steps.size()));
-    TileProducts<kParts>(n, ProbabilityLeft(steps), values, cols_, steps.size(), w_.o, v_padded_ * 4,
-                         [&]() HWY_ATTR { Fetch(lines); });
+    TileProducts<kParts>(n, ProbabilityLeft(steps, p), values, cols_, steps.size(), w_.o, v_padded_ * 4, each);
   }
   // Of all queries, which are at most 16 and see the same lanes.
   HWY_NOINLINE void AddFewValues(PositionRange lanes) {
     const PositionRange steps = Steps(lanes);
     const float lines = Share(45, steps.size() * cols_);
     VF unused = hn::Zero(kF32);
-    OneRowMade<kParts>(ProbabilityLeft(steps), cols_, steps.size(), w_.o, v_padded_ * 4, values_,
-                       [&](int64_t c, int64_t n, int64_t s, uint8_t* to) HWY_ATTR {
-                         for (int64_t row = 0; row < 16; row += 4) {
-                           Fetch(lines * static_cast<float>(n) / 4);
-                           SplitValues<false>(lanes, steps.begin + s, row, 4, c, n, to, kParts * kAmxTile, kAmxTile, unused);
-                         }
-                       });
+    OneRowMade<kParts>(
+        ProbabilityLeft(steps, w_.p), cols_, steps.size(), w_.o, v_padded_ * 4, values_,
+        [&](int64_t c, int64_t n, int64_t s, uint8_t* to) HWY_ATTR {
+          const StepLanes of{lanes, (steps.begin + s) * kAmxStep};
+          for (int64_t row = 0; row < 16; row += 4) {
+            Fetch(lines * static_cast<float>(n) / 4);
+            F::template Values<false>(layout_, share_, of, row, 4, {to, kParts * kAmxTile, kAmxTile, c, n}, unused);
+          }
+        });
   }
-  LeftTiles ProbabilityLeft(PositionRange steps) const {
-    return {reinterpret_cast<const uint8_t*>(w_.factors) + steps.begin * kAmxTile, kAmxBlockSteps * kAmxTile, kLeftTile};
+  static LeftTiles ProbabilityLeft(PositionRange steps, const float* p) {
+    return {reinterpret_cast<const uint8_t*>(p + steps.begin * kAmxStep), kStepBytes, 64, 16 * kRowBytes, kRowBytes};
   }
 
   static constexpr int64_t kFar = 16384;
@@ -693,6 +492,8 @@ class AmxRun : RangeRun {
   int64_t fetched_ = 0;  // lines of the share whose successors at kFar were prefetched
   float due_ = 0;
   bool fetch_ = false;
+  alignas(64) float by_row_[16 * 16] = {}, max2_[16] = {};  // of the softmax in progress: by lanes of each row; maxima
+  AsideWork aside_ = {};
 };
 
 }  // namespace HWY_NAMESPACE

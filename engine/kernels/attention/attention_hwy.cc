@@ -264,7 +264,7 @@ void AttendRows(const AttentionOp& op, int64_t begin, int64_t end, int64_t head_
     while (run < end && op.rows[run].table == op.rows[begin].table) ++run;
     WithKvFormat(op.layout, [&](auto format) {
 #if TALLY_AMX
-      if constexpr (std::is_same_v<decltype(format), KvF16> || std::is_same_v<decltype(format), KvBF16>) {
+      if constexpr (requires { AmxFormat<decltype(format)>::kParts; }) {
         if (OnTiles(op.layout)) {
           return AmxRun<decltype(format)>(op, begin, run - begin, {kv_head, first, next - first, slice, slices}, work).Run();
         }

@@ -40,10 +40,11 @@ inline constexpr int64_t kTileQueries = 64, kMostTaskHeads = 8;
 // On matrix tiles (attention_amx-inl.h) there are kAmxTileQueries, or twice as many where kFewTasks tasks remain, since each tile splits the
 // keys and values that it reads. They are multiplied kAmxChunk at a time.
 inline constexpr int64_t kAmxTileQueries = 128, kAmxChunk = 32, kFewTasks = 64;
+// Positions, or elements of d, of a product of tiles, and products for one of an f16 cache's.
+inline constexpr int64_t kTileStep = 32, kSplitProducts = 3;
 // Whether keys and values are multiplied by matrix tiles, for one row as for many.
 inline bool OnTiles(const KvLayout& l) {
-  return (l.type == KvType::kF16 || l.type == KvType::kBF16) && !l.shared && l.k_dim % 32 == 0 && l.v_dim % 16 == 0 &&
-         HwyTargetHasAmx();
+  return l.type != KvType::kF32 && !l.shared && l.k_dim % 32 == 0 && l.v_dim % 16 == 0 && HwyTargetHasAmx();
 }
 
 inline int64_t HeadsPerKvHead(const AttentionOp& op) { return op.heads / op.layout.kv_heads; }

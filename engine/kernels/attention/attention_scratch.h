@@ -13,8 +13,8 @@ namespace tally {
 // Bytes of keys or values that are unpacked at a time, or a group of 16 positions if it is larger.
 inline constexpr int64_t kUnpackBytes = 16384;
 
-// For one tile. On matrix tiles q, factors, unpacked (keys) and edge (values) are in tiles, o and p of a chunk of queries. Query i of the tile is row i / heads, head i % heads of the task's heads. Sizes in floats; queries stand for the most
-// that a tile has, rounded up to 16.
+// For one tile. Query i of it is row i / heads, head i % heads of the task's heads. Sizes in floats; queries stand for the most that a tile
+// has, rounded up to 16. On matrix tiles q, unpacked (keys) and edge (values) are in tiles; o is of a chunk of queries, p of two.
 struct AttentionScratch {
   float* q;                                                  // [steps of k_dim][kTileQueries] factors, or as Int8Query has them
   float* o;                                                  // [queries][padded v_dim]: a block's sum of p v
@@ -50,10 +50,11 @@ struct AttentionScratch {
       const size_t parts = op.layout.type == KvType::kF16 ? 2 : 1, chunk = kAmxChunk;
       q = take(queries * parts * k / 2);
       o = take(chunk * v);
-      p = take(chunk * kKvBlock);
-      factors = take(chunk * parts * kKvBlock / 2);
-      unpacked = take(parts > 1 ? kKvBlock * parts * k / 2 : 0);
-      edge = take(std::max<size_t>(4096, kKvBlock * parts * v / 2));  // or two of kAmxBuffer bytes
+      p = take(2 * chunk * kKvBlock);
+      factors = nullptr;
+      const size_t buffers = 4096;  // two of kAmxBuffer bytes
+      unpacked = take(op.layout.type == KvType::kBF16 ? 0 : std::max<size_t>(buffers, kKvBlock * parts * k / 2));
+      edge = take(std::max<size_t>(buffers, kKvBlock * parts * v / 2));
     } else {
       q = take(k * kTileQueries);
       o = take(queries * v);
