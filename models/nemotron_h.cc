@@ -21,11 +21,10 @@ constexpr std::string_view kGguf[] = {"nemotron_h", "nemotron_h_moe"};
 constexpr std::string_view kHf[] = {"NemotronHForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"nemotron_h"};
 
-constexpr RoleName kGgufNames[] = {
-    TALLY_MAMBA_GGUF,
-    {Role::kFfnNorm, "blk.#.attn_norm.weight"},
-    {.role = Role::kFfnNorm, .name = "blk.#.post_attention_norm.weight", .prediction = true},
-    {Role::kRouterBias, "blk.#.exp_probs_b.bias"}};
+constexpr RoleName kGgufNames[] = {TALLY_MAMBA_GGUF,
+                                   {Role::kFfnNorm, "blk.#.attn_norm.weight"},
+                                   {.role = Role::kFfnNorm, .name = "blk.#.post_attention_norm.weight", .prediction = true},
+                                   {Role::kRouterBias, "blk.#.exp_probs_b.bias"}};
 #define TALLY_MIXER "~layers.#.mixer."
 #define TALLY_PREDICTION(of, stored) \
   { Role::of, "mtp.layers." stored, Storage::kPlain, nullptr, std::nullopt, true }

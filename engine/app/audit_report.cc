@@ -72,8 +72,8 @@ std::string SumsText(const std::string& title, const Recipe& recipe, const std::
 }
 
 uint64_t DecodeSteps(const AuditReport& report) {
-  return static_cast<uint64_t>(std::count_if(report.steps.begin(), report.steps.end(),
-                                             [](const AuditReport::Step& s) { return IsDecode(s); }));
+  return static_cast<uint64_t>(
+      std::count_if(report.steps.begin(), report.steps.end(), [](const AuditReport::Step& s) { return IsDecode(s); }));
 }
 
 Table ExpertTable(const AuditReport& report) {
@@ -126,8 +126,8 @@ std::string Plot(const AuditReport& report, const Recipe& recipe, size_t width, 
     Bar b{std::move(label), std::vector<uint64_t>(names.size())};
     for (const AuditRow& r : rows) {
       if (r.account != account) continue;
-      const bool sparse =
-          r.layer >= recipe.n_layers ? recipe.n_experts > 0 : r.layer >= 0 && recipe.layers[static_cast<size_t>(r.layer)].sparse();
+      const bool sparse = r.layer >= recipe.n_layers ? recipe.n_experts > 0
+                                                     : r.layer >= 0 && recipe.layers[static_cast<size_t>(r.layer)].sparse();
       b.values[static_cast<size_t>(books::PartOf(r.component, sparse))] +=
           account == books::AuditAccount::kStored ? r.inventory.value_or(0) : r.ledger.value_or(0);
     }
@@ -369,7 +369,9 @@ Json AuditDocument(const std::string& name, const AuditReport& report, const Mod
   const Recipe& recipe = model.recipe();
   Json steps = Json::array(), experts = Json::array();
   for (const AuditReport::Step& s : report.steps) {
-    steps.push_back({{"phase", s.predicting ? "prediction" : s.phase == Phase::kPrefill ? "prefill" : "decode"},
+    steps.push_back({{"phase", s.predicting                 ? "prediction"
+                               : s.phase == Phase::kPrefill ? "prefill"
+                                                            : "decode"},
                      {"rows", s.rows},
                      {"context", s.context},
                      {"audit", RowsJson(s.audit)}});

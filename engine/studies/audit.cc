@@ -113,8 +113,7 @@ class Auditor {
 
   // Tokens that may follow those that there are. The steps that are left keep a position each.
   Result<std::vector<int32_t>> Drafts(int32_t sequence, int32_t bill, int64_t left) {
-    const int64_t most =
-        std::min({options_.draft, engine_.draft_rows(), engine_.context() - engine_.Length(sequence) - left});
+    const int64_t most = std::min({options_.draft, engine_.draft_rows(), engine_.context() - engine_.Length(sequence) - left});
     if (most <= 0) return std::vector<int32_t>();
     if (!engine_.predicts()) {
       const std::span<const int32_t> found = lookup_.Propose(tokens_, most);
@@ -241,8 +240,8 @@ class Auditor {
     AuditReport::Step& audited = report_.steps[step];
     audited.drafted = drafts.size();
     audited.accepted = accepted;
-    const std::vector<books::AuditRow> in_vain = books::AuditInVain(
-        model_.recipe(), facts, drafts.size() - accepted, engine_.ledger().drafts().in_vain);
+    const std::vector<books::AuditRow> in_vain =
+        books::AuditInVain(model_.recipe(), facts, drafts.size() - accepted, engine_.ledger().drafts().in_vain);
     Add(in_vain);
     audited.audit.insert(audited.audit.end(), in_vain.begin(), in_vain.end());
     return {};

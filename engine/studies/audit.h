@@ -18,7 +18,8 @@ namespace tally {
 
 struct AuditOptions {
   std::vector<int32_t> prompt = {};  // at least one token
-  int64_t decode_tokens = 8;         // decode steps after the prompt, greedy; each takes one position of the context, and accepted drafts
+  int64_t decode_tokens =
+      8;  // decode steps after the prompt, greedy; each takes one position of the context, and accepted drafts
   // Tokens that are drafted before each decode step at most, as RequestOptions::draft, in the engine's room for drafts.
   int64_t draft = 0;
   // Also compares, for each step, the pages of packed weights that were charged with those that were touched, as the

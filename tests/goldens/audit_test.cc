@@ -65,9 +65,10 @@ class AuditOfDrafts : public testing::TestWithParam<std::pair<const char*, bool>
 
 TEST_P(AuditOfDrafts, AllAccountsAgree) {
   const auto& [name, layers] = GetParam();
+  const bool text = std::string_view(name) == "text";
   const TempFolder folder;
   std::string path = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/" + name;
-  if (std::string_view(name) == "text") {
+  if (text) {
     ASSERT_TRUE(TextModel::WritePredicting(path = folder / "text.gguf").ok());
   }
   EngineOptions load = SmallOptions();
@@ -77,7 +78,8 @@ TEST_P(AuditOfDrafts, AllAccountsAgree) {
   const Opened opened = Open(path, load, {.guard_slices = true});
   ASSERT_NE(opened.engine, nullptr);
   AuditOptions options;
-  options.prompt = {1, 2, 3, 2, 1, 4, 5, 2, 3, 1, 2};  // in two pieces
+  options.prompt = {1, 2, 3, 2, 1, 4, 5, 2, 3, 1, 2};                                    // in two pieces
+  if (text) options.prompt = {'a', 'b', 'c', 'd', 'e', 0xc3, 0xa9, 'f', 'x', 'y', 'a'};  // goes on as it began
   options.decode_tokens = 8;
   options.draft = 3;
   options.mmu = true;
@@ -96,11 +98,11 @@ TEST_P(AuditOfDrafts, AllAccountsAgree) {
       EXPECT_TRUE(step.predicting || r.layer < recipe.n_layers);
     }
   }
-  EXPECT_GT(drafted, 6u);
+  EXPECT_GT(drafted, 2u);
   EXPECT_EQ(passes > 0, layers);
   EXPECT_EQ(of_layer > 0, layers);
   EXPECT_EQ(in_vain > 0, accepted < drafted);
-  EXPECT_TRUE(accepted > 12 || std::string_view(name) != "text") << accepted;
+  EXPECT_EQ(accepted > 4, text) << accepted;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AuditOfDrafts,

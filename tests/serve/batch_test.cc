@@ -121,7 +121,7 @@ TEST_F(Batch, AnswersAreTheSameWithDrafts) {
   const Result<BatchReport> report = RunBatch(drafting.model, *plan, {});
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_EQ(Comparable(drafted), plain);
-  EXPECT_GT(report->usage.accepted_tokens, 40);
+  EXPECT_GT(report->usage.accepted_tokens, 20);
   EXPECT_GT(report->usage.drafted_tokens, report->usage.accepted_tokens) << "at a temperature some are wrong";
 }
 

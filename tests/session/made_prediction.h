@@ -22,15 +22,10 @@ namespace tally {
 
 // The configuration of a model by name: "qwen35", "qwen35moe", "qwen3next", "deepseek3" or "nemotron" (with experts in a space of their own).
 inline std::string PredictionConfig(const std::string& name) {
-  nlohmann::json c = {{"vocab_size", 61},
-                      {"hidden_size", 32},
-                      {"num_hidden_layers", 4},
-                      {"num_attention_heads", 4},
-                      {"num_key_value_heads", 2},
-                      {"head_dim", 16},
-                      {"max_position_embeddings", 512},
-                      {"tie_word_embeddings", false},
-                      {"torch_dtype", "float32"}};
+  nlohmann::json c = {
+      {"vocab_size", 61},         {"hidden_size", 32}, {"num_hidden_layers", 4},         {"num_attention_heads", 4},
+      {"num_key_value_heads", 2}, {"head_dim", 16},    {"max_position_embeddings", 512}, {"tie_word_embeddings", false},
+      {"torch_dtype", "float32"}};
   if (name.starts_with("qwen")) {
     c.update({{"intermediate_size", 48},
               {"linear_num_key_heads", 2},

@@ -253,8 +253,7 @@ class PredictionReference {
       const Vector low = Norm(Times(Of("self_attn.q_a_proj.weight"), in[i]), "self_attn.q_a_layernorm.weight", l.norm_eps);
       const Vector q = Times(Of("self_attn.q_b_proj.weight"), low);
       const Vector both = Times(Of("self_attn.kv_a_proj_with_mqa.weight"), in[i]);
-      const Vector kv =
-          Times(KeysAndValues(), Norm(Part(both, 0, rank), "self_attn.kv_a_layernorm.weight", l.norm_eps));
+      const Vector kv = Times(KeysAndValues(), Norm(Part(both, 0, rank), "self_attn.kv_a_layernorm.weight", l.norm_eps));
       Vector turned = Part(both, rank, rope);
       Rotate(turned.data(), i);
       Vector& all = out.emplace_back();

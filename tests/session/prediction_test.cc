@@ -65,8 +65,8 @@ TEST_P(Prediction, LogitsAreTheFormulas) {
   Engine& engine = *opened.engine;
   const Recipe& recipe = opened.model->recipe();
   const bool turns = recipe.rope.style != RopeStyle::kNone;
-  PredictionReference reference(
-      path_, recipe, turns ? MakeRopeFrequencies(recipe.rope, {}, options.context).value() : RopeFrequencies{});
+  PredictionReference reference(path_, recipe,
+                                turns ? MakeRopeFrequencies(recipe.rope, {}, options.context).value() : RopeFrequencies{});
   const Tokens tokens = Recording(recipe.vocab, 21, 1, 3).first;
   const size_t n = tokens.size() - 1;  // the last one follows
   const int32_t one = engine.NewSequence().value(), all = engine.NewSequence().value();
