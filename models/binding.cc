@@ -170,29 +170,32 @@ bool IsApart(const Inventory& inventory, std::span<const RoleName> own, const Re
 struct LayerNames {
   int32_t layer = -1;
   std::string_view prefix;
-  bool apart = false;
+  bool apart = false, prediction = false;
   std::string Expand(std::string_view name, int64_t expert = 0) const {
     return apart ? ExpandApart(name, prefix, expert) : ExpandName(name, layer, prefix, expert);
   }
 };
 
 // The entry of a role in `own`, or else in HfDecoderNames: the first that is stored, or else the first. From GgufOtherNames only one that
-// is stored. Null: none. `made_with`: as in BindRoles.
+// is stored. Null: none. In a layer for prediction, entries of such layers come before others. `made_with`: as in BindRoles.
 const RoleName* FindName(const Inventory& inventory, std::span<const RoleName> own, const LayerNames& names, Role role,
                          std::optional<DType> made_with = std::nullopt) {
   const bool gguf = inventory.format == FileFormat::kGguf;
   const std::span<const RoleName> usual = gguf ? GgufOtherNames() : HfDecoderNames();
-  const RoleName* found = nullptr;
-  for (const std::span<const RoleName> table : {own, usual}) {
+  const auto find = [&](std::span<const RoleName> table, bool prediction, bool only_stored) {
+    const RoleName* found = nullptr;
     for (const RoleName& name : table) {
-      if (name.role != role || (made_with && name.split && name.split != made_with)) continue;
-      if (found == nullptr && !(gguf && table.data() == usual.data())) found = &name;
-      const std::string stored = names.Expand(name.name) + (name.split ? "_blocks" : "");
-      if (IsStored(inventory, stored)) return &name;
+      if (name.role != role || name.prediction != prediction || (made_with && name.split && name.split != made_with)) continue;
+      if (found == nullptr && !only_stored) found = &name;
+      if (IsStored(inventory, names.Expand(name.name) + (name.split ? "_blocks" : ""))) return &name;
     }
-    if (found != nullptr) return found;
+    return found;
+  };
+  if (names.prediction) {
+    if (const RoleName* const found = find(own, true, false)) return found;
   }
-  return nullptr;
+  if (const RoleName* const found = find(own, false, false)) return found;
+  return find(usual, false, gguf);
 }
 
 // The recipe of a model all of whose layers have this layer's sizes.
@@ -241,7 +244,8 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
   const bool gguf = inventory.format == FileFormat::kGguf;
   const std::string head = TensorName(inventory, own, prefix, Role::kHead);
   for (int32_t layer = -1; layer < r.n_layers; ++layer) {
-    const LayerNames names{layer, prefix, IsApart(inventory, own, r, layer)};
+    const LayerNames names{layer, prefix, IsApart(inventory, own, r, layer),
+                           layer >= 0 && r.layers[static_cast<size_t>(layer)].prediction};
     for (int i = 0; i < kRoles; ++i) {
       TensorBinding b;
       b.role = static_cast<Role>(i);

@@ -22,6 +22,7 @@ struct RoleName {
   Storage storage = Storage::kPlain;
   RowMap (*rows)(const Recipe&) = nullptr;    // null: all rows of the tensor
   std::optional<DType> split = std::nullopt;  // TensorBinding::split: name_blocks and name_scales
+  bool prediction = false;                    // the name in a layer for multi-token prediction, and in no other
 };
 
 // A special prefix: "~model.layers" is model.language_model.layers, "~lm_head" lm_head. transformers has written checkpoints with a vision
@@ -52,7 +53,7 @@ std::string TensorName(const Inventory& inventory, std::span<const RoleName> own
 // and including the first missing one, which CheckClaims reports. A tied head that is stored beside the embedding is not run; one
 // that is stored alone is bound as the embedding. kInternal: a role without a name.
 // A layer for prediction whose matrix (kNextProj) has a name in `own` that begins with "mtp." has names that begin with "mtp.layers.0." in
-// place of "model.layers.#.".
+// place of "model.layers.#.", unless `own` has names for such layers alone (RoleName::prediction).
 // `made_with`: for a checkpoint that is to be made, with experts of this type. All experts are bound.
 Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
                  std::optional<DType> made_with = std::nullopt);

@@ -15,6 +15,7 @@ class Keys {
   std::vector<std::pair<std::string, MetaValue>> Make() && {
     const bool latent = r_.latent.kv_rank > 0;
     Int("block_count", r_.n_layers);
+    if (r_.layers.back().prediction) Int("nextn_predict_layers", 1);
     Int("context_length", r_.context);
     Int("embedding_length", r_.d_model);
     const int32_t width = r_.d_ff > 0 ? r_.d_ff : r_.d_expert, times = architecture_ == "qwen" ? 2 : 1;
@@ -140,8 +141,8 @@ class Keys {
     const auto attends = std::ranges::find(recurrent, false);
     const std::ptrdiff_t interval = attends - recurrent.begin() + 1;
     bool regular = attends != recurrent.end();
-    for (size_t i = 0; i < recurrent.size(); ++i) {
-      regular = regular && recurrent[i] == ((i + 1) % static_cast<size_t>(interval) != 0);
+    for (size_t i = 0; i < recurrent.size(); ++i) {  // the layer for prediction attends in any case
+      regular = regular && (r_.layers[i].prediction || recurrent[i] == ((i + 1) % static_cast<size_t>(interval) != 0));
     }
     regular ? Int("full_attention_interval", interval) : Set("attention.recurrent_layers", std::move(recurrent));
     if (architecture_.starts_with("qwen35")) Sections();

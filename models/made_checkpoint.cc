@@ -5,6 +5,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <numbers>
+#include <optional>
 #include <string>
 
 #include "models/family.h"
@@ -156,9 +157,10 @@ std::vector<float> GgufRopeFactors(Role role, const Recipe& published) {
   return {factors.begin(), factors.end()};
 }
 
-Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types) {
+Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types, bool prediction) {
   TALLY_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(config));
-  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(config));
+  const std::optional<DType> made_with = prediction ? std::optional(types.expert_type) : std::nullopt;
+  TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(config, made_with, prediction));
   const std::string& source = config.metadata.source;
   if (family->gguf_architectures.empty()) return BadInput(source + ": GGUF has no architecture for " + spec.recipe.family);
   spec.recipe = AsGguf(std::move(spec.recipe));
@@ -176,7 +178,7 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types)
     TALLY_RETURN_IF_ERROR(BindRoles(made.inventory, family->gguf_names, "", wanted, types.expert_type));
     AddTensors(wanted, types, made);
     if (architecture == "falcon" && wanted.recipe.residual == Residual::kParallelOneNorm) NameOnlyNorm(made.inventory);
-    Result<ModelSpec> read = ReadModelSpec(made.inventory);
+    Result<ModelSpec> read = ReadModelSpec(made.inventory, prediction);
     std::string difference = read.ok() ? Difference(spec.recipe, read->recipe) : read.status().message();
     if (difference.starts_with(source + ": ")) difference.erase(0, source.size() + 2);
     if (!difference.empty()) {
@@ -190,18 +192,18 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types)
   return BadInput(source + ": a GGUF file of " + spec.recipe.family + " cannot say " + why);
 }
 
-Result<MadeCheckpoint> MakeHuggingFace(const Inventory& config, const MadeTypes& types) {
+Result<MadeCheckpoint> MakeHuggingFace(const Inventory& config, const MadeTypes& types, bool prediction) {
   const bool split = IsOfExperts(types.expert_type);
   for (const DType type : {types.type, split ? types.type : types.expert_type}) {
     if (GetDTypeInfo(type).quantised) return BadInput("safetensors has no type " + std::string(DTypeName(type)) + "; GGUF has");
   }
-  TALLY_ASSIGN_OR_RETURN(const ModelSpec wanted, ReadFamily(config, types.expert_type));
+  TALLY_ASSIGN_OR_RETURN(const ModelSpec wanted, ReadFamily(config, types.expert_type, prediction));
   MadeCheckpoint made;
   made.inventory.format = FileFormat::kHuggingFace;
   made.inventory.path = config.metadata.source;
   made.inventory.metadata = config.metadata;
   AddTensors(wanted, types, made);
-  TALLY_ASSIGN_OR_RETURN(made.spec, ReadModelSpec(made.inventory));
+  TALLY_ASSIGN_OR_RETURN(made.spec, ReadModelSpec(made.inventory, prediction));
   if (made.spec.recipe != wanted.recipe) return InternalError(config.metadata.source + ": its tensors change what is read in it");
   return made;
 }

@@ -28,15 +28,17 @@ struct MadeTypes {
 std::vector<std::pair<std::string, MetaValue>> GgufKeys(const Recipe& recipe, std::string_view architecture);
 
 // `config`: of ReadConfigJson or ReadConfigText. Vectors, learned positions and routers are F32. A matrix whose rows are not whole
-// blocks of its type is Q8_0, or else F16, as with llama.cpp's quantiser. Layers for multi-token prediction are not made. kBadInput:
-// the family has no GGUF architecture, or reading the keys back gives another model: GGUF lacks a key.
-Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types);
+// blocks of its type is Q8_0, or else F16, as with llama.cpp's quantiser. `prediction`: with the first layer for multi-token prediction,
+// which is the spec's last layer; others are not made, nor copies of the embedding and the head for it. kBadInput: the family has no GGUF
+// architecture, or reading the keys back gives another model: GGUF lacks a key; no layer for prediction that could be run.
+Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types, bool prediction = false);
 
 // The values of the tensor in which GGUF stores a scaling of rope (kRopeFactors, kRopeShortFactors, kRopeLongFactors). `published`: the
 // recipe of the configuration, which has the scaling as numbers.
 std::vector<float> GgufRopeFactors(Role role, const Recipe& published);
 
-// Everything has the type; experts of another type are in the two tensors of their format. kBadInput: a quantised type.
-Result<MadeCheckpoint> MakeHuggingFace(const Inventory& config, const MadeTypes& types);
+// Everything has the type; experts of another type are in the two tensors of their format. kBadInput: a quantised type; as MakeGguf of
+// `prediction`.
+Result<MadeCheckpoint> MakeHuggingFace(const Inventory& config, const MadeTypes& types, bool prediction = false);
 
 }  // namespace tally

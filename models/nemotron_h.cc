@@ -2,8 +2,13 @@
 // Nemotron-H and Nemotron 3 (NVIDIA 2025): a layer is a norm and one of Mamba-2, attention without rope, a feed-forward with squared ReLU
 // and no gate, or a mixture of such experts, by sigmoids, with a bias that only the choice sees and shared experts; the experts may
 // work on a projection. GGUF says of each layer how many key-value heads it has and how wide its feed-forward is: both 0 is Mamba-2,
-// 0 wide is attention. Layers for multi-token prediction are not run. Defaults are those of transformers.
+// 0 wide is attention. Defaults are those of transformers.
+//
+// The layer for multi-token prediction is attention, then experts (mtp_hybrid_override_pattern "*E"), stored as two layers in Hugging Face
+// files and as one in GGUF's. Source: vLLM nemotron_h_mtp.py, TensorRT-LLM modeling_nemotron_h.py. Its last norm is RMSNorm in both; llama.cpp
+// (nemotron-h-moe.cpp) subtracts the mean there.
 #include <algorithm>
+#include <optional>
 
 #include "engine/base/format.h"
 #include "models/family.h"
@@ -16,9 +21,13 @@ constexpr std::string_view kGguf[] = {"nemotron_h", "nemotron_h_moe"};
 constexpr std::string_view kHf[] = {"NemotronHForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"nemotron_h"};
 
-constexpr RoleName kGgufNames[] = {
-    TALLY_MAMBA_GGUF, {Role::kFfnNorm, "blk.#.attn_norm.weight"}, {Role::kRouterBias, "blk.#.exp_probs_b.bias"}};
+constexpr RoleName kGgufNames[] = {TALLY_MAMBA_GGUF,
+                                   {Role::kFfnNorm, "blk.#.attn_norm.weight"},
+                                   {.role = Role::kFfnNorm, .name = "blk.#.post_attention_norm.weight", .prediction = true},
+                                   {Role::kRouterBias, "blk.#.exp_probs_b.bias"}};
 #define TALLY_MIXER "~layers.#.mixer."
+#define TALLY_PREDICTION(of, stored) \
+  { Role::of, "mtp.layers." stored, Storage::kPlain, nullptr, std::nullopt, true }
 constexpr RoleName kHfNames[] = {{Role::kTokenEmbedding, "~embeddings.weight"},
                                  {Role::kOutputNorm, "~norm_f.weight"},
                                  {Role::kHead, "lm_head.weight"},
@@ -46,7 +55,32 @@ constexpr RoleName kHfNames[] = {{Role::kTokenEmbedding, "~embeddings.weight"},
                                  {Role::kSharedExpertUp, TALLY_MIXER "shared_experts.up_proj.weight"},
                                  {Role::kSharedExpertDown, TALLY_MIXER "shared_experts.down_proj.weight"},
                                  {Role::kLatentIn, TALLY_MIXER "fc1_latent_proj.weight"},
-                                 {Role::kLatentOut, TALLY_MIXER "fc2_latent_proj.weight"}};
+                                 {Role::kLatentOut, TALLY_MIXER "fc2_latent_proj.weight"},
+                                 TALLY_PREDICTION(kNextEmbeddingNorm, "0.enorm.weight"),
+                                 TALLY_PREDICTION(kNextHiddenNorm, "0.hnorm.weight"),
+                                 TALLY_PREDICTION(kNextProj, "0.eh_proj.weight"),
+                                 TALLY_PREDICTION(kAttnNorm, "0.norm.weight"),
+                                 TALLY_PREDICTION(kQ, "0.mixer.q_proj.weight"),
+                                 TALLY_PREDICTION(kQBias, "0.mixer.q_proj.bias"),
+                                 TALLY_PREDICTION(kK, "0.mixer.k_proj.weight"),
+                                 TALLY_PREDICTION(kKBias, "0.mixer.k_proj.bias"),
+                                 TALLY_PREDICTION(kV, "0.mixer.v_proj.weight"),
+                                 TALLY_PREDICTION(kVBias, "0.mixer.v_proj.bias"),
+                                 TALLY_PREDICTION(kO, "0.mixer.o_proj.weight"),
+                                 TALLY_PREDICTION(kOBias, "0.mixer.o_proj.bias"),
+                                 TALLY_PREDICTION(kFfnNorm, "1.norm.weight"),
+                                 TALLY_PREDICTION(kRouter, "1.mixer.gate.weight"),
+                                 TALLY_PREDICTION(kRouterBias, "1.mixer.gate.e_score_correction_bias"),
+                                 TALLY_PREDICTION(kExpertUp, "1.mixer.experts.*.up_proj.weight"),
+                                 TALLY_PREDICTION(kExpertUp, "1.mixer.experts.up_proj"),
+                                 TALLY_PREDICTION(kExpertDown, "1.mixer.experts.*.down_proj.weight"),
+                                 TALLY_PREDICTION(kExpertDown, "1.mixer.experts.down_proj"),
+                                 TALLY_PREDICTION(kSharedExpertUp, "1.mixer.shared_experts.up_proj.weight"),
+                                 TALLY_PREDICTION(kSharedExpertDown, "1.mixer.shared_experts.down_proj.weight"),
+                                 TALLY_PREDICTION(kLatentIn, "1.mixer.fc1_latent_proj.weight"),
+                                 TALLY_PREDICTION(kLatentOut, "1.mixer.fc2_latent_proj.weight"),
+                                 TALLY_PREDICTION(kNextHeadNorm, "1.final_layernorm.weight")};
+#undef TALLY_PREDICTION
 #undef TALLY_MIXER
 
 // The kind of each layer: 'M', '*', '-' (a feed-forward) or 'E' (experts).
@@ -166,6 +200,6 @@ void Read(Config& c, ModelSpec& spec) {
 
 }  // namespace
 
-extern constinit const Family kNemotronHFamily = {"nemotron-h", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames};
+extern constinit const Family kNemotronHFamily = {"nemotron-h", kGguf, kHf, kHfTypes, Read, kHfNames, kGgufNames, {}, {}, true};
 
 }  // namespace tally

@@ -45,6 +45,7 @@ void Read(Config& c, ModelSpec& spec) {
   if (c.gguf()) {
     ReadGgufPredictionLayers(c, spec);
   } else {
+    if (c.Has("num_nextn_predict_layers")) r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers);
     AddNotRun(c, spec, "mtp.");
   }
   ReadDeltaNetExperts(c, r);

@@ -232,7 +232,8 @@ constexpr std::string_view kApart = "mtp";  // PartNotRun::name of layers for pr
 
 constexpr const char* kNeedsNone = "; --draft lookup needs none";
 
-// Makes the first layer for multi-token prediction the recipe's last layer, of the same kind as the last that attends. `stored`: the files
+// Makes the first layer for multi-token prediction the recipe's last layer, of the same kind as the last that attends; where such a layer has
+// no feed-forward, that of the last that has one. `stored`: the files
 // have tensors, so that it must be among them. Returns the name of the part that it was of.
 Result<std::string> AddPredictionLayer(const Family& family, const Inventory& inventory, bool stored, ModelSpec& spec) {
   Recipe& r = spec.recipe;
@@ -252,8 +253,17 @@ Result<std::string> AddPredictionLayer(const Family& family, const Inventory& in
   if (stored && !has_part(part)) {
     return BadInput(source + ": the files do not have the model's layer for multi-token prediction, " + part + kNeedsNone);
   }
+  constexpr std::string_view kOwnEmbedding = "mtp.embed_tokens.weight";  // mtp_use_dedicated_embeddings
+  if (IsStored(inventory, kOwnEmbedding)) {
+    return BadInput(source + ": the model's layer for multi-token prediction has an embedding of its own, " +
+                    std::string(kOwnEmbedding) + ", which cannot be run yet" + kNeedsNone);
+  }
   LayerRecipe layer = *attends;
   layer.prediction = true;
+  if (layer.feed_forward.empty()) {
+    const auto feeds = std::find_if(r.layers.rbegin(), r.layers.rend(), [](const auto& l) { return !l.feed_forward.empty(); });
+    if (feeds != r.layers.rend()) layer.feed_forward = feeds->feed_forward;
+  }
   r.layers.push_back(layer);
   ++r.n_layers;
   r.mtp_layers = std::max(0, r.mtp_layers - 1);

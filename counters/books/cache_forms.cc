@@ -74,6 +74,7 @@ std::vector<StateForm> StateForms(const Recipe& recipe, const Workload& work) {
   const Symbols s(recipe);
   const Form floats = Form::Symbol("B", work.sequences) * Form(sizeof(float));
   std::vector<StateForm> forms;
+  if (work.predicting) return forms;
   for (int32_t i = 0; i < static_cast<int32_t>(recipe.layers.size()); ++i) {
     for (const Mixer mixer : kRecurrent) {
       if (!recipe.layers[static_cast<size_t>(i)].mixers.has(mixer)) continue;
@@ -87,7 +88,8 @@ std::vector<StateForm> StateForms(const Recipe& recipe, const Workload& work) {
 
 std::vector<CacheForm> CacheForms(const Recipe& recipe, const Workload& work, const KvStorage& storage) {
   std::vector<CacheForm> forms;
-  for (int32_t i = 0; i < static_cast<int32_t>(recipe.layers.size()); ++i) {
+  const int32_t layers = static_cast<int32_t>(recipe.layers.size());
+  for (int32_t i = work.predicting ? layers - 1 : 0; i < layers; ++i) {
     const LayerRecipe& l = recipe.layers[static_cast<size_t>(i)];
     if (!l.attends()) continue;
     CacheForm f;

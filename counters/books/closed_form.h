@@ -78,6 +78,9 @@ struct Workload {
   // True: latent attention as published, which makes each head's keys and values from the compressed ones. False: absorbed, as Tally runs
   // it.
   bool expanded = false;
+  // A pass of the recipe's last layer, which is for multi-token prediction (LayerRecipe::prediction), in place of a step. With `own_states`
+  // its hidden states are what its head got before, else the model's output before the last norm.
+  bool predicting = false, own_states = false;
 };
 
 // The useful work of one class at one site.
@@ -94,7 +97,7 @@ struct WorkForm {
   Form full_square = {};  // FLOPs of a product without causal mask and window: each row sees all `context` positions
 };
 
-// In the order of a forward pass, without layers for multi-token prediction.
+// In the order of a forward pass. Without layers for multi-token prediction, unless the work is a pass of one.
 TALLY_API std::vector<WorkForm> WorkForms(const Recipe& recipe, const Workload& work);
 
 // Cached elements that a layer's attention reads for one position, from its own cache or another layer's: 2 K D; latent attention: R_kv +

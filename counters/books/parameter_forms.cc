@@ -35,7 +35,8 @@ class Parameters {
     layer_ = -1;
     Counted();
     for (layer_ = 0; layer_ < r_.n_layers; ++layer_) {
-      Layer(r_.layers[static_cast<size_t>(layer_)]);
+      const LayerRecipe& layer = r_.layers[static_cast<size_t>(layer_)];
+      layer.prediction ? Prediction(layer) : Layer(layer);
       Counted();
     }
     layer_ = -1;
@@ -44,22 +45,27 @@ class Parameters {
     if (!r_.tied_head) Matrix("output", Component::kHead, s_.V, s_.E);
     if (r_.head_bias) Vector("output.bias", Component::kHead, s_.V);
     kind_ = Kind::kBlock;
-    prediction_ = true;
     for (layer_ = r_.n_layers; layer_ < r_.n_layers + r_.mtp_layers; ++layer_) {
+      prediction_ = true;
       Counted();
       if (r_.counted_only && r_.counted_only->own_prediction) continue;
-      // Two norms, a matrix on [hidden state; next token's embedding], a layer, a norm before the shared head.
-      Norm("nextn.enorm", Component::kPrediction, s_.E);
-      Norm("nextn.hnorm", Component::kPrediction, s_.E);
-      Matrix("nextn.eh_proj", Component::kPrediction, s_.E, 2 * s_.E);
-      Layer({.mixers = r_.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention,
-             .feed_forward = r_.n_experts > 0 ? FeedForward::kSparse : FeedForward::kDense});
-      Norm("nextn.shared_head_norm", Component::kPrediction, s_.E);
+      Prediction({.mixers = r_.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention,
+                  .feed_forward = r_.n_experts > 0 ? FeedForward::kSparse : FeedForward::kDense});
     }
     return std::move(out_);
   }
 
  private:
+  // Two norms, a matrix on [hidden state; next token's embedding], a layer, a norm before the shared head.
+  void Prediction(const LayerRecipe& layer) {
+    prediction_ = true;
+    Norm("nextn.enorm", Component::kPrediction, s_.E);
+    Norm("nextn.hnorm", Component::kPrediction, s_.E);
+    Matrix("nextn.eh_proj", Component::kPrediction, s_.E, 2 * s_.E);
+    Layer(layer);
+    Norm("nextn.shared_head_norm", Component::kPrediction, s_.E);
+    prediction_ = false;
+  }
   // The layer's tensors that no other field of the recipe describes.
   void Counted() {
     if (!r_.counted_only) return;

@@ -98,6 +98,17 @@ class StepAudit {
     return {Form::Symbol("U", u) * p.slice, u * p.rows};
   }
 
+  // Whether the step, or the pass, has the tensor's ops.
+  bool Runs(const ParameterForm& p) const {
+    return facts_.work.predicting ? p.layer < 0 || p.layer == recipe_.n_layers - 1 : !p.prediction;
+  }
+  // Whether it leaves them out: those of rows with logits without any, and in a pass on its own states the model's last norm.
+  bool IsSkipped(const ParameterForm& p) const {
+    const bool last_norm = p.component == Component::kOutputNorm;
+    if (facts_.work.predicting && last_norm) return facts_.work.own_states;
+    return facts_.work.logit_rows == 0 && (last_norm || p.component == Component::kHead || p.name == "nextn.shared_head_norm");
+  }
+
   void Weights() {
     std::map<std::pair<int32_t, Component>, std::pair<Form, uint64_t>> bytes;  // by site: closed form, inventory
     std::vector<std::pair<int32_t, Component>> order;
@@ -108,14 +119,13 @@ class StepAudit {
       bytes[key].second += stored;
     };
     for (const ParameterForm& p : ParameterForms(recipe_)) {
-      if (p.prediction) continue;
+      if (!Runs(p)) continue;
       const auto at = names_.find(p.full_name());
       const StepCharges::Weight* const charged = charges_.Find(p.full_name());
       const auto [touched, rows] = Read(p);
-      const bool head_only =
-          (p.component == Component::kHead || p.component == Component::kOutputNorm) && facts_.work.logit_rows == 0;
+      const bool skipped = IsSkipped(p);
       const Form none;
-      Row(AuditAccount::kTouched, p.layer, p.component, head_only ? none : touched, std::nullopt,
+      Row(AuditAccount::kTouched, p.layer, p.component, skipped ? none : touched, std::nullopt,
           charged != nullptr ? std::optional(charged->touched) : 0, WorkClass::kLinear, p.name);
       if (p.expert && charged != nullptr) {
         // Each row is routed to k experts.
@@ -125,7 +135,7 @@ class StepAudit {
         for (const uint64_t n : charged->expert_rows) uses += n;
         Row(AuditAccount::kExpertRows, p.layer, p.component, rows_of_experts, std::nullopt, uses, WorkClass::kLinear, p.name);
       }
-      if (at == names_.end() || head_only) continue;
+      if (at == names_.end() || skipped) continue;
       const WeightInfo& w = inventory_[at->second];
       const uint64_t row = RowBytes(types_[at->second], p.cols), all_rows = p.rows * p.slices;
       const Form size = Form::Symbol("b(" + p.name + ")", row);  // stored bytes of a row
@@ -293,7 +303,9 @@ std::string_view AccountName(AuditAccount account) {
                                                                           "state bytes read",
                                                                           "state bytes written",
                                                                           "bytes sent",
-                                                                          "bytes received"};
+                                                                          "bytes received",
+                                                                          "FLOPs in vain",
+                                                                          "KV bytes written in vain"};
   return kNames[static_cast<size_t>(account)];
 }
 
@@ -302,8 +314,8 @@ std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightIn
   std::map<std::string, size_t> by_name;
   for (size_t i = 0; i < inventory.size(); ++i) by_name.emplace(inventory[i].name, i);
   for (const ParameterForm& p : ParameterForms(recipe)) {
-    if (p.prediction) continue;
     const auto at = by_name.find(p.full_name());
+    if (p.prediction && at == by_name.end()) continue;  // it is not loaded
     const uint64_t held = at != by_name.end() ? inventory[at->second].parameters() : 0;
     rows.push_back({AuditAccount::kStored, p.layer, p.component, WorkClass::kLinear, p.name, p.count.text(), p.count.value(),
                     held, std::nullopt});
@@ -409,6 +421,28 @@ std::vector<AuditRow> AuditCommunication(const Recipe& recipe, const Shard& shar
     }
   }
   return audit;
+}
+
+std::vector<AuditRow> AuditInVain(const Recipe& recipe, const StepFacts& facts, uint64_t rejected, const Cost& in_vain) {
+  std::array<uint64_t, kWorkClasses> flops{};
+  uint64_t written = 0;
+  for (uint64_t context = facts.work.context - rejected + 1; context <= facts.work.context; ++context) {
+    const Workload row{.context = context};
+    for (const WorkForm& f : WorkForms(recipe, row)) flops[static_cast<size_t>(f.work_class)] += f.flops.value();
+    for (const CacheForm& f : CacheForms(recipe, row, facts.kv)) written += f.written.value();
+  }
+  std::vector<AuditRow> rows;
+  const auto add = [&](AuditAccount account, WorkClass work_class, uint64_t closed, uint64_t ledger) {
+    if (closed == 0 && ledger == 0) return;
+    const std::string form = Form::Symbol("sum_of_rows", closed).text();
+    rows.push_back({account, -1, Component::kEmbedding, work_class, "", form, closed, std::nullopt, ledger});
+  };
+  for (int c = 0; c < kWorkClasses; ++c) {
+    const WorkClass of = static_cast<WorkClass>(c);
+    add(AuditAccount::kFlopsInVain, of, flops[static_cast<size_t>(c)], in_vain.Flops(of));
+  }
+  add(AuditAccount::kKvWrittenInVain, WorkClass::kLinear, written, in_vain.Bytes(ByteKind::kKvWritten));
+  return rows;
 }
 
 }  // namespace tally::books

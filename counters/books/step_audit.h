@@ -33,9 +33,11 @@ enum class AuditAccount : uint8_t {
   kStateRead,
   kStateWritten,
   kSent,  // by rank
-  kReceived
+  kReceived,
+  kFlopsInVain,     // of drafted rows that were not accepted
+  kKvWrittenInVain  // the same
 };
-inline constexpr int kAuditAccounts = 13;
+inline constexpr int kAuditAccounts = 15;
 // "parameters stored", "KV bytes read"; static.
 TALLY_API std::string_view AccountName(AuditAccount account);
 
@@ -64,7 +66,7 @@ struct StepFacts {
   GatheredBytesOf gathered = {};  // with several processes only
 };
 
-// The charges of one step, by one process or by all that run the model. With several processes these are sums without copies: what a lower
+// The charges of one step, or of one pass for multi-token prediction, by one process or by all that run the model. With several processes these are sums without copies: what a lower
 // rank does, holds or touches too counts once.
 class StepCharges {
  public:
@@ -106,12 +108,16 @@ TALLY_API std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<cons
 TALLY_API std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory,
                                             std::span<const DType> types, std::span<const ProcessBooks> ranks);
 
-// The charges name weights as `inventory` does.
+// The charges name weights as `inventory` does. With facts.work.predicting: of a pass; the recipe's last layer is the one that ran.
 TALLY_API std::vector<AuditRow> AuditStep(const Recipe& recipe, std::span<const WeightInfo> inventory,
                                           std::span<const DType> types, const StepCharges& charges, const StepFacts& facts);
 // The ledger must hold exactly one step since Reset, and name weights as `inventory` does.
 TALLY_API std::vector<AuditRow> AuditStep(const Recipe& recipe, std::span<const WeightInfo> inventory,
                                           std::span<const DType> types, const Ledger& ledger, const StepFacts& facts);
+
+// Of a step of one sequence whose last `rejected` rows were drafted and not accepted: what DraftWork::in_vain says of them. `facts`: of the
+// step, with all its rows.
+TALLY_API std::vector<AuditRow> AuditInVain(const Recipe& recipe, const StepFacts& facts, uint64_t rejected, const Cost& in_vain);
 
 // Tokens routed to each expert in the ledger's last step: [layer] -> [expert].
 TALLY_API std::map<int32_t, std::vector<uint64_t>> ExpertTokens(const Ledger& ledger);

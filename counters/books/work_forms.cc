@@ -42,6 +42,7 @@ class Work {
   }
 
   std::vector<WorkForm> Take() {
+    if (w_.predicting && !w_.own_states) Norm(Component::kOutputNorm, N_, s_.E);
     if (r_.embedding_scale != 1) Add(Component::kEmbedding, WorkClass::kResidualBias, N_ * s_.E);
     if (r_.learned_positions) Add(Component::kPositionEmbedding, WorkClass::kResidualBias, N_ * s_.E);
     if (r_.embedding_norm) Norm(Component::kEmbeddingNorm, N_, s_.E);
@@ -64,9 +65,13 @@ class Work {
     // Attention temperature, once a step: two adds, a multiply, an add; special: divide, log.
     if (r_.temperature_scale != 0 && AnyLayer(r_, [&](const LayerRecipe& l) { return HasTemperature(l); }))
       Add(Component::kAttention, WorkClass::kSoftmax, 4 * N_, 2 * N_);
-    for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layers[static_cast<size_t>(layer_)]);
-    layer_ = -1;
-    Norm(Component::kOutputNorm, logits_, s_.E);
+    if (w_.predicting) {
+      Prediction();
+    } else {
+      for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layers[static_cast<size_t>(layer_)]);
+      layer_ = -1;
+      Norm(Component::kOutputNorm, logits_, s_.E);
+    }
     Linear(Component::kHead, logits_, s_.E, s_.V, r_.head_bias);
     // Scale: a multiply. Soft cap: two multiplies; special: tanh.
     const uint64_t scaled = r_.logit_scale != 1 ? 1 : 0, capped = r_.logit_softcap != 0 ? 1 : 0;
@@ -84,6 +89,16 @@ class Work {
     if (l.rope == LayerRope::kNone || rope.style == RopeStyle::kNone) return {};
     if (rope.dim == SizesOf(r_, l).head_dim) return s_.Of(l).D;
     return Form::Symbol(rope.dim == r_.rope.dim ? "D_r" : "D_l", Unsigned(rope.dim));
+  }
+
+  // The last layer: norms of the next token's embedding and of the hidden state, and a matrix on both; a norm before the head.
+  void Prediction() {
+    layer_ = r_.n_layers - 1;
+    for (int i = 0; i < 2; ++i) Norm(Component::kPrediction, N_, s_.E);
+    Linear(Component::kPrediction, N_, 2 * s_.E, s_.E, false);
+    Layer(r_.layers.back());
+    Norm(Component::kPrediction, logits_, s_.E);
+    layer_ = -1;
   }
 
   void Layer(const LayerRecipe& l) {

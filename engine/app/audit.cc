@@ -12,6 +12,7 @@
 #include "engine/app/audit_report.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/draft.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
@@ -30,18 +31,21 @@ struct AuditFlags {
   ModelFlags model;
   StudyPrompt prompt;
   RecordFlags records;
+  std::string draft;
   uint64_t width = 0;
   bool json = false, full = false, claims = false, mmu = false;
 };
 
 Status RunAudit(const AuditFlags& flags) {
   TALLY_RETURN_IF_ERROR(flags.prompt.Check());
-  TALLY_ASSIGN_OR_RETURN(const EngineOptions engine, ToEngineOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, engine));
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {}));
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, engine, {.guard_slices = flags.mmu}));
   TALLY_ASSIGN_OR_RETURN(AuditOptions options, AuditOptionsOf(flags.prompt, flags.model.model, *loaded.engine));
   options.mmu = flags.mmu;
+  options.draft = draft;
   RecordFiles records;
   TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records, "audit", flags.model.model));
   records.SetPrompt(flags.prompt.Shown());
@@ -72,6 +76,7 @@ Action AddAudit(CLI::App& app) {
   CLI::App* c = app.add_subcommand("audit", "Compare closed form, checkpoint and ledger, to the integer");
   AddModelFlags(*c, flags->model);
   AddStudyPrompt(*c, flags->prompt);
+  AddDraft(*c, flags->draft);
   c->add_flag("--mmu", flags->mmu, "the pages of the weights too: those touched, by page faults, must be those charged (slower)");
   c->add_flag("--claims", flags->claims, "what is published of this model, and under which convention it holds");
   c->add_flag("--full", flags->full, "all tables: the accounts site by site, experts, pages, where the parameters are");

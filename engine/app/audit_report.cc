@@ -24,8 +24,8 @@ using books::WithThousands;
 
 constexpr size_t kShownDifferences = 40;
 
-bool ByClass(books::AuditAccount account) {
-  return account == books::AuditAccount::kFlops || account == books::AuditAccount::kSpecial;
+bool ByClass(AuditAccount account) {
+  return account == AuditAccount::kFlops || account == AuditAccount::kSpecial || account == AuditAccount::kFlopsInVain;
 }
 
 using SumKey = std::tuple<books::AuditAccount, Component, WorkClass>;
@@ -46,7 +46,8 @@ Table SumTable(std::string title, const Recipe& recipe, const std::map<SumKey, A
   for (const auto& [key, s] : sums) {
     const auto& [account, component, work_class] = key;
     if (s.closed == 0 && s.differing == 0) continue;
-    const bool whole = account == books::AuditAccount::kTouchedSet;
+    const bool whole = account == AuditAccount::kTouchedSet || account == AuditAccount::kFlopsInVain ||
+                       account == AuditAccount::kKvWrittenInVain;
     t.rows.push_back({std::string(AccountName(account)), whole ? "" : SiteName(recipe, account, component),
                       ByClass(account) ? std::string(kWorkClassNames[static_cast<size_t>(work_class)]) : ""});
     s.AddCells(t.rows.back());
@@ -71,8 +72,8 @@ std::string SumsText(const std::string& title, const Recipe& recipe, const std::
 }
 
 uint64_t DecodeSteps(const AuditReport& report) {
-  return static_cast<uint64_t>(std::count_if(report.steps.begin(), report.steps.end(),
-                                             [](const AuditReport::Step& s) { return s.phase == Phase::kDecode; }));
+  return static_cast<uint64_t>(
+      std::count_if(report.steps.begin(), report.steps.end(), [](const AuditReport::Step& s) { return IsDecode(s); }));
 }
 
 Table ExpertTable(const AuditReport& report) {
@@ -125,7 +126,8 @@ std::string Plot(const AuditReport& report, const Recipe& recipe, size_t width, 
     Bar b{std::move(label), std::vector<uint64_t>(names.size())};
     for (const AuditRow& r : rows) {
       if (r.account != account) continue;
-      const bool sparse = r.layer >= 0 && recipe.layers[static_cast<size_t>(r.layer)].sparse();
+      const bool sparse = r.layer >= recipe.n_layers ? recipe.n_experts > 0
+                                                     : r.layer >= 0 && recipe.layers[static_cast<size_t>(r.layer)].sparse();
       b.values[static_cast<size_t>(books::PartOf(r.component, sparse))] +=
           account == books::AuditAccount::kStored ? r.inventory.value_or(0) : r.ledger.value_or(0);
     }
@@ -134,7 +136,7 @@ std::string Plot(const AuditReport& report, const Recipe& recipe, size_t width, 
   std::vector<Bar> bars = {bar("stored", report.stored, books::AuditAccount::kStored)};
   for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
     const AuditReport::Step* last = nullptr;
-    for (const AuditReport::Step& step : report.steps) last = step.phase == phase ? &step : last;
+    for (const AuditReport::Step& step : report.steps) last = step.phase == phase && !step.predicting ? &step : last;
     if (last != nullptr) bars.push_back(bar(StepName(*last), last->audit, books::AuditAccount::kTouched));
   }
   return RenderBars(names, bars, width, colour);
@@ -195,13 +197,25 @@ void AuditSums::AddCells(std::vector<std::string>& row) const {
                          differing == 0 ? "" : WithThousands(differing) + " differ"});
 }
 
+bool IsDecode(const AuditReport::Step& step) { return step.phase == Phase::kDecode && !step.predicting; }
+
 std::string StepName(const AuditReport::Step& step) {
-  const std::string rows = std::string(step.phase == Phase::kPrefill ? "prefill" : "decode") + " of " + std::to_string(step.rows);
+  const char* const kind = step.predicting ? "prediction" : step.phase == Phase::kPrefill ? "prefill" : "decode";
+  const std::string rows = std::string(kind) + " of " + std::to_string(step.rows);
   return step.context == step.rows ? rows : rows + " at depth " + std::to_string(step.context);
 }
 
 std::string StepsText(const AuditReport& report) {
-  return std::to_string(report.steps.size()) + " steps, " + std::to_string(DecodeSteps(report)) + " decode";
+  uint64_t passes = 0, drafted = 0, accepted = 0;
+  for (const AuditReport::Step& step : report.steps) {
+    passes += step.predicting ? 1 : 0;
+    drafted += step.drafted;
+    accepted += step.accepted;
+  }
+  std::string text = std::to_string(report.steps.size() - passes) + " steps, " + std::to_string(DecodeSteps(report)) + " decode";
+  if (passes > 0) text += ", " + std::to_string(passes) + " passes for prediction";
+  if (drafted > 0) text += ", " + std::to_string(accepted) + " of " + std::to_string(drafted) + " drafts accepted";
+  return text;
 }
 
 std::string ComparedText(uint64_t compared, uint64_t differing) {
@@ -241,20 +255,25 @@ std::vector<ExpertUnion> ExpertUnions(const AuditReport& report, const Recipe& r
     const double uniform = books::UniformExperts(X, k, rows), most = std::min(rows * k, X);
     unions.push_back({name, rows, measured, uniform, most, bytes, uniform * slice, most * slice});
   };
+  std::vector<const AuditReport::Step*> steps;
+  for (const AuditReport::Step& step : report.steps) {
+    if (!step.predicting) steps.push_back(&step);
+  }
   uint64_t all_rows = 0;
-  for (size_t i = 0, n = 0; i < report.steps.size(); i += n) {  // decode steps, which all have one row, together
-    for (n = 1; report.steps[i].phase == Phase::kDecode && i + n < report.steps.size();) ++n;
-    double sum = 0, bytes = 0;
+  for (size_t i = 0, n = 0; i < steps.size(); i += n) {  // decode steps together
+    for (n = 1; steps[i]->phase == Phase::kDecode && i + n < steps.size();) ++n;
+    double sum = 0, bytes = 0, rows = 0;
     for (size_t j = i; j < i + n; ++j) {
       for (const AuditReport::Experts& e : report.experts) {
         sum += static_cast<double>(e.step_union[j]);
         bytes += static_cast<double>(e.step_union[j] * e.slice_bytes);
       }
-      all_rows += report.steps[j].rows;
+      all_rows += steps[j]->rows;
+      rows += static_cast<double>(steps[j]->rows);
     }
     const double mean = static_cast<double>(n);
-    add(n > 1 ? "mean of " + std::to_string(n) + " decode steps" : StepName(report.steps[i]), sum / layers / mean, bytes / mean,
-        static_cast<double>(report.steps[i].rows));
+    add(n > 1 ? "mean of " + std::to_string(n) + " decode steps" : StepName(*steps[i]), sum / layers / mean, bytes / mean,
+        rows / mean);
   }
   double sum = 0, bytes = 0;
   for (const AuditReport::Experts& e : report.experts) {
@@ -269,7 +288,7 @@ std::vector<Claims> AuditClaims(const AuditReport& report, const Recipe& recipe)
   std::optional<uint64_t> touched;
   for (const AuditReport::Step& step : report.steps) {
     for (const AuditRow& r : step.audit) {
-      if (step.phase == Phase::kDecode && r.account == books::AuditAccount::kTouchedSet) touched = r.ledger;
+      if (IsDecode(step) && r.account == AuditAccount::kTouchedSet) touched = r.ledger;
     }
   }
   std::vector<Claims> all;
@@ -350,10 +369,16 @@ Json AuditDocument(const std::string& name, const AuditReport& report, const Mod
   const Recipe& recipe = model.recipe();
   Json steps = Json::array(), experts = Json::array();
   for (const AuditReport::Step& s : report.steps) {
-    steps.push_back({{"phase", s.phase == Phase::kPrefill ? "prefill" : "decode"},
+    steps.push_back({{"phase", s.predicting                 ? "prediction"
+                               : s.phase == Phase::kPrefill ? "prefill"
+                                                            : "decode"},
                      {"rows", s.rows},
                      {"context", s.context},
                      {"audit", RowsJson(s.audit)}});
+    if (s.drafted > 0) {
+      steps.back()["drafted"] = s.drafted;
+      steps.back()["accepted"] = s.accepted;
+    }
     if (report.page_bytes > 0) steps.back()["pages"] = PagesJson(s);
   }
   for (const AuditReport::Experts& e : report.experts) {

@@ -30,6 +30,7 @@ std::string ClaimsVerdict(const std::vector<Claims>& claims, size_t width);     
 std::string ComparedText(uint64_t compared, uint64_t differing);                    // "12,758 rows compared, all agree"
 std::string StepsText(const AuditReport& report);                                   // "5 steps, 4 decode"
 std::string StepName(const AuditReport::Step& step);                                // "prefill of 8", "decode of 1 at depth 9"
+bool IsDecode(const AuditReport::Step& step);                                       // passes for prediction are not
 
 // Rows, added up over steps and layers.
 struct AuditSums {

@@ -52,7 +52,7 @@ std::string TouchedText(const AuditReport& report) {
   uint64_t stored = 0;
   for (const AuditRow& r : report.stored) stored += r.account == AuditAccount::kStored ? r.inventory.value_or(0) : 0;
   for (auto step = report.steps.rbegin(); step != report.steps.rend(); ++step) {
-    if (step->phase != Phase::kDecode) continue;
+    if (!IsDecode(*step)) continue;
     for (const AuditRow& r : step->audit) {
       if (r.account != AuditAccount::kTouchedSet || !r.ledger) continue;
       return WithThousands(*r.ledger) + " of " + WithThousands(stored) + " parameters, " + Share(*r.ledger, stored) +

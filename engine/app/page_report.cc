@@ -59,15 +59,16 @@ Table PageStepTable(const AuditReport& report) {
                          " bytes each: charged, and touched as the "
                          "memory-management unit saw it",
                      "step");
-  PageSums decode;
-  uint64_t decoded = 0;
+  PageSums decode, predicting;
+  uint64_t decoded = 0, passes = 0;
   for (const AuditReport::Step& step : report.steps) {
     PageSums own;
-    PageSums& sum = step.phase == Phase::kDecode ? decode : own;
-    decoded += step.phase == Phase::kDecode ? 1 : 0;
+    PageSums& sum = step.predicting ? predicting : IsDecode(step) ? decode : own;
+    (step.predicting ? passes : decoded) += step.predicting || IsDecode(step) ? 1 : 0;
     for (const PageRow& row : step.pages) sum.Add(row);
-    if (step.phase == Phase::kPrefill) AddRow(t, StepName(step), sum, report.page_bytes);
+    if (!step.predicting && !IsDecode(step)) AddRow(t, StepName(step), sum, report.page_bytes);
   }
+  if (passes > 0) AddRow(t, std::to_string(passes) + " passes for prediction", predicting, report.page_bytes);
   if (decoded > 0) AddRow(t, std::to_string(decoded) + " decode steps", decode, report.page_bytes);
   return t;
 }

@@ -27,7 +27,7 @@ struct SynthFlags {
   std::string model, out, type = "BF16", vocab_from;
   uint64_t seed = 0;
   int32_t layers = 0;
-  bool json = false, force = false;
+  bool json = false, force = false, prediction = false;
 };
 
 Status RunSynth(const SynthFlags& flags) {
@@ -36,6 +36,7 @@ Status RunSynth(const SynthFlags& flags) {
   options.seed = flags.seed;
   options.vocab_from = flags.vocab_from;
   options.layers = flags.layers;
+  options.prediction = flags.prediction;
   ProgressBar bar("writing");
   options.progress = [&](uint64_t done, uint64_t total) {
     bar.Show(done, total);
@@ -84,6 +85,7 @@ Action AddSynth(CLI::App& app) {
   FileOption(c->add_option("--vocab-from", flags->vocab_from,
                            "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)"));
   AddNumber(*c, "--layers", flags->layers, "write only so many layers (0: all)");
+  c->add_flag("--mtp", flags->prediction, "with the model's layer for multi-token prediction, for --draft layers");
   AddForce(*c, flags->force);
   c->add_flag("--json", flags->json, "one JSON document on standard output");
   c->footer("Built-in names: " + Join(SynthModels(), ", "));

@@ -233,6 +233,13 @@ size_t SequenceStore::DroppedBelow(const Sequence& s, size_t group, const StateP
 }
 
 // Whether the next position would be written into a block that others hold too: one left partial by Truncate.
+bool SequenceStore::Owns(int32_t sequence, int64_t position) const {
+  if (!IsLive(sequence) || position < 0) return false;
+  const size_t g = layers_.back().group, at = static_cast<size_t>(position / groups_[g].positions);
+  const Held& held = sequences_[static_cast<size_t>(sequence)].held[g];
+  return at >= held.first && at < held.ids.size() && held.ids[at] >= 0 && pool_->references(g, held.ids[at]) == 1;
+}
+
 bool SequenceStore::WritesShared(const Sequence& s, size_t group) const {
   if (s.length % groups_[group].positions == 0) return false;
   const int32_t id = s.held[group].ids.back();

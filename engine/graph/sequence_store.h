@@ -119,6 +119,8 @@ class SequenceStore {
   uint64_t BytesInUse() const { return pool_->in_use(); }  // of blocks that sequences hold; a shared one counts once
   // Bytes of remembered blocks that no sequence holds. They are evicted when others need the bytes.
   uint64_t BytesCached() const { return pool_->cached(); }
+  // False if another sequence has the last layer's block of this position too.
+  bool Owns(int32_t sequence, int64_t position) const;
   // The most bytes that a sequence of `positions` holds which grows by at most max_batch at a time.
   uint64_t BytesFor(int64_t positions) const;
   // kInternal: the counts contradict each other. For tests.

@@ -67,6 +67,14 @@ void Predictor::Forget(int32_t sequence) {
   Of(sequence) = {};
 }
 
+// The first rows do not run if another sequence has their blocks.
+void Predictor::DropShared(int32_t sequence) {
+  Waiting& w = Of(sequence);
+  int64_t shared = 0;
+  while (shared < w.rows() && !store_.Owns(sequence, w.from + shared)) ++shared;
+  if (shared > 0) Drop(w, shared);
+}
+
 // Adds row i of those that wait to the batch.
 void Predictor::Add(int32_t sequence, int64_t i, int32_t next, int32_t bill) {
   const Waiting& w = Of(sequence);
@@ -78,7 +86,12 @@ void Predictor::Add(int32_t sequence, int64_t i, int32_t next, int32_t bill) {
 }
 
 Result<Mat<const float>> Predictor::Run(bool normed) {
-  if (before_) before_(batch_.kv_rows, static_cast<int64_t>(batch_.logit_rows.size()));
+  if (before_) {
+    before_({.tokens = batch_.tokens,
+             .rows = batch_.kv_rows,
+             .logit_rows = static_cast<int64_t>(batch_.logit_rows.size()),
+             .own_states = normed});
+  }
   executor_.BeginStep(batch_.booked);
   Result<Mat<const float>> logits = decoder_->Predict({batch_.tokens, batch_.kv_rows, batch_.logit_rows},
                                                       {batch_.hidden.data(), batch_.rows(), width_}, normed, store_);
@@ -86,12 +99,13 @@ Result<Mat<const float>> Predictor::Run(bool normed) {
   return logits;
 }
 
-// Adds all rows but the last one, whose next token is not known, to the batch, which runs when it has `room` rows.
-Status Predictor::RunAllButLast(int32_t sequence, int32_t bill, int64_t room) {
+// Adds all rows but the last `left`, whose next tokens are not known, to the batch, which runs whenever it is full.
+Status Predictor::RunAllBut(int64_t left, int32_t sequence, int32_t bill) {
+  DropShared(sequence);
   Waiting& w = Of(sequence);
-  const int64_t rows = w.rows() - 1;
+  const int64_t rows = w.rows() - left;
   for (int64_t i = 0; i < rows; ++i) {
-    if (batch_.rows() == room) {
+    if (batch_.rows() == options_.max_batch) {
       TALLY_RETURN_IF_ERROR(Run(false).status());
       batch_.Clear();
     }
@@ -102,27 +116,33 @@ Status Predictor::RunAllButLast(int32_t sequence, int32_t bill, int64_t room) {
 }
 
 Status Predictor::Take(std::span<const Ran> rows) {
-  std::vector<std::pair<int32_t, size_t>> last;  // of each sequence: its last row
+  struct Last {
+    int32_t sequence = 0;
+    size_t row = 0;      // its last one
+    int64_t drafts = 0;  // of its rows
+  };
+  std::vector<Last> last;
   for (size_t i = 0; i < rows.size(); ++i) {
     const Ran& row = rows[i];
     const int32_t sequence = row.at.table;
     Waiting& w = Of(sequence);
-    auto known = std::ranges::find(last, sequence, &std::pair<int32_t, size_t>::first);
+    auto known = std::ranges::find(last, sequence, &Last::sequence);
     if (known == last.end()) {
       Keep(w, row.at.position);
       if (w.from + w.rows() != row.at.position) w = {.from = row.at.position};
-      known = last.insert(last.end(), {sequence, i});
+      known = last.insert(last.end(), {.sequence = sequence});
     }
-    known->second = i;
+    known->row = i;
+    known->drafts += row.booked.draft ? 1 : 0;
     w.tokens.push_back(row.token);
     w.phases.push_back(row.booked.phase);
     w.outputs.insert(w.outputs.end(), row.output, row.output + width_);
   }
   batch_.Clear();
-  for (const auto& [sequence, at] : last) {
-    const BookedRow& booked = rows[at].booked;
-    if (booked.draft || (booked.phase == Phase::kDecode && Of(sequence).rows() <= kMostWaiting)) continue;
-    TALLY_RETURN_IF_ERROR(RunAllButLast(sequence, booked.bill, options_.max_batch));
+  for (const Last& l : last) {
+    const BookedRow& booked = rows[l.row].booked;
+    if (booked.phase == Phase::kDecode && Of(l.sequence).rows() <= kMostWaiting + l.drafts) continue;
+    TALLY_RETURN_IF_ERROR(RunAllBut(1 + l.drafts, l.sequence, booked.bill));
   }
   return batch_.rows() > 0 ? Run(false).status() : Status();
 }
@@ -144,13 +164,14 @@ Result<std::span<const std::vector<int32_t>>> Predictor::Predict(std::span<const
     if (wish.most < 1 || length == 0) continue;
     Waiting& w = Of(wish.sequence);
     Keep(w, length);
+    DropShared(wish.sequence);
     if (w.rows() > 0 && w.from + w.rows() == length) of.push_back(i);
   }
   if (of.empty()) return std::span<const std::vector<int32_t>>(drafts_);
   int64_t all = 0;
   for (const size_t i : of) all += Of(wishes[i].sequence).rows();
   if (all > options_.max_batch || first > options_.max_batch) {  // the last rows have a batch of their own
-    for (const size_t i : of) TALLY_RETURN_IF_ERROR(RunAllButLast(wishes[i].sequence, wishes[i].bill, options_.max_batch));
+    for (const size_t i : of) TALLY_RETURN_IF_ERROR(RunAllBut(1, wishes[i].sequence, wishes[i].bill));
     if (batch_.rows() > 0) TALLY_RETURN_IF_ERROR(Run(false).status());
     batch_.Clear();
   }

@@ -6,8 +6,8 @@
 // layer of the store, whose positions are the sequence's: what is rolled back there is rolled back here.
 //
 // Where a sequence begins with positions that another ran (Fork, reuse, Import), or is cut (Truncate), the output at its last position
-// is not known: that row does not run, and the layer's keys there are those of what followed elsewhere, or zero. Drafts may differ; what is
-// drawn does not.
+// is not known: that row does not run, and the layer's keys there are those of what followed elsewhere, or zero. Nor does a row whose block
+// another sequence has too: its keys would depend on a token behind the block. Drafts may differ; what is drawn does not.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace tally {
 
 class Predictor {
  public:
-  static constexpr int64_t kMostWaiting = 16;  // rows of a sequence that wait after a step
+  static constexpr int64_t kMostWaiting = 16;  // rows of a sequence that wait after a step, besides its drafts
 
   // All arguments but the options must outlive the predictor. Errors as Decoder::Create.
   static Result<std::unique_ptr<Predictor>> Create(const PlanSource& source, const PlanOptions& options, int32_t sequences,
@@ -47,8 +47,15 @@ class Predictor {
   // For each wish, the tokens that the layer guesses; none if its sequence has no last output. Valid until the next call.
   Result<std::span<const std::vector<int32_t>>> Predict(std::span<const DraftWish> wishes);
   void Forget(int32_t sequence);  // it was freed
-  // Called before the layer runs, with the positions of each sequence.
-  void SetBefore(std::function<void(std::span<const KvRow>, int64_t logit_rows)> before) { before_ = std::move(before); }
+  // A pass of the layer.
+  struct Pass {
+    std::span<const int32_t> tokens = {};
+    std::span<const KvRow> rows = {};
+    int64_t logit_rows = 0;
+    bool own_states = false;  // hidden states are what the layer's head got before; else the model's output
+  };
+  // Called before each pass. The step or pass before it has ended.
+  void SetBefore(std::function<void(const Pass&)> before) { before_ = std::move(before); }
 
  private:
   Predictor(const PlanOptions& options, int32_t sequences, Executor& executor, SequenceStore& store)
@@ -73,8 +80,9 @@ class Predictor {
   Waiting& Of(int32_t sequence) { return waiting_[static_cast<size_t>(sequence)]; }
   void Keep(Waiting& w, int64_t positions) const;
   void Drop(Waiting& w, int64_t rows) const;
+  void DropShared(int32_t sequence);
   void Add(int32_t sequence, int64_t i, int32_t next, int32_t bill);
-  Status RunAllButLast(int32_t sequence, int32_t bill, int64_t room);
+  Status RunAllBut(int64_t left, int32_t sequence, int32_t bill);
   Result<Mat<const float>> Run(bool normed);
   int64_t MostDrafts(const DraftWish& wish) const;
 
@@ -86,7 +94,7 @@ class Predictor {
   std::vector<Waiting> waiting_;  // by sequence
   Batch batch_;
   std::vector<std::vector<int32_t>> drafts_;
-  std::function<void(std::span<const KvRow>, int64_t)> before_;
+  std::function<void(const Pass&)> before_;
 };
 
 }  // namespace tally

@@ -75,11 +75,12 @@ Status Stepper::StartPredictor() {
   TALLY_ASSIGN_OR_RETURN(
       predictor_, Predictor::Create(model_->PredictionSource(rope_), options_.plan, options_.sequences, executor_, *store_));
   decoder_->KeepOutput(&output_);
-  predictor_->SetBefore([this](std::span<const KvRow> rows, int64_t logit_rows) {
+  predictor_->SetBefore([this](const Predictor::Pass& pass) {
+    if (before_pass_) before_pass_(pass);
     if (!recorder_) return;
-    recorded_logits_ = logit_rows;
+    recorded_logits_ = pass.logit_rows;
     recorded_sequences_.clear();
-    for (const KvRow& row : rows) {
+    for (const KvRow& row : pass.rows) {
       const bool same = !recorded_sequences_.empty() && recorded_sequences_.back().sequence == row.table;
       if (!same) recorded_sequences_.push_back({row.table, row.position, 0});
       ++recorded_sequences_.back().rows;
@@ -413,8 +414,13 @@ Result<std::span<const std::vector<int32_t>>> Stepper::Predict(std::span<const D
     return BadInput("drafts of " + std::to_string(wishes.size()) + " sequences: at most " +
                     std::to_string(options_.plan.max_logit_rows) + " (max_logit_rows)");
   }
-  for (const DraftWish& wish : wishes) {
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    const DraftWish& wish = wishes[i];
     if (!store_->IsLive(wish.sequence)) return BadInput("no sequence " + std::to_string(wish.sequence));
+    const auto same = [&](const DraftWish& other) { return other.sequence == wish.sequence; };
+    if (std::ranges::any_of(wishes.first(i), same)) {
+      return BadInput("two wishes of drafts for sequence " + std::to_string(wish.sequence));
+    }
     if (wish.token < 0 || wish.token >= recipe_.vocab) {
       return BadInput("token id " + std::to_string(wish.token) + " is outside the vocabulary of " +
                       std::to_string(recipe_.vocab));

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "counters/ledger/ledger.h"
@@ -32,6 +34,8 @@ class Stepper final : public Engine {
   SequenceStore& store() { return *store_; }
   Executor& executor() { return executor_; }
   Decoder& decoder() { return *decoder_; }
+  // With EngineOptions::prediction: called before each pass of the layer, in Step and Predict, when the step or pass before it has ended.
+  void SetBeforePass(std::function<void(const Predictor::Pass&)> before) { before_pass_ = std::move(before); }
 
   const MemoryPlan& memory_plan() const override { return plan_; }
   int64_t max_batch() const override { return options_.plan.max_batch; }
@@ -205,6 +209,7 @@ class Stepper final : public Engine {
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<SequenceStore> store_;
   std::unique_ptr<Predictor> predictor_;  // null: EngineOptions::prediction is not set
+  std::function<void(const Predictor::Pass&)> before_pass_;
   // Of the last layer, [rows of the step, d_model]: while a step runs, and of the step while rows are run again.
   std::vector<float> output_, step_output_;
   // The current step, without the rows of sequences that had no room.

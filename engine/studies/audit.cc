@@ -12,8 +12,10 @@
 #include "engine/kernels/unpack.h"
 #include "engine/machine/page_watch.h"
 #include "engine/session/loaded_model.h"
+#include "engine/session/lookup_drafter.h"
 #include "engine/session/scoped_sequence.h"
 #include "engine/session/split.h"
+#include "engine/session/stepper.h"
 #include "engine/studies/fit_parts.h"
 #include "engine/studies/packed_size.h"
 #include "engine/studies/page_proof.h"
@@ -37,7 +39,13 @@ bool HeadIsCopy(const PackedWeights& weights, const Recipe& recipe) {
 class Auditor {
  public:
   Auditor(Engine& engine, const LoadedModel& model, const AuditOptions& options)
-      : engine_(engine), model_(model), options_(options), table_(model.table_), types_(model.types_) {}
+      : engine_(engine),
+        model_(model),
+        options_(options),
+        with_prediction_(engine.predicts() ? *model.with_prediction_ : model.recipe()),
+        table_(model.table_),
+        types_(model.types_),
+        lookup_(options.draft) {}
 
   Result<AuditReport> Run() {
     const Recipe& recipe = model_.recipe();
@@ -55,29 +63,69 @@ class Auditor {
       report_.widened_stored += infos[i].stored_bytes;
       report_.widened_packed += infos[i].packed_bytes;
     }
-    report_.stored =
-        books_.empty() ? books::AuditStored(recipe, table_, types_) : books::AuditStored(recipe, table_, types_, books_);
+    report_.stored = books_.empty() ? books::AuditStored(with_prediction_, table_, types_)
+                                    : books::AuditStored(recipe, table_, types_, books_);
     Add(report_.stored);
     facts_.kv = StorageOf(engine_.kv_type());
     TALLY_RETURN_IF_ERROR(CheckTokens(engine_, options_.prompt));
     TALLY_RETURN_IF_ERROR(CheckRoom());
     TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine_));
     if (options_.mmu) TALLY_RETURN_IF_ERROR(WatchPages());
-    std::span<const int32_t> rest = options_.prompt;
-    int32_t next = 0;
-    while (!rest.empty()) {
-      const auto piece = rest.first(std::min(rest.size(), static_cast<size_t>(std::max<int64_t>(1, engine_.max_batch()))));
-      rest = rest.subspan(piece.size());
-      TALLY_ASSIGN_OR_RETURN(next, Step(sequence.id(), piece, Phase::kPrefill, rest.empty()));
-    }
-    for (int64_t i = 0; i < options_.decode_tokens; ++i) {
-      TALLY_ASSIGN_OR_RETURN(next, Step(sequence.id(), {&next, 1}, Phase::kDecode, true));
-    }
+    const BeforePasses passes(*this);
+    const int32_t bill = options_.draft > 0 ? engine_.OpenBill() : kNoBill;
+    const Status ran = RunAll(sequence.id(), bill);
+    if (bill != kNoBill) engine_.CloseBill(bill);
+    TALLY_RETURN_IF_ERROR(ran);
     for (const auto& [component, copy] : copies_) report_.copies.push_back(copy);
     return std::move(report_);
   }
 
  private:
+  // While it lives, passes of the layer for prediction are audited.
+  class BeforePasses {
+   public:
+    explicit BeforePasses(Auditor& auditor)
+        : stepper_(auditor.engine_.predicts() ? dynamic_cast<Stepper*>(&auditor.engine_) : nullptr) {
+      if (stepper_ != nullptr) stepper_->SetBeforePass([&auditor](const Predictor::Pass& pass) { auditor.BeforePass(pass); });
+    }
+    ~BeforePasses() {
+      if (stepper_ != nullptr) stepper_->SetBeforePass({});
+    }
+
+   private:
+    Stepper* const stepper_;
+  };
+
+  Status RunAll(int32_t sequence, int32_t bill) {
+    std::span<const int32_t> rest = options_.prompt;
+    while (!rest.empty()) {
+      const auto piece = rest.first(std::min(rest.size(), static_cast<size_t>(std::max<int64_t>(1, engine_.max_batch()))));
+      rest = rest.subspan(piece.size());
+      TALLY_RETURN_IF_ERROR(Step(sequence, bill, piece, {}, Phase::kPrefill, rest.empty()));
+    }
+    for (int64_t left = options_.decode_tokens; left > 0; --left) {
+      TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> drafts, Drafts(sequence, bill, left));
+      const int32_t next = tokens_.back();
+      TALLY_RETURN_IF_ERROR(Step(sequence, bill, {&next, 1}, drafts, Phase::kDecode, true));
+    }
+    return {};
+  }
+
+  // Tokens that may follow those that there are. The steps that are left keep a position each.
+  Result<std::vector<int32_t>> Drafts(int32_t sequence, int32_t bill, int64_t left) {
+    const int64_t most = std::min({options_.draft, engine_.draft_rows(), engine_.context() - engine_.Length(sequence) - left});
+    if (most <= 0) return std::vector<int32_t>();
+    if (!engine_.predicts()) {
+      const std::span<const int32_t> found = lookup_.Propose(tokens_, most);
+      return std::vector<int32_t>(found.begin(), found.end());
+    }
+    const DraftWish wish{.sequence = sequence, .token = tokens_.back(), .most = most, .bill = bill};
+    TALLY_ASSIGN_OR_RETURN(const auto drafts, engine_.Predict({&wish, 1}));
+    std::vector<int32_t> copy = drafts[0];
+    TALLY_RETURN_IF_ERROR(End());
+    return copy;
+  }
+
   AuditReport::Copy& CopyAt(Component component) {
     AuditReport::Copy& copy = copies_[component];
     copy.component = component;
@@ -149,38 +197,89 @@ class Auditor {
         static_cast<uint64_t>(std::count_if(rows.begin(), rows.end(), [](const auto& r) { return !r.agrees(); }));
   }
 
-  // Gives the most probable next token, where logits were wanted.
-  Result<int32_t> Step(int32_t sequence, std::span<const int32_t> tokens, Phase phase, bool logits) {
+  // Adds the most probable next token to the tokens, where logits were wanted, and before it the drafts that are the most probable ones.
+  Status Step(int32_t sequence, int32_t bill, std::span<const int32_t> tokens, std::span<const int32_t> drafts, Phase phase,
+              bool logits) {
     if (options_.interrupted && options_.interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
+    const bool generated = phase == Phase::kDecode;
     std::vector<BatchRow> rows;
-    for (const int32_t token : tokens) rows.push_back({token, sequence, false, phase == Phase::kDecode});
+    for (const int32_t token : tokens) {
+      rows.push_back({.token = token, .sequence = sequence, .generated = generated, .bill = bill});
+    }
     rows.back().want_logits = logits;
-    engine_.ledger().Reset();
-    if (watch_ != nullptr) TALLY_RETURN_IF_ERROR(watch_->Start());
+    for (const int32_t token : drafts) {
+      rows.push_back(
+          {.token = token, .sequence = sequence, .want_logits = true, .generated = generated, .bill = bill, .draft = true});
+    }
+    std::set<int32_t> distinct(tokens.begin(), tokens.end());
+    distinct.insert(drafts.begin(), drafts.end());
+    const uint64_t n = rows.size(), length = static_cast<uint64_t>(engine_.Length(sequence));
+    TALLY_RETURN_IF_ERROR(
+        Begin({.rows = n, .context = length + n, .logit_rows = logits ? 1 + drafts.size() : 0}, phase, distinct.size()));
+    const books::StepFacts facts = facts_;
+    step_tokens_.assign(tokens.begin(), tokens.end());
+    step_tokens_.insert(step_tokens_.end(), drafts.begin(), drafts.end());
+    const size_t step = report_.steps.size();
     Result<Mat<const float>> stepped = engine_.StepAll(rows);
+    if (!stepped.ok()) {
+      if (watch_ != nullptr && open_) (void)watch_->Stop();
+      open_ = false;
+      return stepped.status();
+    }
+    const Mat<const float> out = *stepped;
+    TALLY_RETURN_IF_ERROR(End());
+    if (!logits) return {};
+    size_t accepted = 0;
+    for (;; ++accepted) {
+      const float* const row = out.Row(static_cast<int64_t>(accepted));
+      tokens_.push_back(static_cast<int32_t>(std::max_element(row, row + out.cols) - row));
+      if (accepted == drafts.size() || tokens_.back() != drafts[accepted]) break;
+    }
+    if (drafts.empty()) return {};
+    TALLY_RETURN_IF_ERROR(engine_.KeepDrafts(sequence, static_cast<int64_t>(accepted)));
+    AuditReport::Step& audited = report_.steps[step];
+    audited.drafted = drafts.size();
+    audited.accepted = accepted;
+    const std::vector<books::AuditRow> in_vain =
+        books::AuditInVain(model_.recipe(), facts, drafts.size() - accepted, engine_.ledger().drafts().in_vain);
+    Add(in_vain);
+    audited.audit.insert(audited.audit.end(), in_vain.begin(), in_vain.end());
+    return {};
+  }
+
+  // A step, or a pass, begins.
+  Status Begin(const books::Workload& work, Phase phase, size_t distinct_tokens) {
+    engine_.ledger().Reset();
+    facts_.work = work;
+    facts_.phase = phase;
+    facts_.distinct_tokens = distinct_tokens;
+    facts_.distinct_positions = work.rows;
+    open_ = true;
+    return watch_ != nullptr ? watch_->Start() : Status();
+  }
+
+  // It has ended: compares its charges.
+  Status End() {
+    if (!std::exchange(open_, false)) return std::exchange(pass_failed_, Status());
     std::vector<bool> touched;
     if (watch_ != nullptr) {
       TALLY_ASSIGN_OR_RETURN(touched, watch_->Stop());
     }
-    TALLY_ASSIGN_OR_RETURN(const Mat<const float> out, std::move(stepped));
-    facts_.phase = phase;
-    facts_.work = {.sequences = 1,
-                   .rows = tokens.size(),
-                   .context = static_cast<uint64_t>(engine_.Length(sequence)),
-                   .logit_rows = logits ? 1u : 0u};
-    facts_.distinct_tokens = std::set<int32_t>(tokens.begin(), tokens.end()).size();
-    facts_.distinct_positions = tokens.size();
-    AuditReport::Step step{phase, facts_.work.rows, facts_.work.context, {}, {}};
+    if (!pass_failed_.ok()) return std::exchange(pass_failed_, Status());
+    const bool predicting = facts_.work.predicting;
+    if (predicting) facts_.phase = engine_.ledger().last_step().phase;
+    AuditReport::Step step{.phase = facts_.phase, .rows = facts_.work.rows, .context = facts_.work.context};
+    step.predicting = predicting;
     if (model_.group_ != nullptr) {
       TALLY_ASSIGN_OR_RETURN(books_, engine_.Books());
       AddRanks();
     }
     const Shard& shard = model_.shard_;
-    const books::StepCharges charges =
-        books_.empty() ? books::StepCharges(engine_.ledger(), phase) : books::StepCharges(books_, phase, shard.own_experts);
-    step.audit = books::AuditStep(model_.recipe(), table_, types_, charges, facts_);
+    const books::StepCharges charges = books_.empty() ? books::StepCharges(engine_.ledger(), facts_.phase)
+                                                      : books::StepCharges(books_, facts_.phase, shard.own_experts);
+    step.audit = books::AuditStep(predicting ? with_prediction_ : model_.recipe(), table_, types_, charges, facts_);
     if (!books_.empty())
-      std::ranges::copy(books::AuditCommunication(model_.recipe(), shard, books_, tokens, facts_),
+      std::ranges::copy(books::AuditCommunication(model_.recipe(), shard, books_, step_tokens_, facts_),
                         std::back_inserter(step.audit));
     Add(step.audit);
     if (watch_ != nullptr) {
@@ -188,14 +287,26 @@ class Auditor {
       Add(step.pages);
     }
     report_.steps.push_back(std::move(step));
-    CountExperts(charges);
-    if (!logits) return 0;
-    const float* row = out.Row(0);
-    return static_cast<int32_t>(std::max_element(row, row + out.cols) - row);
+    if (!predicting) CountExperts(charges);
+    return {};
+  }
+
+  // The step or pass before it has ended, if there was one.
+  void BeforePass(const Predictor::Pass& pass) {
+    Status ended = End();
+    const std::set<int32_t> distinct(pass.tokens.begin(), pass.tokens.end());
+    const Status begun = Begin({.rows = pass.tokens.size(),
+                                .context = static_cast<uint64_t>(pass.rows.back().position) + 1,
+                                .logit_rows = static_cast<uint64_t>(pass.logit_rows),
+                                .predicting = true,
+                                .own_states = pass.own_states},
+                               Phase::kDecode, distinct.size());
+    if (pass_failed_.ok()) pass_failed_ = ended.ok() ? begun : ended;
   }
 
   void CountExperts(const books::StepCharges& charges) {
     for (const auto& [layer, tokens] : charges.expert_tokens()) {
+      if (layer >= model_.recipe().n_layers) continue;
       const int32_t wanted = layer;
       auto found = std::find_if(report_.experts.begin(), report_.experts.end(), [&](const auto& e) { return e.layer == wanted; });
       if (found == report_.experts.end()) {
@@ -221,9 +332,15 @@ class Auditor {
   Engine& engine_;
   const LoadedModel& model_;
   const AuditOptions& options_;
+  const Recipe& with_prediction_;  // with the layer for prediction as the last one, if it is loaded
   const std::vector<WeightInfo>& table_;
   const std::vector<DType>& types_;
-  books::StepFacts facts_;
+  LookupDrafter lookup_;
+  std::vector<int32_t> tokens_ = options_.prompt;  // and those that followed
+  std::vector<int32_t> step_tokens_;
+  books::StepFacts facts_;  // of the step or pass that runs, or ran last
+  bool open_ = false;       // it runs
+  Status pass_failed_;      // before a pass
   std::unique_ptr<PageWatch> watch_;
   std::vector<ProcessBooks> books_;  // of the last step, by rank; empty: one process
   std::map<Component, AuditReport::Copy> copies_;

@@ -18,7 +18,10 @@ namespace tally {
 
 struct AuditOptions {
   std::vector<int32_t> prompt = {};  // at least one token
-  int64_t decode_tokens = 8;         // decode steps after the prompt, greedy; each takes one position of the context
+  int64_t decode_tokens =
+      8;  // decode steps after the prompt, greedy; each takes one position of the context, and accepted drafts
+  // Tokens that are drafted before each decode step at most, as RequestOptions::draft, in the engine's room for drafts.
+  int64_t draft = 0;
   // Also compares, for each step, the pages of packed weights that were charged with those that were touched, as the
   // memory-management unit sees it. Requires LoadOptions::guard_slices; no other engine may run the model meanwhile. Audit then
   // installs handlers of SIGSEGV and SIGBUS while it runs. Faults elsewhere go to the previous handlers, which are restored.
@@ -53,12 +56,14 @@ struct AuditReport {
   std::vector<books::AuditRow> stored = {};  // closed form against the files
   struct Step {
     Phase phase = Phase::kPrefill;
-    uint64_t rows = 0, context = 0;  // positions of this step, and of the sequence after it
+    uint64_t rows = 0, context = 0;  // positions of this step, and of the sequence after it, drafts included
     std::vector<books::AuditRow> audit = {};
     std::vector<PageRow> pages = {};  // with AuditOptions::mmu: every weight that was charged or touched
+    uint64_t drafted = 0, accepted = 0;
+    bool predicting = false;  // it is a pass of the layer for multi-token prediction
   };
   std::vector<Step> steps = {};
-  // One sparse layer over the whole run.
+  // One sparse layer over the whole run, without passes of the layer for multi-token prediction.
   struct Experts {
     int32_t layer = 0;
     std::vector<uint64_t> tokens = {};      // tokens routed to each expert
@@ -91,7 +96,7 @@ struct AuditReport {
   bool head_is_copy = false;  // the head is stored beside the embedding, with its type and values
 };
 
-// Runs the prompt in pieces of max_batch, then decodes. Resets the ledger before every step. Rows that differ are not an error;
+// Runs the prompt in pieces of max_batch, then decodes. Resets the ledger before every step, and every pass for prediction. Rows that differ are not an error;
 // `differing` counts them. kBadInput: tokens beyond the vocabulary, a context without room for the prompt and all decode steps;
 // with mmu, weights without guards, pages that the system does not let the process watch, another such audit at the same time.
 // kInterrupted. kInternal: a model that LoadModel did not make.

@@ -231,13 +231,13 @@ Result<Plan> MakePlan(std::string_view model, const std::string& path, const Syn
   TALLY_ASSIGN_OR_RETURN(const CountTypes counted, ReadCountTypes(config));
   const MadeTypes types = {options.type, IsOfExperts(counted.expert_type) ? counted.expert_type : options.type};
   if (IsGguf(path)) {
-    Result<MadeCheckpoint> made = MakeGguf(config, types);
+    Result<MadeCheckpoint> made = MakeGguf(config, types, options.prediction);
     if (!made.ok()) return BadInput(made.status().message() + "; a directory can hold it (OUT without .gguf)");
     plan.made = std::move(made).value();
     TALLY_RETURN_IF_ERROR(PlanGgufFile(model, types, options, plan));
   } else {
     if (!options.vocab_from.empty()) return BadInput(path + ": a vocabulary is copied into a GGUF file only (OUT.gguf)");
-    TALLY_ASSIGN_OR_RETURN(plan.made, MakeHuggingFace(config, types));
+    TALLY_ASSIGN_OR_RETURN(plan.made, MakeHuggingFace(config, types, options.prediction));
     TALLY_ASSIGN_OR_RETURN(plan.report.bytes, SafetensorsBytes(plan.made.inventory.tensors));
   }
   plan.report.tensors = plan.made.inventory.tensors.size();

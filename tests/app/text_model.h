@@ -37,10 +37,62 @@ class TextModel {
     return id >= 'a' && id < 'z' ? id + 1 : 'a';
   }
 
+  // The same as a Qwen3.5 with a layer for multi-token prediction, which guesses right.
+  static Status WritePredicting(const std::string& path) {
+    GgufWriter writer;
+    SetMetadata(writer, "qwen35");
+    const auto set = [&](const char* key, int64_t value) { writer.Set(std::string("qwen35.") + key, value); };
+    set("block_count", 3);
+    set("nextn_predict_layers", 1);
+    set("full_attention_interval", 2);
+    for (const char* const key : {"attention.key_length", "attention.value_length", "rope.dimension_count"}) set(key, 16);
+    for (const char* const key : {"ssm.group_count", "ssm.time_step_rank"}) set(key, 1);
+    for (const char* const key : {"ssm.state_size", "ssm.inner_size"}) set(key, 16);
+    set("ssm.conv_kernel", 4);
+    writer.Set("qwen35.rope.dimension_sections", std::vector<int64_t>{3, 3, 2, 0});
+    std::vector<std::vector<float>> tensors;
+    const auto add = [&](const std::string& name, std::vector<uint64_t> shape, float value) -> std::vector<float>& {
+      uint64_t n = 1;
+      for (const uint64_t d : shape) n *= d;
+      writer.AddTensor(name, DType::kF32, std::move(shape));
+      return tensors.emplace_back(n, value);
+    };
+    constexpr uint64_t kE = kWidth, kF = 32, kHeads = 4 * 16;
+    AddEmbeddingAndHead(add);
+    for (const std::string block : {"blk.0.", "blk.1.", "blk.2."}) {  // a delta net, attention, and the layer, which add nothing
+      for (const char* const norm : {"attn_norm.weight", "post_attention_norm.weight"}) add(block + norm, {kE}, 1);
+      if (block == "blk.0.") {
+        add(block + "attn_qkv.weight", {48, kE}, 0);
+        for (const char* const rate : {"ssm_beta.weight", "ssm_alpha.weight"}) add(block + rate, {1, kE}, 0);
+        add(block + "attn_gate.weight", {16, kE}, 0);
+        add(block + "ssm_conv1d.weight", {48, 4}, 0);
+        add(block + "ssm_dt.bias", {1}, 0);
+        add(block + "ssm_a", {1}, -1);
+        add(block + "ssm_norm.weight", {16}, 1);
+        add(block + "ssm_out.weight", {kE, 16}, 0);
+      } else {
+        add(block + "attn_q.weight", {2 * kHeads, kE}, 0);
+        for (const char* const m : {"attn_k.weight", "attn_v.weight"}) add(block + m, {kHeads, kE}, 0);
+        for (const char* const norm : {"attn_q_norm.weight", "attn_k_norm.weight"}) add(block + norm, {16}, 1);
+        add(block + "attn_output.weight", {kE, kHeads}, 0);
+      }
+      for (const char* const m : {"ffn_gate.weight", "ffn_up.weight"}) add(block + m, {kF, kE}, 0);
+      add(block + "ffn_down.weight", {kE, kF}, 0);
+    }
+    // The layer's output is the next token's embedding.
+    std::vector<float>& joined = add("blk.2.nextn.eh_proj.weight", {kE, 2 * kE}, 0);
+    for (size_t i = 0; i < kE; ++i) joined[i * 2 * kE + i] = 1;
+    for (const char* const norm : {"enorm", "hnorm", "shared_head_norm"}) {
+      add(std::string("blk.2.nextn.") + norm + ".weight", {kE}, 1);
+    }
+    return WriteTensors(writer, path, tensors);
+  }
+
   // `spoilt`: a token whose embedding holds a NaN (-1: none).
   static Status Write(const std::string& path, int32_t spoilt = -1) {
     GgufWriter writer;
-    SetMetadata(writer);
+    SetMetadata(writer, "llama");
+    writer.Set("llama.block_count", int64_t{1});
     std::vector<std::vector<float>> tensors;
     const auto add = [&](const char* name, std::vector<uint64_t> shape, float value) -> std::vector<float>& {
       uint64_t n = 1;
@@ -48,12 +100,9 @@ class TextModel {
       writer.AddTensor(name, DType::kF32, std::move(shape));
       return tensors.emplace_back(n, value);
     };
-    // A token's row is a unit vector of its own, attention and feed-forward add nothing to it, and the head reads off what
-    // follows.
     constexpr uint64_t kE = kWidth, kF = 32;
-    std::vector<float>& embedding = add("token_embd.weight", {kVocab, kE}, 0);
-    for (size_t id = 0; id < kVocab; ++id) embedding[id * kE + id] = 1;
-    if (spoilt >= 0) embedding[static_cast<size_t>(spoilt) * kE] = NAN;
+    AddEmbeddingAndHead(add);
+    if (spoilt >= 0) tensors[0][static_cast<size_t>(spoilt) * kE] = NAN;
     add("blk.0.attn_norm.weight", {kE}, 1);
     for (const char* name : {"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_v.weight", "blk.0.attn_output.weight"}) {
       add(name, {kE, kE}, 0);
@@ -62,16 +111,27 @@ class TextModel {
     add("blk.0.ffn_gate.weight", {kF, kE}, 0);
     add("blk.0.ffn_up.weight", {kF, kE}, 0);
     add("blk.0.ffn_down.weight", {kE, kF}, 0);
+    return WriteTensors(writer, path, tensors);
+  }
+
+ private:
+  // A token's row is a unit vector of its own, attention and feed-forward add nothing to it, and the head reads off what follows.
+  template <class Add>
+  static void AddEmbeddingAndHead(const Add& add) {
+    constexpr uint64_t kE = kWidth;
+    std::vector<float>& embedding = add("token_embd.weight", {kVocab, kE}, 0);
+    for (size_t id = 0; id < kVocab; ++id) embedding[id * kE + id] = 1;
     add("output_norm.weight", {kE}, 1);
     std::vector<float>& head = add("output.weight", {kVocab, kE}, 0);
     for (size_t id = 0; id < kVocab; ++id) head[static_cast<size_t>(Next(static_cast<int32_t>(id))) * kE + id] = 4;
     head[size_t{' '} * kE + 'z'] = 3;
+  }
+  static Status WriteTensors(const GgufWriter& writer, const std::string& path, const std::vector<std::vector<float>>& tensors) {
     return writer.Write(path, [&](size_t tensor, uint64_t offset, std::span<uint8_t> piece) {
       std::memcpy(piece.data(), reinterpret_cast<const uint8_t*>(tensors[tensor].data()) + offset, piece.size());
     });
   }
 
- private:
   // The letter that stands for a byte in the vocabularies of byte-level BPE (GPT-2's bytes_to_unicode).
   static std::string Letter(int byte) {
     static const std::array<int, 256> letters = [] {
@@ -87,7 +147,7 @@ class TextModel {
     return {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
   }
 
-  static void SetMetadata(GgufWriter& writer) {
+  static void SetMetadata(GgufWriter& writer, const std::string& architecture) {
     constexpr int64_t kNormal = 1, kControl = 3, kUnused = 5;  // tokenizer.ggml.token_type
     std::vector<std::string> tokens;
     std::vector<int64_t> types;
@@ -96,13 +156,12 @@ class TextModel {
     types.assign(tokens.size(), kNormal);
     for (const char* control : {"<|begin|>", "<|end|>", "<|turn|>"}) tokens.push_back(control), types.push_back(kControl);
     while (tokens.size() < kVocab) tokens.push_back("[unused" + std::to_string(tokens.size()) + "]"), types.push_back(kUnused);
-    writer.Set("general.architecture", std::string("llama"));
-    writer.Set("llama.block_count", int64_t{1});
-    writer.Set("llama.context_length", int64_t{kContext});
-    writer.Set("llama.embedding_length", kWidth);
-    writer.Set("llama.feed_forward_length", int64_t{32});
-    writer.Set("llama.attention.head_count", int64_t{4});
-    writer.Set("llama.attention.layer_norm_rms_epsilon", 1e-5);
+    writer.Set("general.architecture", architecture);
+    writer.Set(architecture + ".context_length", int64_t{kContext});
+    writer.Set(architecture + ".embedding_length", kWidth);
+    writer.Set(architecture + ".feed_forward_length", int64_t{32});
+    writer.Set(architecture + ".attention.head_count", int64_t{4});
+    writer.Set(architecture + ".attention.layer_norm_rms_epsilon", 1e-5);
     writer.Set("tokenizer.ggml.model", std::string("gpt2"));
     writer.Set("tokenizer.ggml.pre", std::string("gpt-2"));
     writer.Set("tokenizer.ggml.tokens", tokens);

@@ -7,9 +7,11 @@
 #include "counters/books/weight_table.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
+#include "tests/app/text_model.h"
 #include "tests/goldens/checkpoints.h"
 #include "tests/support/charges.h"
 #include "tests/support/open_engine.h"
+#include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
@@ -57,6 +59,58 @@ TEST_P(AuditOf, AllAccountsAgree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AuditOf, testing::ValuesIn(CheckpointsOfTheRepo()), CheckpointName);
+
+// Drafted rows, whether accepted or not, and the passes of the layer that guesses them.
+class AuditOfDrafts : public testing::TestWithParam<std::pair<const char*, bool>> {};
+
+TEST_P(AuditOfDrafts, AllAccountsAgree) {
+  const auto& [name, layers] = GetParam();
+  const bool text = std::string_view(name) == "text";
+  const TempFolder folder;
+  std::string path = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/" + name;
+  if (text) {
+    ASSERT_TRUE(TextModel::WritePredicting(path = folder / "text.gguf").ok());
+  }
+  EngineOptions load = SmallOptions();
+  load.context = 64;
+  load.draft_rows = 3;
+  load.prediction = layers;
+  const Opened opened = Open(path, load, {.guard_slices = true});
+  ASSERT_NE(opened.engine, nullptr);
+  AuditOptions options;
+  options.prompt = {1, 2, 3, 2, 1, 4, 5, 2, 3, 1, 2};                                    // in two pieces
+  if (text) options.prompt = {'a', 'b', 'c', 'd', 'e', 0xc3, 0xa9, 'f', 'x', 'y', 'a'};  // goes on as it began
+  options.decode_tokens = 8;
+  options.draft = 3;
+  options.mmu = true;
+  const auto report = Audit(*opened.engine, options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->differing, 0u) << Differences(*report);
+  uint64_t passes = 0, drafted = 0, accepted = 0, in_vain = 0, of_layer = 0;
+  const Recipe& recipe = opened.model->recipe();
+  for (const AuditReport::Step& step : report->steps) {
+    passes += step.predicting ? 1 : 0;
+    drafted += step.drafted;
+    accepted += step.accepted;
+    for (const books::AuditRow& r : step.audit) {
+      in_vain += r.account == books::AuditAccount::kFlopsInVain ? *r.ledger : 0;
+      of_layer += step.predicting && r.layer == recipe.n_layers && r.account == books::AuditAccount::kFlops ? *r.ledger : 0;
+      EXPECT_TRUE(step.predicting || r.layer < recipe.n_layers);
+    }
+  }
+  EXPECT_GT(drafted, 2u);
+  EXPECT_EQ(passes > 0, layers);
+  EXPECT_EQ(of_layer > 0, layers);
+  EXPECT_EQ(in_vain > 0, accepted < drafted);
+  EXPECT_EQ(accepted > 4, text) << accepted;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AuditOfDrafts,
+                         testing::Values(std::pair{"glm4_moe/glm45-a-f32-qknorm-groups-mtp", true},
+                                         std::pair{"glm4_moe/glm45-a-f32-qknorm-groups-mtp/model.gguf", true},
+                                         std::pair{"deepseek_v3/deepseek3-a-f32-groups-mtp", true}, std::pair{"text", true},
+                                         std::pair{"text", false}, std::pair{"gptoss/gptoss-a-top4of8-realyarn", false},
+                                         std::pair{"lfm2/lfm2-a-f32-tied", false}));
 
 // One step, and its audit with one thing wrong on either side.
 TEST(Audit, FindsWhatDiffers) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 #include <string>
 #include <thread>
@@ -56,6 +57,36 @@ TEST(ApiServer, WholeAnswers) {
   EXPECT_GT(api.Metric("tally_completion_tokens_total"), 0u);
   EXPECT_EQ(api.Metric("tally_requests_total{path=\"/v1/chat/completions\",status=\"200\"}"), 1u);
   EXPECT_EQ(api.Metric("tally_time_to_first_token_seconds_count"), 3u);
+}
+
+// Requests at once, whose drafts are by the model's layer for multi-token prediction: the answers are those without, and the bills name drafts.
+TEST(ApiServer, DraftsOfSeveralAtOnce) {
+  std::vector<std::string> texts[2];
+  for (const int64_t draft : {0, 3}) {
+    const TextServed text(4, draft);
+    const ServedApi api(text.model);
+    std::vector<std::string>& said = texts[draft > 0 ? 1 : 0];
+    said.resize(6);
+    std::atomic<int64_t> accepted = 0;
+    std::vector<std::thread> clients;
+    for (size_t i = 0; i < said.size(); ++i) {
+      clients.emplace_back([&, i] {
+        const OrderedJson answer = api.Ask("/v1/completions", {{"prompt", std::string(1, static_cast<char>('a' + i))},
+                                                               {"max_tokens", 12 + 3 * i},
+                                                               {"temperature", i % 2 == 0 ? 0 : 25},
+                                                               {"seed", i},
+                                                               {"ignore_eos", true},
+                                                               {"tally", true}});
+        said[i] = answer["choices"][0].dump();
+        const OrderedJson& bill = answer["usage"]["tally"];
+        if (bill.contains("drafts")) accepted += bill["drafts"]["accepted"].get<int64_t>();
+      });
+    }
+    for (std::thread& client : clients) client.join();
+    EXPECT_EQ(accepted > 10, draft > 0) << accepted;
+    EXPECT_EQ(api.Metric("tally_drafted_tokens_total") > 10, draft > 0);
+  }
+  EXPECT_EQ(texts[0], texts[1]);
 }
 
 // Those who watch are told of the engine's steps, and no more of them than there is room for.

@@ -101,6 +101,30 @@ TEST_F(Batch, AnswersAreInTheOrderOfTheRequests) {
   EXPECT_EQ(report->usage.completion_tokens, 27 + 2 + 3);
 }
 
+// With drafts by a layer for multi-token prediction, which are right, and are not: the same answers, in fewer passes.
+TEST_F(Batch, AnswersAreTheSameWithDrafts) {
+  std::string text;
+  for (int i = 0; i < 12; ++i) {  // of these some end at once, with a stop string, at their length or in the text's end
+    text += Line("r" + std::to_string(i), R"({"prompt": ")" + std::string(1 + static_cast<size_t>(i % 3), 'a') +
+                                              R"(", "temperature": )" + std::to_string(i % 2 == 0 ? 0 : 25) +
+                                              R"(, "frequency_penalty": 0, "max_tokens": )" + std::to_string(1 + i * 7 % 30) +
+                                              R"(, "stop": ")" + (i % 4 == 0 ? "mn" : "??") + R"(", "seed": )" +
+                                              std::to_string(i) + "}");
+  }
+  const std::string requests = Write("in.jsonl", text);
+  ASSERT_TRUE(Run(requests).ok());
+  const std::vector<OrderedJson> plain = Comparable(out_);
+  const TextServed drafting(4, 3);
+  const std::string drafted = drafting.folder() / "drafted.jsonl";
+  const Result<BatchPlan> plan = PlanBatch(requests, drafted, false, {});
+  ASSERT_TRUE(plan.ok());
+  const Result<BatchReport> report = RunBatch(drafting.model, *plan, {});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(Comparable(drafted), plain);
+  EXPECT_GT(report->usage.accepted_tokens, 20);
+  EXPECT_GT(report->usage.drafted_tokens, report->usage.accepted_tokens) << "at a temperature some are wrong";
+}
+
 TEST_F(Batch, StreamsAreRefused) {
   const std::string requests =
       Write("in.jsonl", Line("a", R"({"prompt": "x", "stream": true})") + Line("b", R"({"prompt": "x", "stream": false})"));

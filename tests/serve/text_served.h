@@ -16,10 +16,14 @@ namespace tally {
 
 class TextServed {
  public:
-  explicit TextServed(int32_t sequences = 4) {
+  // `draft`: so many tokens are drafted, by the model's layer for multi-token prediction.
+  explicit TextServed(int32_t sequences = 4, int64_t draft = 0) {
     const std::string path = folder_ / "text.gguf";
-    EXPECT_TRUE(TextModel::Write(path).ok());
+    EXPECT_TRUE((draft > 0 ? TextModel::WritePredicting(path) : TextModel::Write(path)).ok());
     EngineOptions options;
+    options.prediction = draft > 0;
+    options.draft_rows = draft > 0 ? 7 : 0;
+    model.draft = draft;
     options.threads = 1;
     options.context = 128;
     options.max_batch = 32;

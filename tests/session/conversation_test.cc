@@ -42,6 +42,39 @@ class Xyz : public testing::Test {
 
 using Lines = std::vector<std::string>;
 
+// With drafts by a layer for multi-token prediction: the same turns, in fewer passes. A session is of an engine with the layer, or without.
+TEST_F(Xyz, DraftsChangeNoTurn) {
+  ASSERT_TRUE(TextModel::WritePredicting(folder_ / "m.gguf").ok());
+  std::vector<std::string> said[2];
+  for (const bool drafts : {false, true}) {
+    EngineOptions options = ChatOptions();
+    options.prediction = drafts;
+    options.draft_rows = drafts ? 4 : 0;
+    Use(options);
+    TurnOptions turn = Greedy(40);
+    turn.draft = drafts ? 4 : 0;
+    int64_t steps = 0, passes = 0;
+    for (const char* const text : {"hello", "c", "and then"}) {
+      turn.sampling.temperature = said[drafts].size() == 1 ? 30 : 0;  // of the second turn some drafts are wrong
+      turn.sampling.seed = 3;
+      turn.stop = said[drafts].size() == 2 ? std::vector<std::string>{"z"} : std::vector<std::string>{};
+      const auto answer = chat_->Say({User(text)}, turn);
+      ASSERT_TRUE(answer.ok()) << answer.status().message();
+      said[drafts].push_back(answer->answer.content + " " + std::to_string(answer->generated.tokens.size()));
+      steps += answer->generated.decode_steps;
+      passes += answer->generated.decode_passes;
+    }
+    EXPECT_EQ(passes < steps, drafts);
+    if (!drafts) {
+      EXPECT_TRUE(chat_->Save(folder_ / "session").ok());
+    }
+  }
+  EXPECT_EQ(said[0], said[1]);
+  const Status other = chat_->Load(folder_ / "session");
+  ASSERT_FALSE(other.ok());
+  EXPECT_NE(other.message().find("--draft layers"), std::string::npos) << other.message();
+}
+
 TEST_F(Xyz, ATurnTakesTheAnswerApartAndKeepsIt) {
   format_->reasoning = 1;
   TurnOptions options = Greedy(20);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer for multi-token prediction, straight from its formulas (engine/graph/planner_prediction.cc) over the tensors of a Hugging Face
-// checkpoint in F32: all positions at once, in double precision, without a cache. Attention as of GLM-4.5, DeepSeek-V3 or Qwen3.5; the experts
-// of the first two, or a dense feed-forward.
+// A layer for multi-token prediction, straight from its formulas (engine/graph/planner_prediction.cc) over the tensors of a checkpoint in F32:
+// all positions at once, in double precision, without a cache. Attention as of GLM-4.5, DeepSeek-V3, Qwen3.5 or Nemotron 3; their experts,
+// or a dense feed-forward.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,11 +26,12 @@ class PredictionReference {
  public:
   using Vector = std::vector<double>;
 
-  PredictionReference(const std::string& directory, const Recipe& recipe, const RopeFrequencies& rope)
+  // `path`: a GGUF file, or a Hugging Face directory.
+  PredictionReference(const std::string& path, const Recipe& recipe, const RopeFrequencies& rope)
       : r_(recipe),
         rope_(rope),
-        inventory_(ReadHuggingFace(directory).value()),
-        apart_(inventory_.Find("mtp.fc.weight") != nullptr),
+        inventory_(ReadCheckpoint(path).value()),
+        files_(FilesOf(inventory_)),
         file_(inventory_.files[0].path, std::ios::binary) {}
 
   // Of each position: its logits, and what its head got. `hidden`: the output of the model's last norm, or what the head got before;
@@ -41,7 +42,7 @@ class PredictionReference {
   Outputs Run(const std::vector<Vector>& hidden, const std::vector<int32_t>& next) {
     std::vector<Vector> x;
     for (size_t i = 0; i < next.size(); ++i) {
-      Vector joined = Norm(Row("model.embed_tokens.weight", next[i]), "enorm.weight", r_.norm_eps);
+      Vector joined = Norm(Row(Embedding(), next[i]), "enorm.weight", r_.norm_eps);
       const Vector h = Norm(hidden[i], "hnorm.weight", r_.norm_eps);
       joined.insert(joined.end(), h.begin(), h.end());
       x.push_back(Times(Of("eh_proj.weight"), joined));
@@ -53,14 +54,30 @@ class PredictionReference {
     for (size_t i = 0; i < x.size(); ++i) {
       AddTo(x[i], Times(Of("self_attn.o_proj.weight"), mixed[i]));
       const Vector in = Norm(x[i], "post_attention_layernorm.weight", r_.norm_eps);
-      AddTo(x[i], r_.n_experts > 0 ? Experts(in) : Network("mlp", in));
+      AddTo(x[i], r_.n_experts > 0 ? Experts(in) : Network("mlp.", in));
       out.head_in.push_back(Norm(x[i], "shared_head.norm.weight", r_.norm_eps));
-      out.logits.push_back(Times(Tensor("lm_head.weight"), out.head_in.back()));
+      out.logits.push_back(Times(Tensor(Head()), out.head_in.back()));
     }
     return out;
   }
 
  private:
+  // Where a checkpoint has the layer: behind the others; as "mtp." and "mtp.layers.0." (Qwen3.5); as two of "mtp.layers." (Nemotron 3).
+  enum class Files : uint8_t { kBehind, kApart, kTwo, kGguf };
+  static Files FilesOf(const Inventory& inventory) {
+    if (inventory.format == FileFormat::kGguf) return Files::kGguf;
+    if (inventory.Find("mtp.fc.weight") != nullptr) return Files::kApart;
+    return inventory.Find("mtp.layers.0.eh_proj.weight") != nullptr ? Files::kTwo : Files::kBehind;
+  }
+  std::string Embedding() const {
+    if (files_ == Files::kGguf) return "token_embd.weight";
+    return files_ == Files::kTwo ? "backbone.embeddings.weight" : "model.embed_tokens.weight";
+  }
+  std::string Head() const {
+    if (r_.tied_head) return Embedding();
+    return files_ == Files::kGguf ? "output.weight" : "lm_head.weight";
+  }
+
   static void AddTo(Vector& x, const Vector& y) {
     for (size_t i = 0; i < x.size(); ++i) x[i] += y[i];
   }
@@ -75,7 +92,7 @@ class PredictionReference {
     const Vector& w = Of(weight);
     const double squares = std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
     const double factor = 1 / std::sqrt(squares / static_cast<double>(x.size()) + eps);
-    for (size_t i = 0; i < x.size(); ++i) x[i] *= factor * (w[i] + (apart_ ? 1 : 0));  // Qwen3.5 stores w - 1
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= factor * (w[i] + (files_ == Files::kApart ? 1 : 0));  // Qwen stores w - 1
     return x;
   }
   static Vector Part(const Vector& x, size_t begin, size_t n) {
@@ -94,15 +111,71 @@ class PredictionReference {
     values.assign(stored.begin(), stored.end());
     return values;
   }
-  const Vector& Of(const std::string& name) {
-    if (!apart_) return Tensor("model.layers." + std::to_string(r_.n_layers) + "." + name);
-    static const std::map<std::string, std::string> kOwn = {{"enorm.weight", "mtp.pre_fc_norm_embedding.weight"},
-                                                            {"hnorm.weight", "mtp.pre_fc_norm_hidden.weight"},
-                                                            {"eh_proj.weight", "mtp.fc.weight"},
-                                                            {"shared_head.norm.weight", "mtp.norm.weight"}};
-    const auto own = kOwn.find(name);
-    return Tensor(own != kOwn.end() ? own->second : "mtp.layers.0." + name);
+  // `name`: as GLM-4.5 has it behind "model.layers.#.".
+  std::string StoredName(const std::string& name) const {
+    using Names = std::map<std::string, std::string>;
+    static const Names kOwnApart = {{"enorm.weight", "mtp.pre_fc_norm_embedding.weight"},
+                                    {"hnorm.weight", "mtp.pre_fc_norm_hidden.weight"},
+                                    {"eh_proj.weight", "mtp.fc.weight"},
+                                    {"shared_head.norm.weight", "mtp.norm.weight"}};
+    static const Names kOwnTwo = {{"input_layernorm.weight", "mtp.layers.0.norm.weight"},
+                                  {"post_attention_layernorm.weight", "mtp.layers.1.norm.weight"},
+                                  {"shared_head.norm.weight", "mtp.layers.1.final_layernorm.weight"}};
+    static const Names kOwnGguf = {{"enorm", "nextn.enorm"},
+                                   {"hnorm", "nextn.hnorm"},
+                                   {"eh_proj", "nextn.eh_proj"},
+                                   {"shared_head.norm", "nextn.shared_head_norm"},
+                                   {"input_layernorm", "attn_norm"},
+                                   {"self_attn.q_proj", "attn_q"},
+                                   {"self_attn.k_proj", "attn_k"},
+                                   {"self_attn.v_proj", "attn_v"},
+                                   {"self_attn.o_proj", "attn_output"},
+                                   {"self_attn.q_norm", "attn_q_norm"},
+                                   {"self_attn.k_norm", "attn_k_norm"},
+                                   {"self_attn.q_a_proj", "attn_q_a"},
+                                   {"self_attn.q_a_layernorm", "attn_q_a_norm"},
+                                   {"self_attn.q_b_proj", "attn_q_b"},
+                                   {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
+                                   {"self_attn.kv_a_layernorm", "attn_kv_a_norm"},
+                                   {"mlp.gate_proj", "ffn_gate"},
+                                   {"mlp.up_proj", "ffn_up"},
+                                   {"mlp.down_proj", "ffn_down"},
+                                   {"mlp.gate", "ffn_gate_inp"},
+                                   {"mlp.experts.gate_proj", "ffn_gate_exps"},
+                                   {"mlp.experts.up_proj", "ffn_up_exps"},
+                                   {"mlp.experts.down_proj", "ffn_down_exps"},
+                                   {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+                                   {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+                                   {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+                                   {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+                                   {"mlp.fc1_latent_proj", "ffn_latent_down"},
+                                   {"mlp.fc2_latent_proj", "ffn_latent_up"}};
+    const auto own = [&](const Names& names, const std::string& of, const std::string& otherwise) {
+      const auto found = names.find(of);
+      return found != names.end() ? found->second : otherwise;
+    };
+    switch (files_) {
+      case Files::kBehind: break;
+      case Files::kApart: return own(kOwnApart, name, "mtp.layers.0." + name);
+      case Files::kTwo: {
+        const bool attention = name.starts_with("self_attn."), fed = name.starts_with("mlp.");
+        const std::string mixer = "mixer." + name.substr(name.find('.') + 1);
+        return own(kOwnTwo, name, attention ? "mtp.layers.0." + mixer : fed ? "mtp.layers.1." + mixer : "mtp.layers.0." + name);
+      }
+      case Files::kGguf: {
+        const std::string block = "blk." + std::to_string(r_.n_layers) + ".";
+        if (name == "mlp.gate.e_score_correction_bias") return block + "exp_probs_b.bias";
+        if (name == "post_attention_layernorm.weight") {
+          const std::string after = block + "post_attention_norm.weight";
+          return inventory_.Find(after) != nullptr ? after : block + "ffn_norm.weight";
+        }
+        const size_t dot = name.rfind('.');
+        return block + own(kOwnGguf, name.substr(0, dot), "?") + name.substr(dot);
+      }
+    }
+    return "model.layers." + std::to_string(r_.n_layers) + "." + name;
   }
+  const Vector& Of(const std::string& name) { return Tensor(StoredName(name)); }
   Vector Row(const std::string& name, int32_t row) {
     const size_t E = static_cast<size_t>(r_.d_model);
     return Part(Tensor(name), static_cast<size_t>(row) * E, E);
@@ -115,7 +188,7 @@ class PredictionReference {
   // The first elements of a head at a position.
   void Rotate(double* head, size_t position) const {
     const size_t pairs = rope_.inv_freq.size();
-    const bool halves = r_.rope.style == RopeStyle::kRotateHalf;
+    const bool halves = r_.rope.style == RopeStyle::kRotateHalf;  // no pairs: no rope
     for (size_t i = 0; i < pairs; ++i) {
       double &a = head[halves ? i : 2 * i], &b = head[halves ? i + pairs : 2 * i + 1];
       const double angle = static_cast<double>(position) * static_cast<double>(rope_.inv_freq[i]);
@@ -129,8 +202,8 @@ class PredictionReference {
   Vector Attend(const Vector& q, const std::vector<Vector>& keys, const std::vector<Vector>& values) const {
     Vector weights;
     for (const Vector& k : keys) {
-      weights.push_back(std::inner_product(q.begin(), q.end(), k.begin(), 0.0) *
-                        static_cast<double>(r_.layers.back().attention_scale));
+      const auto attends = std::find_if(r_.layers.rbegin(), r_.layers.rend(), [](const LayerRecipe& l) { return l.attends(); });
+      weights.push_back(std::inner_product(q.begin(), q.end(), k.begin(), 0.0) * static_cast<double>(attends->attention_scale));
     }
     const double most = *std::max_element(weights.begin(), weights.end());
     double sum = 0;
@@ -147,7 +220,8 @@ class PredictionReference {
     std::vector<std::vector<Vector>> keys(K), values(K);
     std::vector<Vector> out;
     const auto head = [&](const Vector& all, size_t h, const char* norm, size_t position) {
-      Vector x = Norm(Part(all, h * D, D), norm, r_.norm_eps);
+      Vector x = Part(all, h * D, D);
+      if (r_.qk_norm != QkNormKind::kNone) x = Norm(std::move(x), norm, r_.norm_eps);
       Rotate(x.data(), position);
       return x;
     };
@@ -179,8 +253,7 @@ class PredictionReference {
       const Vector low = Norm(Times(Of("self_attn.q_a_proj.weight"), in[i]), "self_attn.q_a_layernorm.weight", l.norm_eps);
       const Vector q = Times(Of("self_attn.q_b_proj.weight"), low);
       const Vector both = Times(Of("self_attn.kv_a_proj_with_mqa.weight"), in[i]);
-      const Vector kv =
-          Times(Of("self_attn.kv_b_proj.weight"), Norm(Part(both, 0, rank), "self_attn.kv_a_layernorm.weight", l.norm_eps));
+      const Vector kv = Times(KeysAndValues(), Norm(Part(both, 0, rank), "self_attn.kv_a_layernorm.weight", l.norm_eps));
       Vector turned = Part(both, rank, rope);
       Rotate(turned.data(), i);
       Vector& all = out.emplace_back();
@@ -196,19 +269,59 @@ class PredictionReference {
     }
     return out;
   }
-  Vector Network(const std::string& name, const Vector& x) {
-    Vector hidden = Times(Of(name + ".gate_proj.weight"), x);
-    const Vector up = Times(Of(name + ".up_proj.weight"), x);
-    for (size_t i = 0; i < hidden.size(); ++i) hidden[i] *= up[i] / (1 + std::exp(-hidden[i]));
-    return Times(Of(name + ".down_proj.weight"), hidden);
+  // For each head the rows of its keys, then those of its values. GGUF has them apart, those of the keys transposed.
+  Vector KeysAndValues() {
+    if (files_ != Files::kGguf) return Of("self_attn.kv_b_proj.weight");
+    const size_t H = static_cast<size_t>(r_.n_heads), nope = static_cast<size_t>(r_.latent.nope_dim),
+                 v_dim = static_cast<size_t>(r_.latent.v_dim), rank = static_cast<size_t>(r_.latent.kv_rank);
+    const std::string block = "blk." + std::to_string(r_.n_layers) + ".";
+    const Vector k = Tensor(block + "attn_k_b.weight"), v = Tensor(block + "attn_v_b.weight");
+    Vector both;
+    for (size_t h = 0; h < H; ++h) {
+      for (size_t n = 0; n < nope; ++n) {
+        for (size_t i = 0; i < rank; ++i) both.push_back(k[(h * rank + i) * nope + n]);
+      }
+      const Vector values = Part(v, h * v_dim * rank, v_dim * rank);
+      both.insert(both.end(), values.begin(), values.end());
+    }
+    return both;
   }
-  // Sigmoids; the bias enters the choice alone; a group is judged by its two best.
+  // `matrix(name)`: of "gate_proj" and so on.
+  template <class Matrix>
+  Vector Network(const Matrix& matrix, const Vector& x) {
+    Vector hidden = Times(matrix("up_proj"), x);
+    if (!r_.gated_ffn) {
+      for (double& h : hidden) h = h > 0 ? h * h : 0;  // squared ReLU
+    } else {
+      const Vector gate = Times(matrix("gate_proj"), x);
+      for (size_t i = 0; i < hidden.size(); ++i) hidden[i] *= gate[i] / (1 + std::exp(-gate[i]));
+    }
+    return Times(matrix("down_proj"), hidden);
+  }
+  Vector Network(const char* prefix, const Vector& x) {
+    return Network([&](const std::string& name) { return Of(prefix + name + ".weight"); }, x);
+  }
+  // A matrix of an expert: from a tensor of its own, or from one of all experts, which may have the rows of gate and up.
+  Vector ExpertMatrix(size_t e, const std::string& name) {
+    const std::string one = "mlp.experts." + std::to_string(e) + "." + name + ".weight";
+    if (files_ != Files::kGguf && inventory_.Find(StoredName(one)) != nullptr) return Of(one);
+    std::string all = "mlp.experts." + name + (files_ == Files::kGguf ? ".weight" : "");
+    const bool both = files_ != Files::kGguf && name != "down_proj" && inventory_.Find(StoredName(all)) == nullptr;
+    if (both) all = "mlp.experts.gate_up_proj";
+    const Vector& w = Of(all);
+    const size_t n = w.size() / static_cast<size_t>(r_.n_experts), half = both ? n / 2 : n;
+    return Part(w, e * n + (both && name == "up_proj" ? half : 0), half);
+  }
+  // Sigmoids, where a bias enters the choice alone and a group is judged by its two best, or a softmax.
   Vector Experts(const Vector& x) {
     const size_t X = static_cast<size_t>(r_.n_experts), groups = static_cast<size_t>(r_.expert_groups), size = X / groups;
     Vector scores = Times(Of("mlp.gate.weight"), x);
-    for (double& s : scores) s = 1 / (1 + std::exp(-s));
+    const bool softmax = SoftmaxOfAll(r_.routing);
+    double all = 0;
+    for (double& s : scores) all += s = softmax ? std::exp(s) : 1 / (1 + std::exp(-s));
+    for (double& s : scores) s /= softmax ? all : 1;
     Vector choice = scores;
-    AddTo(choice, Of("mlp.gate.e_score_correction_bias"));
+    if (r_.router_bias) AddTo(choice, Of("mlp.gate.e_score_correction_bias"));
     std::vector<std::pair<double, size_t>> judged;
     for (size_t g = 0; g < groups; ++g) {
       Vector of = Part(choice, g * size, size);
@@ -223,20 +336,28 @@ class PredictionReference {
     std::sort(best.begin(), best.end());
     double sum = 0;
     for (size_t i = 0; i < static_cast<size_t>(r_.top_k); ++i) sum += scores[best[i].second];
-    Vector out = Network("mlp.shared_experts", x);
+    const Vector in = r_.expert_latent > 0 ? Times(Of("mlp.fc1_latent_proj.weight"), x) : x;
+    Vector routed(in.size());
     for (size_t i = 0; i < static_cast<size_t>(r_.top_k); ++i) {
       const size_t e = best[i].second;
-      Vector y = Network("mlp.experts." + std::to_string(e), x);
+      Vector y = Network([&](const std::string& name) { return ExpertMatrix(e, name); }, in);
       for (double& v : y) v *= scores[e] / sum * static_cast<double>(r_.route_scale);
-      AddTo(out, y);
+      AddTo(routed, y);
     }
+    if (r_.expert_latent > 0) routed = Times(Of("mlp.fc2_latent_proj.weight"), routed);
+    Vector out = Network(files_ == Files::kApart ? "mlp.shared_expert." : "mlp.shared_experts.", x);
+    if (r_.shared_gate) {
+      const double gate = Times(Of("mlp.shared_expert_gate.weight"), x)[0];
+      for (double& v : out) v /= 1 + std::exp(-gate);
+    }
+    AddTo(out, routed);
     return out;
   }
 
   const Recipe r_;  // of the model without the layer
   const RopeFrequencies rope_;
   const Inventory inventory_;
-  const bool apart_;  // the names are Qwen3.5's
+  const Files files_;
   std::ifstream file_;
   std::map<std::string, Vector> tensors_;
 };

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/kernels/kv_store/kv_layout.h"
+#include "models/family.h"
 #include "tests/session/drafted.h"
 #include "tests/session/made_prediction.h"
 #include "tests/session/prediction_reference.h"
@@ -43,12 +45,13 @@ std::vector<double> RowOf(Mat<const float> m, int64_t row) { return {m.Row(row),
 class Prediction : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
+    constexpr std::string_view kMade = "made/";
     path_ = kGoldens + GetParam();
-    if (GetParam() == kMade) MakeQwen35(path_ = made_ / "qwen35");
+    if (!GetParam().starts_with(kMade)) return;
+    const std::string name = GetParam().substr(kMade.size());
+    MakePredicting(name.substr(0, name.find('.')), path_ = made_ / name);
   }
-  std::string Directory() const { return path_.ends_with(".gguf") ? path_.substr(0, path_.rfind('/')) : path_; }
 
-  static constexpr const char* kMade = "made/qwen35";
   TempFolder made_;
   std::string path_;
 };
@@ -61,7 +64,9 @@ TEST_P(Prediction, LogitsAreTheFormulas) {
   ASSERT_NE(opened.engine, nullptr);
   Engine& engine = *opened.engine;
   const Recipe& recipe = opened.model->recipe();
-  PredictionReference reference(Directory(), recipe, MakeRopeFrequencies(recipe.rope, {}, options.context).value());
+  const bool turns = recipe.rope.style != RopeStyle::kNone;
+  PredictionReference reference(path_, recipe,
+                                turns ? MakeRopeFrequencies(recipe.rope, {}, options.context).value() : RopeFrequencies{});
   const Tokens tokens = Recording(recipe.vocab, 21, 1, 3).first;
   const size_t n = tokens.size() - 1;  // the last one follows
   const int32_t one = engine.NewSequence().value(), all = engine.NewSequence().value();
@@ -173,6 +178,42 @@ TEST_P(Prediction, AnswersAreTheSameToTheBit) {
   for (size_t i = 0; i < company.size(); ++i) EXPECT_EQ(SaidBy(*company[i]), expected[i]) << i;
 }
 
+// What is drawn at a temperature, with a penalty, until an answer's length or the context's end, alone without drafts; and in company with
+// drafts, where there is no room for all.
+TEST_P(Prediction, DrawTheSameInCompanyAndPreempted) {
+  EngineOptions options = PredictionOptions();
+  options.context = 200;
+  const Opened alone = Open(path_, options);
+  ASSERT_NE(alone.engine, nullptr);
+  options.kv_bytes = alone.engine->KvBytesFor(200) * 3 / 2;
+  const Opened tight = Open(path_, options);
+  ASSERT_NE(tight.engine, nullptr);
+  std::vector<std::shared_ptr<Request>> company;
+  std::vector<Said> expected;
+  for (const int64_t tokens : {120, 130, -1}) {
+    const uint32_t i = static_cast<uint32_t>(company.size());
+    RequestOptions request{.max_tokens = tokens, .ignore_eos = true, .top_logprobs = 1};
+    request.sampling = {.top_k = 8, .temperature = 0.7, .seed = i};
+    if (i == 1) request.sampling.repeat_penalty = 1.1;
+    const Tokens prompt = Recording(alone.model->recipe().vocab, 60, 1, i).first;
+    const auto plain = NewRequest(*alone.engine, prompt, request);
+    RunAll(*alone.engine, {plain});
+    expected.push_back(SaidBy(*plain));
+    request.draft = 3;
+    company.push_back(NewRequest(*tight.engine, prompt, request));
+  }
+  EXPECT_EQ(expected[2].finish, FinishReason::kContextFull);
+  RunAll(*tight.engine, company);
+  int64_t drafted = 0, preempted = 0;
+  for (size_t i = 0; i < company.size(); ++i) {
+    EXPECT_EQ(SaidBy(*company[i]), expected[i]) << i;
+    drafted += company[i]->result().drafted;
+    preempted += company[i]->preemptions();
+  }
+  EXPECT_GT(drafted, 0);
+  EXPECT_GT(preempted, 0);
+}
+
 // All bills are the ledger. Less what was in vain and what predicted, the FLOPs are those without drafts; no row and no step more is counted.
 TEST_P(Prediction, BillsAreTheLedger) {
   const Opened opened = Open(path_, PredictionOptions());
@@ -232,12 +273,91 @@ TEST_P(Prediction, BillsAreTheLedger) {
 INSTANTIATE_TEST_SUITE_P(Families, Prediction,
                          testing::Values("glm4_moe/glm45-a-f32-qknorm-groups-mtp",
                                          "glm4_moe/glm45-a-f32-qknorm-groups-mtp/model.gguf",
-                                         "deepseek_v3/deepseek3-a-f32-groups-mtp", "made/qwen35"),
+                                         "deepseek_v3/deepseek3-a-f32-groups-mtp", "made/deepseek3.gguf", "made/qwen35",
+                                         "made/qwen35.gguf", "made/qwen35moe", "made/qwen35moe.gguf", "made/qwen3next",
+                                         "made/qwen3next.gguf", "made/nemotron", "made/nemotron.gguf"),
                          [](const auto& tested) {
                            std::string name = tested.param.substr(tested.param.find('/') + 1);
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
                            return name;
                          });
+
+// A block that another sequence has too is not written: the row whose keys depend on a token behind it does not run.
+TEST(PredictionLayer, SharedBlocksAreNotWritten) {
+  const Opened opened = Open(kGoldens + "glm4_moe/glm45-a-f32-qknorm-groups-mtp", PredictionOptions());
+  ASSERT_NE(opened.engine, nullptr);
+  Engine& engine = *opened.engine;
+  const Tokens tokens = Recording(opened.model->recipe().vocab, kKvBlock, 1, 4).first;
+  const int32_t one = engine.NewSequence().value();
+  const auto step = [&](int32_t sequence, std::span<const int32_t> some) {
+    std::vector<BatchRow> rows;
+    for (const int32_t token : some) rows.push_back({.token = token, .sequence = sequence});
+    ASSERT_TRUE(engine.Step(rows).ok());
+  };
+  for (size_t i = 0; i < tokens.size(); i += 16) step(one, std::span(tokens).subspan(i, 16));
+  const auto guesses = [&](int32_t sequence) {
+    const auto guessed = engine.Predict(std::vector<DraftWish>{{.sequence = sequence, .token = 7, .most = 3}});
+    EXPECT_TRUE(guessed.ok());
+    return guessed.ok() ? (*guessed)[0].size() : 0;
+  };
+  const auto bytes = [&](int32_t sequence) {
+    std::vector<uint8_t> all;
+    EXPECT_TRUE(engine
+                    .Export(sequence,
+                            [&](std::span<const uint8_t> piece) {
+                              all.insert(all.end(), piece.begin(), piece.end());
+                              return Status();
+                            })
+                    .ok());
+    return all;
+  };
+  const int32_t other = engine.Fork(one, kKvBlock).value();
+  const std::vector<uint8_t> before = bytes(other);
+  EXPECT_EQ(guesses(one), 0u);
+  EXPECT_EQ(bytes(other), before);
+  step(one, std::span(tokens).first(1));
+  EXPECT_EQ(guesses(one), 3u) << "in a block of its own";
+  EXPECT_EQ(bytes(other), before);
+  EXPECT_FALSE(engine.Predict(std::vector<DraftWish>{{one, 1, 1}, {one, 1, 1}}).ok());
+}
+
+// Rows that were drafted elsewhere wait for no more than others do.
+TEST(PredictionLayer, RowsBeforeDraftsOfOthersRun) {
+  const Opened opened = Open(kGoldens + "glm4_moe/glm45-a-f32-qknorm-groups-mtp", PredictionOptions());
+  ASSERT_NE(opened.engine, nullptr);
+  Engine& engine = *opened.engine;
+  const Tokens tokens = Recording(opened.model->recipe().vocab, 121, 1, 5).first;
+  Tokens drafts[2];
+  for (const bool drafted : {false, true}) {
+    const int32_t s = engine.NewSequence().value(), bill = engine.OpenBill();
+    for (size_t i = 0; i + 4 < tokens.size(); i += 4) {
+      std::vector<BatchRow> rows;
+      for (size_t j = i; j < i + 4; ++j) {
+        const bool draft = drafted && j > i;
+        rows.push_back(
+            {.token = tokens[j], .sequence = s, .want_logits = draft, .generated = true, .bill = bill, .draft = draft});
+      }
+      ASSERT_TRUE(engine.Step(rows).ok());
+      ASSERT_TRUE(engine.KeepDrafts(s, drafted ? 3 : 0).ok());
+    }
+    uint64_t rows = 0;  // of the layer, which all run in Predict if none has before
+    engine.SetTap([&](Site site, std::string_view, Mat<const float> out) {
+      if (site.component == Component::kRouter && site.layer == opened.model->recipe().n_layers) {
+        rows = std::max(rows, static_cast<uint64_t>(out.rows));
+      }
+    });
+    const auto guessed = engine.Predict(std::vector<DraftWish>{{.sequence = s, .token = tokens.back(), .most = 4, .bill = bill}});
+    engine.SetTap({});
+    ASSERT_TRUE(guessed.ok());
+    drafts[drafted ? 1 : 0] = (*guessed)[0];
+    EXPECT_GT(rows, 0u);
+    EXPECT_LE(rows, 16u + 4u);
+    engine.CloseBill(bill);
+    engine.Free(s);
+  }
+  EXPECT_EQ(drafts[0].size(), 4u);
+  EXPECT_EQ(drafts[0], drafts[1]);
+}
 
 TEST(PredictionLayer, IsMissedByName) {
   const EngineOptions options = PredictionOptions();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "counters/books/books.h"
+#include "counters/books/closed_form.h"
 #include "engine/base/float16.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/studies/synth_noise.h"
@@ -87,6 +88,39 @@ TEST_F(SynthTest, EveryModelOfTheCatalogue) {
       EXPECT_EQ(gguf->parameters + keys, directory->parameters + more) << name;
     }
   }
+}
+
+// With the layer for multi-token prediction: its parameters are those that the closed form names, in both formats, and it is read back.
+TEST_F(SynthTest, LayersForPrediction) {
+  for (const char* const name : {"Qwen3.5-4B", "Qwen3.6-35B-A3B", "GLM-4.5-Air", "DeepSeek-V3"}) {
+    const Recipe recipe = FindCatalogModel(name)->recipe;
+    uint64_t layer = 0;
+    for (const books::ParameterForm& p : books::ParameterForms(recipe)) layer += p.prediction ? p.count.value() : 0;
+    ASSERT_GT(layer, 0u) << name;
+    for (const char* const out : {"x", "x.gguf"}) {
+      SynthOptions options;
+      options.layers = 4;  // many tensors otherwise
+      const auto plain = PlanSynth(name, out, options);
+      options.prediction = true;
+      const auto with = PlanSynth(name, out, options);
+      ASSERT_TRUE(plain.ok() && with.ok()) << name << out << with.status().message();
+      EXPECT_EQ(with->parameters - plain->parameters, layer) << name << out;
+    }
+  }
+  SynthOptions options = Small(DType::kF32);
+  options.layers = 4;
+  options.prediction = true;
+  for (const char* const out : {"x", "x.gguf"}) {
+    ASSERT_TRUE(Synthesize("Qwen3.5-0.8B", Path(out), options).ok());
+    const auto inventory = ReadCheckpoint(Path(out));
+    ASSERT_TRUE(inventory.ok());
+    const auto with = ReadModelSpec(*inventory, /*prediction=*/true), plain = ReadModelSpec(*inventory);
+    ASSERT_TRUE(with.ok() && plain.ok()) << out << with.status().message();
+    EXPECT_TRUE(with->recipe.layers.back().prediction);
+    EXPECT_EQ(plain->recipe.n_layers + 1, with->recipe.n_layers);
+    EXPECT_EQ(plain->parts_not_run.size(), 1u);
+  }
+  EXPECT_FALSE(PlanSynth("llama-3.2-1b", "x.gguf", options).ok()) << "it has none";
 }
 
 // As files: every family reads what is written of it.
