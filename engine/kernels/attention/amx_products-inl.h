@@ -45,11 +45,6 @@ HWY_INLINE void ShapeProducts(int64_t rows) {
   Tiles::Shape(shapes);
 }
 
-// Prefetches a tile into the first cache.
-HWY_INLINE void FetchTile(const uint8_t* p, int64_t row) {
-  HWY_UNROLL(16) for (int i = 0; i < 16; ++i) hwy::Prefetch(p + i * row);
-}
-
 // Two left tiles (rows 0 to 15, 16 to 31) times `pairs` times 2 groups of 16 columns, all steps. out: rows `out_bytes` apart. Each load
 // stands two products or more before its use, and reads what the next step or pair of groups needs. Prefetches the right tiles of the next
 // pair of groups. each(): called after every four products.
@@ -73,29 +68,21 @@ HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, 
         a_next = l.base;
         b_next = r.base + (pair + 1 < pairs ? 2 * (pair + 1) * r.col : 0);
       }
-      const uint8_t* const later = b + 2 * r.col;
       if constexpr (kParts > 1) {
         TileDotBF16<0, 4, 6>();
         TileDotBF16<2, 5, 6>();
         TileLoad<6>(b, r.row);
-        FetchTile(later + r.part, r.row);
         TileDotBF16<1, 4, 7>();
         TileDotBF16<3, 5, 7>();
         TileLoad<7>(b + r.col, r.row);
-        FetchTile(later + r.part + r.col, r.row);
         each();
         TileDotBF16<0, 4, 6>();
         TileDotBF16<1, 4, 7>();
         TileLoad<4>(a + l.part, l.row);
-        FetchTile(later, r.row);
         TileDotBF16<2, 5, 6>();
         TileDotBF16<3, 5, 7>();
         TileLoad<5>(a + l.part + l.second, l.row);
-        FetchTile(later + r.col, r.row);
         each();
-      } else {
-        FetchTile(later, r.row);
-        FetchTile(later + r.col, r.row);
       }
       TileDotBF16<0, 4, 6>();
       TileDotBF16<1, 4, 7>();

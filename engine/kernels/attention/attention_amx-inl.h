@@ -121,12 +121,12 @@ class AmxRun : RangeRun {
     }
   }
 
-  // Prefetches further lines of what follows at kFar into the second cache, spread over a block's work. Only the first queries of a tile do.
+  // Prefetches further lines of what follows at far_ into the second cache, spread over a block's work.
   HWY_INLINE void Fetch(float lines) {
     if (!fetch_) return;
     due_ += lines;
     const int64_t end = std::min(static_cast<int64_t>(due_), share_bytes_ / 64);
-    const Ahead ahead = AheadOf(0, std::min(kFar, share_bytes_));
+    const Ahead ahead = AheadOf(0, far_);
     for (; fetched_ < end; ++fetched_) ahead.FarLine(64 * fetched_);
   }
   // Lines for each of so many calls that together are `percent` of the share.
@@ -166,9 +166,11 @@ class AmxRun : RangeRun {
   HWY_NOINLINE void Block() {
     fetched_ = 0;
     due_ = 0;
-    fetch_ = true;
     bool equal;
     const PositionRange hull = Hull(equal);
+    const bool whole = equal && queries_ >= 2 * kAmxChunk;
+    fetch_ = !whole;
+    far_ = whole ? share_bytes_ : std::min(kFar, share_bytes_);
     if constexpr (!F::kDirect) {
       if (queries_ <= 16 && equal) return FewBlock(hull);
     }
@@ -176,7 +178,7 @@ class AmxRun : RangeRun {
     RightTiles values = {};
     bool finite = true;
     int64_t i = 0;
-    if (equal && queries_ >= 2 * kAmxChunk) {
+    if (whole) {
       i = queries_ / kAmxChunk * kAmxChunk;
       values = WholeChunks(i / kAmxChunk, hull, keys);
     }
@@ -220,10 +222,15 @@ class AmxRun : RangeRun {
     const int64_t score_calls = ProductCalls<kParts>(kAmxChunk, 2 * steps.size(), key_steps_),
                   value_calls = ProductCalls<kParts>(kAmxChunk, cols_, steps.size());
     const auto p = [&](int64_t chunk) { return w_.p + chunk % 2 * kAmxChunk * kKvBlock; };
-    const float first = Share(F::kDirect ? 35 : 10, score_calls), second = Share(F::kDirect ? 65 : 20, score_calls);
-    Scores(0, kAmxChunk, steps, keys, p(0), [&]() HWY_ATTR { Fetch(first); });
+    Scores(0, kAmxChunk, steps, keys, p(0), []() {});
     bool finite;
     const RightTiles values = Values(lanes, false, finite);
+    fetch_ = true;
+    const float lines = Share(100, chunks * value_calls + (chunks - 1) * score_calls);
+    const auto aside = [&]() HWY_ATTR {
+      Fetch(lines);
+      Aside();
+    };
     for (int64_t i = 0; i <= chunks; ++i) {
       const bool is_first = i == 0, is_last = i + 1 >= chunks;
       aside_ = {.of = {i * kAmxChunk, i < chunks ? 0 : kAmxChunk, 16, steps, p(i)},
@@ -233,19 +240,16 @@ class AmxRun : RangeRun {
                 .calls = std::max<int64_t>(1, (is_first ? 0 : value_calls) + (is_last ? 0 : score_calls)),
                 .due = 0};
       if (!is_first) {
-        AddValues(kAmxChunk, steps, values, p(i - 1), [&]() HWY_ATTR { Aside(); });
+        AddValues(kAmxChunk, steps, values, p(i - 1), aside);
         aside_.merge = 0;
       }
       if (!is_last) {
-        Scores((i + 1) * kAmxChunk, kAmxChunk, steps, keys, p(i + 1), [&]() HWY_ATTR {
-          Fetch(second);
-          Aside();
-        });
+        Scores((i + 1) * kAmxChunk, kAmxChunk, steps, keys, p(i + 1), aside);
       }
       while (AsidePart()) {
       }
-      fetch_ = false;
     }
+    fetch_ = false;
     return values;
   }
   // What vectors do in a turn of WholeChunks: merging the outputs of the chunk before, once they are there, and the softmax of 32 queries,
@@ -489,7 +493,8 @@ class AmxRun : RangeRun {
   uint8_t *const keys_, *const values_;  // split
   PositionRange lanes_[kAmxChunk];
   int64_t shaped_ = 0;   // rows that the tiles' shapes are for
-  int64_t fetched_ = 0;  // lines of the share whose successors at kFar were prefetched
+  int64_t far_ = 0;      // bytes
+  int64_t fetched_ = 0;  // lines of the share whose successors at far_ were prefetched
   float due_ = 0;
   bool fetch_ = false;
   alignas(64) float by_row_[16 * 16] = {}, max2_[16] = {};  // of the softmax in progress: by lanes of each row; maxima
