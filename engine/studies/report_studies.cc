@@ -59,8 +59,9 @@ ReportAudit AuditOf(const AuditReport& report) {
   ReportAudit audit{report.compared, report.differing, report.page_bytes > 0, {}};
   AddRows("stored", report.stored, audit);
   for (size_t i = 0; i < report.steps.size(); ++i) {
-    const std::string step =
-        "step " + std::to_string(i) + ", " + std::string(kPhaseNames[static_cast<size_t>(report.steps[i].phase)]);
+    const AuditReport::Step& of = report.steps[i];
+    const std::string_view kind = of.predicting ? "prediction" : kPhaseNames[static_cast<size_t>(of.phase)];
+    const std::string step = "step " + std::to_string(i) + ", " + std::string(kind);
     AddRows(step, report.steps[i].audit, audit);
     AddPages(step, report.steps[i].pages, audit);
   }

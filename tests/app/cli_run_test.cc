@@ -15,8 +15,10 @@
 #include "loaders/loaders.h"
 #include "tests/app/runner.h"
 #include "tests/app/screen.h"
+#include "tests/app/text_model.h"
 #include "tests/goldens/golden_case.h"
 #include "tests/support/goldens.h"
+#include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
@@ -101,6 +103,38 @@ TEST(CliRun, DraftsByLayers) {
   EXPECT_GT(drafted.at("drafts").at("drafted"), 0);
   EXPECT_GT(drafted.at("drafts").at("predicting_flops"), 0);
   EXPECT_NE(run({"--draft", "layers", "-v"}).err.find("predicting"), std::string::npos);
+}
+
+// The same in batch and chat, by a model whose layer guesses right.
+TEST(CliRun, DraftsByLayersInBatchAndChat) {
+  const TempFolder folder;
+  const std::string model = folder / "text.gguf";
+  ASSERT_TRUE(TextModel::WritePredicting(model).ok());
+  const std::string requests = folder.Write(
+      "in.jsonl",
+      R"({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "a", "max_tokens": 20, "temperature": 0}})"
+      "\n");
+  const std::string chat_template = folder.Write("t.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
+  std::vector<std::string> said[2];
+  for (const bool drafts : {false, true}) {
+    const std::string draft = drafts ? "layers:3" : "none", out = folder / (draft.substr(0, 4) + ".jsonl");
+    const Ended batch = Tally({"batch", model, requests, "-o", out, "--draft", draft, "--json"});
+    ASSERT_EQ(batch.code, 0) << batch.err;
+    const Json answer = Json::parse(ReadAll(out));
+    said[drafts].push_back(answer.at("response").at("body").at("choices").dump());
+    const Ended chat =
+        Tally({"chat", model, "-p", "a", "--chat-template", chat_template, "--temp", "0", "--draft", draft, "--json"});
+    ASSERT_EQ(chat.code, 0) << chat.err;
+    const Json turn = Json::parse(chat.out);
+    said[drafts].push_back(turn.at("answer").get<std::string>());
+    EXPECT_EQ(turn.contains("drafts"), drafts);
+    if (drafts) {
+      EXPECT_GT(turn.at("drafts").at("accepted"), 10);
+      EXPECT_LT(turn.at("drafts").at("passes"), 15);
+    }
+  }
+  EXPECT_EQ(said[0], said[1]);
+  EXPECT_GT(said[0][1].size(), 20u);
 }
 
 class GoldenRun : public testing::TestWithParam<std::string> {};
