@@ -4,6 +4,7 @@
 //   every run:                  charge the ledger -> run the tasks on the team -> record -> tap(site, output)
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <functional>
@@ -18,6 +19,7 @@
 #include "counters/ledger/record.h"
 #include "engine/base/aligned.h"
 #include "engine/base/kinds.h"
+#include "engine/kernels/matmul/stream.h"
 #include "engine/kernels/op.h"
 #include "engine/machine/parallel.h"
 
@@ -86,9 +88,10 @@ class Executor {
     };
     const Clock::time_point start = recorder_ ? Clock::now() : Clock::time_point();
     if (shared) {
-      team_.Run(slot.plan.tasks, slot.plan.chunk, body);
+      const Team::Ahead ahead = AheadOf(index);
+      team_.Run(slot.plan.tasks, slot.plan.chunk, body, ahead);
       auto later = [&](int thread, int64_t begin, int64_t end) { body(thread, slot.plan.tasks + begin, slot.plan.tasks + end); };
-      if (slot.plan.later > 0) team_.Run(slot.plan.later, 0, later);
+      if (slot.plan.later > 0) team_.Run(slot.plan.later, 0, later, ahead);
     } else if (slot.plan.tasks > 0) {
       body(0, 0, slot.plan.tasks + slot.plan.later);
     }
@@ -150,7 +153,9 @@ class Executor {
     uint32_t charged = kNotCharged;  // index in the ledger
     TaskPlan plan{};
     Estimate estimate{};
-    bool chosen = false;  // the step's data choose its slices
+    bool chosen = false;                              // the step's data choose its slices
+    std::vector<std::span<const uint8_t>> streams{};  // what each thread reads first, or empty
+    size_t ahead = 0;                                 // the op whose streams are read next; 0: not known
   };
   static uint64_t Nanoseconds(Clock::duration d) {
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(d).count());
@@ -163,6 +168,7 @@ class Executor {
     if (kernel == nullptr) return NoKernel(slot.sites[0], Op::kName);
     slot.plan = kernel->plan(op, team_.threads());
     TALLY_RETURN_IF_ERROR(ReserveScratch(slot.plan.scratch_bytes));
+    FindStreams(slot, op);
     const bool known = slot.kernel == kernel && slot.target == target_;
     slot.version = version_;
     if (known && (slot.charged != kNotCharged || ledger_ == nullptr)) return {};
@@ -172,6 +178,27 @@ class Executor {
     // Without rows there is nothing to charge, and the op does not say which slices it touches.
     if (op.Amounts()[Amount::kCalls] > 0) FindUnitCosts(slot, op, *kernel);
     return {};
+  }
+
+  template <class Op>
+  void FindStreams(Slot& slot, const Op& op) {
+    slot.streams.clear();
+    const TaskPlan& plan = slot.plan;
+    for (int t = 0; t < team_.threads() && plan.tasks > 0; ++t) {
+      const int64_t begin = team_.FirstTask(plan.tasks, plan.chunk, t), end = team_.FirstTask(plan.tasks, plan.chunk, t + 1);
+      const std::span<const uint8_t> stream = StreamOf(op, begin, end - begin, plan.chunk);
+      if (t == 0 && stream.empty()) return;
+      slot.streams.push_back(stream);
+    }
+  }
+  // The streams of the next op that has some, a few ops on.
+  Team::Ahead AheadOf(size_t index) {
+    constexpr size_t kFar = 12;
+    Slot& slot = slots_[index];
+    for (size_t i = index + 1; slot.ahead == 0 && i < std::min(index + kFar, slots_.size()); ++i) {
+      if (!slots_[i].streams.empty()) slot.ahead = i;
+    }
+    return slot.ahead == 0 ? Team::Ahead() : Team::Ahead(slots_[slot.ahead].streams);
   }
 
   template <class Op>

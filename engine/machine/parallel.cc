@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -53,15 +54,26 @@ int64_t Nanoseconds() {
 // somebody else. OMP_WAIT_POLICY: passive never spins, active does so for long.
 class Patience {
  public:
-  // Returns when `word` is no longer `value`.
-  void Wait(const std::atomic<uint32_t>& word, uint32_t value) {
+  // Returns when `word` is no longer `value`. It spins for longer while `soon` is set: somebody has the turn, for
+  // a step perhaps, whose next op is not far. First it prefetches from `ahead` on.
+  void Wait(const std::atomic<uint32_t>& word, uint32_t value, const std::atomic<bool>& soon, std::span<const uint8_t> ahead) {
     const auto changed = [&] { return word.load(std::memory_order_acquire) != value; };
     if (changed()) return;
     const Policy policy = PolicyOfUser();
+    if (policy != Policy::kPassive && rest_ == 0) {
+      constexpr size_t kPiece = 512;
+      for (size_t at = 0; at + kPiece <= ahead.size(); at += kPiece) {
+        for (size_t line = 0; line < kPiece; line += 64) __builtin_prefetch(ahead.data() + at + line, 0, 2);
+        if (changed()) return;
+      }
+    }
     const int64_t begin = Nanoseconds();
     int64_t now = begin;
-    const int64_t budget = policy == Policy::kPassive ? 0 : policy == Policy::kActive ? kActive : rest_ > 0 ? 0 : budget_;
-    while (now - begin < budget) {
+    const auto budget = [&] {
+      if (policy != Policy::kUnset) return policy == Policy::kActive ? kActive : 0;
+      return rest_ > 0 ? 0 : soon.load(std::memory_order_relaxed) ? kSoon : budget_;
+    };
+    while (now - begin < budget()) {
       for (int i = 0; i < 16; ++i) {
         if (changed()) return Spun(now - begin);
         Pause();
@@ -81,8 +93,9 @@ class Patience {
 
  private:
   enum class Policy : uint8_t { kUnset, kPassive, kActive };
-  static constexpr int64_t kShortest = 5'000, kLongest = 50'000, kTaken = 300'000, kActive = 10'000'000;  // nanoseconds
-  static constexpr int kRest = 1000;                                                                      // waits
+  static constexpr int64_t kShortest = 5'000, kLongest = 50'000, kSoon = 200'000, kTaken = 300'000,
+                           kActive = 10'000'000;  // nanoseconds
+  static constexpr int kRest = 1000;              // waits
 
   static Policy PolicyOfUser() {
     static const Policy policy = [] {
@@ -115,23 +128,30 @@ class Pool {
   Status Grow(int threads);
   int threads() const { return started_; }  // call it while holding the turn
 
-  void Run(int threads, int64_t tasks, int64_t chunk, TaskFn fn) {
+  void Run(int threads, int64_t tasks, int64_t chunk, TaskFn fn, Team::Ahead ahead) {
     // Shares of one call each differ by a task at most. Chunks have the size asked for, or more, so that their number fits kBits.
     const bool shares = chunk <= 0;
-    if (!shares) chunk = std::max(std::min(chunk, tasks), tasks / static_cast<int64_t>(kMask) + 1);
-    const int64_t chunks = shares ? std::min<int64_t>(threads, tasks) : tasks / chunk + (tasks % chunk != 0);
-    Publish(threads, {fn, tasks, shares ? 0 : chunk, static_cast<int>(chunks), true}, chunks);
+    chunk = shares ? 0 : ChunkOf(tasks, chunk);
+    const int64_t chunks = shares ? std::min<int64_t>(threads, tasks) : ChunksOf(tasks, chunk);
+    Publish(threads, {fn, tasks, chunk, static_cast<int>(chunks), true}, chunks, ahead);
   }
-  void RunEach(int threads, TaskFn fn) { Publish(threads, {fn, threads, 1, threads, false}, threads); }
+  void RunEach(int threads, TaskFn fn) { Publish(threads, {fn, threads, 1, threads, false}, threads, {}); }
+  static int64_t FirstTask(int threads, int64_t tasks, int64_t chunk, int thread) {
+    if (chunk <= 0) return ShareBegin(tasks, threads, thread);
+    chunk = ChunkOf(tasks, chunk);
+    return std::min(tasks, ShareBegin(ChunksOf(tasks, chunk), threads, thread) * chunk);
+  }
 
   void TakeTurn() {
     std::unique_lock lock(turn_mutex_);
     const uint64_t ticket = next_ticket_++;
     turn_.wait(lock, [&] { return serving_ == ticket; });
+    taken_.store(true, std::memory_order_relaxed);
   }
   void EndTurn() {
     {
       std::lock_guard lock(turn_mutex_);
+      taken_.store(false, std::memory_order_relaxed);
       ++serving_;
     }
     turn_.notify_all();
@@ -153,9 +173,20 @@ class Pool {
   // chunk takes it of that op.
   struct alignas(64) Share {
     std::atomic<uint64_t> left{0};
+    // What the thread reads ahead. The two may be of different ops, which does no harm: they are for prefetches only.
+    std::atomic<const uint8_t*> ahead{nullptr};
+    std::atomic<size_t> ahead_bytes{0};
+    std::span<const uint8_t> Ahead() const {
+      return {ahead.load(std::memory_order_relaxed), ahead_bytes.load(std::memory_order_relaxed)};
+    }
   };
+  static constexpr size_t kMostAhead = 512 << 10;  // a part of a second-level cache
   static constexpr int kBits = 20;
   static constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1;
+  static int64_t ChunkOf(int64_t tasks, int64_t chunk) {
+    return std::max(std::min(chunk, tasks), tasks / static_cast<int64_t>(kMask) + 1);
+  }
+  static int64_t ChunksOf(int64_t tasks, int64_t chunk) { return tasks / chunk + (tasks % chunk != 0); }
   static uint64_t Range(uint64_t generation, int64_t begin, int64_t end) {
     return generation << (2 * kBits) | static_cast<uint64_t>(begin) << kBits | static_cast<uint64_t>(end);
   }
@@ -163,27 +194,31 @@ class Pool {
   static int64_t End(uint64_t range) { return static_cast<int64_t>(range & kMask); }
   static bool IsOf(uint64_t range, uint32_t generation) { return range >> (2 * kBits) == (generation & 0xffffffu); }
 
-  void Publish(int threads, const Op& op, int64_t chunks) {
+  void Publish(int threads, const Op& op, int64_t chunks, Team::Ahead ahead) {
     op_ = op;
     left_.store(static_cast<uint32_t>(chunks), std::memory_order_relaxed);
     threads_.store(threads, std::memory_order_relaxed);
     const uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
     for (int t = 0; t < threads; ++t) {
       const uint64_t range = Range(generation, ShareBegin(chunks, threads, t), ShareBegin(chunks, threads, t + 1));
-      shares_[static_cast<size_t>(t)].left.store(range, std::memory_order_release);
+      Share& share = shares_[static_cast<size_t>(t)];
+      const std::span<const uint8_t> first = ahead.empty() ? std::span<const uint8_t>() : ahead[static_cast<size_t>(t)];
+      share.ahead.store(first.data(), std::memory_order_relaxed);
+      share.ahead_bytes.store(std::min(first.size(), kMostAhead), std::memory_order_relaxed);
+      share.left.store(range, std::memory_order_release);
     }
     generation_.store(generation, std::memory_order_release);
     generation_.notify_all();  // a system call only if a helper sleeps
     Work(0, generation);
     for (uint32_t left = left_.load(std::memory_order_acquire); left != 0; left = left_.load(std::memory_order_acquire)) {
-      patience_.Wait(left_, left);
+      patience_.Wait(left_, left, taken_, shares_[0].Ahead());
     }
   }
 
   void Help(int thread) {
     Patience patience;
     for (uint32_t seen = 0;;) {
-      patience.Wait(generation_, seen);
+      patience.Wait(generation_, seen, taken_, shares_[static_cast<size_t>(thread)].Ahead());
       seen = generation_.load(std::memory_order_acquire);
       if (thread < threads_.load(std::memory_order_relaxed)) Work(thread, seen);
     }
@@ -214,6 +249,7 @@ class Pool {
   alignas(64) std::atomic<uint32_t> generation_{0};  // of the last op
   alignas(64) std::atomic<uint32_t> left_{0};        // chunks of the op that are not done
   alignas(64) std::atomic<int> threads_{1};          // that the op may use
+  std::atomic<bool> taken_{false};                   // somebody has the turn
   Op op_;
   Patience patience_;  // the callers'
   std::array<Share, kMaxThreads> shares_;
@@ -350,11 +386,15 @@ Team::Turn::~Turn() {
   Pool::Get().EndTurn();
 }
 
-void Team::Run(int64_t tasks, int64_t chunk, TaskFn fn) {
+void Team::Run(int64_t tasks, int64_t chunk, TaskFn fn, Ahead ahead) {
   if (tasks <= 0) return;
   if (threads_ == 1 || tasks == 1) return fn(0, 0, tasks);
   const Turn turn(*this);
-  Pool::Get().Run(threads_, tasks, chunk, fn);
+  Pool::Get().Run(threads_, tasks, chunk, fn, ahead);
+}
+
+int64_t Team::FirstTask(int64_t tasks, int64_t chunk, int thread) const {
+  return Pool::FirstTask(threads_, tasks, chunk, thread);
 }
 
 void Team::RunEach(TaskFn fn) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <type_traits>
 
 #include "engine/base/status.h"
@@ -38,11 +39,16 @@ class Team {
   // kBadInput if the system refused to start that many; the team then is the calling thread alone.
   const Status& status() const { return status_; }
 
+  // What each thread is to read first in a later run, [threads] or empty: who waits brings it into the second-level cache.
+  using Ahead = std::span<const std::span<const uint8_t>>;
+
   // Runs fn over [0, tasks), and returns when all tasks are done, whether or not every thread has taken part. Each thread has a contiguous
   // share. chunk 0: one call does a whole share. chunk n: a call does n tasks, or more if there would be 2^20 chunks or more, from the
   // front of the share. A thread that has none left takes the last chunks of others. A single thread or task runs on the caller. Not to be
   // called from inside fn.
-  void Run(int64_t tasks, int64_t chunk, TaskFn fn);
+  void Run(int64_t tasks, int64_t chunk, TaskFn fn, Ahead ahead = {});
+  // The first task of the share of `thread` in a run of chunks.
+  int64_t FirstTask(int64_t tasks, int64_t chunk, int thread) const;
   // fn(t, t, t + 1) on each thread t, for measuring the machine.
   void RunEach(TaskFn fn);
 

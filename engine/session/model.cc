@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // LoadModel: files -> inventory -> recipe -> memory plan -> packed weights.
 #include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -178,15 +181,11 @@ class Loader {
       TALLY_ASSIGN_OR_RETURN(with_prediction_, ReadModelSpec(inventory_, /*prediction=*/true));
       model_->with_prediction_ = with_prediction_->recipe;
     }
-    Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerFor(inventory_);  // token ids need none
-    if (tokenizer.ok()) {
-      model_->tokenizer_ = std::move(tokenizer).value();
-    } else {
-      model_->tokenizer_status_ = tokenizer.status();
+    model_->notes_ = spec.notes;
+    if (options_.before_weights) {
+      MakeTokenizer();
+      TALLY_RETURN_IF_ERROR(options_.before_weights(*model_));
     }
-    model_->notes_ = NotesOf(spec, model_->tokenizer_.get());
-    model_->chat_templates_ = ReadChatTemplates(inventory_, model_->tokenizer_.get());
-    if (options_.before_weights) TALLY_RETURN_IF_ERROR(options_.before_weights(*model_));
     model_->matrix_types_ = MatrixTypes(inventory_, spec);
     TALLY_RETURN_IF_ERROR(Prefixed(path_, CheckOptions(spec.recipe, model_->matrix_types_, engine_)));
 
@@ -242,7 +241,10 @@ class Loader {
   }
 
   Status Load() {
-    TALLY_ASSIGN_OR_RETURN(model_->weights_, LoadWeights(inventory_, weight_plan_, *team_, options_.progress));
+    const auto beside = [this] {
+      if (!has_tokenizer_) MakeTokenizer();
+    };
+    TALLY_ASSIGN_OR_RETURN(model_->weights_, LoadWeights(inventory_, weight_plan_, *team_, options_.progress, beside));
     TALLY_RETURN_IF_ERROR(Prefixed(path_, model_->MakeRope(stepper_.context).status()));
     const ModelSpec& spec = model_->spec_;
     model_->table_ = books::WeightTable(inventory_, Stored());
@@ -261,6 +263,23 @@ class Loader {
   std::shared_ptr<LoadedModel> model() { return model_; }
 
  private:
+  // A vocabulary takes a tenth of a second to read: if nobody needs it before the weights, one thread does it beside them.
+  void MakeTokenizer() {
+    has_tokenizer_ = true;
+    Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerFor(inventory_);  // token ids need none
+    if (tokenizer.ok()) {
+      model_->tokenizer_ = std::move(tokenizer).value();
+    } else {
+      model_->tokenizer_status_ = tokenizer.status();
+    }
+    const auto after = model_->notes_.begin() + static_cast<std::ptrdiff_t>(model_->spec_.notes.size());
+    if (model_->tokenizer_ != nullptr) {
+      std::vector<std::string> notes = model_->tokenizer_->Notes();
+      model_->notes_.insert(after, std::make_move_iterator(notes.begin()), std::make_move_iterator(notes.end()));
+    }
+    model_->chat_templates_ = ReadChatTemplates(inventory_, model_->tokenizer_.get());
+  }
+
   void Take(const ChosenSplit& chosen) {
     const Communicator& group = *model_->group_;
     const bool experts = chosen.split == Split::kExperts;
@@ -287,6 +306,7 @@ class Loader {
   std::shared_ptr<LoadedModel> model_ = std::make_shared<LoadedModel>();
   Inventory inventory_;
   std::optional<ModelSpec> with_prediction_;
+  bool has_tokenizer_ = false;
   std::optional<Team> team_;
   StepperOptions stepper_;
   WeightPlan weight_plan_;

@@ -416,7 +416,18 @@ class LoadState {
     if (thread == 0) Report();
   }
 
-  // Called after the threads are done. Rethrows an exception of the progress callback.
+  // Runs fn. An exception must not pass through the team: it is kept.
+  void Guard(const std::function<void()>& fn) {
+    try {
+      fn();
+    } catch (...) {
+      Fail(-1, InternalError("an exception"));
+      std::lock_guard lock(mutex_);
+      thrown_ = std::current_exception();
+    }
+  }
+
+  // Called after the threads are done. Rethrows an exception that was kept.
   Status Finish() {
     Report();
     if (thrown_) std::rethrow_exception(thrown_);
@@ -427,11 +438,7 @@ class LoadState {
   void Report() {
     if (!progress_ || stopped()) return;
     bool go_on = false;
-    try {
-      go_on = progress_(done_.load(std::memory_order_relaxed), total_);
-    } catch (...) {  // exceptions must not pass through the team
-      thrown_ = std::current_exception();
-    }
+    Guard([&] { go_on = progress_(done_.load(std::memory_order_relaxed), total_); });
     if (!go_on) Fail(-1, {StatusCode::kInterrupted, "loading was interrupted"});
   }
 
@@ -445,8 +452,9 @@ class LoadState {
   std::exception_ptr thrown_;
 };
 
-Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& team, const LoadProgress& progress) {
-  if (jobs.empty()) return {};
+// `beside`: one thread runs it before it loads.
+Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& team, const LoadProgress& progress,
+               const std::function<void()>& beside) {
   uint64_t total = 0, staging_bytes = 0;
   for (const Job& job : jobs) {
     const uint64_t slices = static_cast<uint64_t>(job.weights[0]->view.slices);
@@ -460,23 +468,31 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
       return BadInput("not enough memory for " + std::to_string(staging_bytes) + " bytes to load through");
   }
   LoadState state(total, progress);
-  const int64_t items = jobs.back().first_item + jobs.back().blocks * jobs.back().weights[0]->view.slices;
-  std::atomic<int64_t> next{0};  // a free thread takes the next item, so that files are read from front to back
-  auto load = [&](int thread, int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end && !state.stopped(); ++n) {
-      const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
-      const auto after = std::upper_bound(jobs.begin(), jobs.end(), i, [](int64_t v, const Job& j) { return v < j.first_item; });
-      const Job& job = *(after - 1);
-      const int64_t item = i - job.first_item, first = item % job.blocks * job.block;
-      if (Status status = loader.Load(job, item, staging[thread].data()); !status.ok()) {
-        state.Fail(i, std::move(status));
-        return;
-      }
-      state.Done(thread, static_cast<uint64_t>(std::min(job.block, job.extent - first)) * job.bytes_per_unit);
+  const int64_t items = jobs.empty() ? 0 : jobs.back().first_item + jobs.back().blocks * jobs.back().weights[0]->view.slices;
+  // A free thread takes the next run of items, so that files are read from front to back. Two threads that write to one huge page for the
+  // first time would both clear it: a run has several pages.
+  constexpr int64_t kRun = 8;
+  const int64_t runs = (items + kRun - 1) / kRun, before = beside ? 1 : 0;
+  std::atomic<int64_t> next{-before};
+  const auto load = [&](int thread, int64_t i) {
+    const auto after = std::upper_bound(jobs.begin(), jobs.end(), i, [](int64_t v, const Job& j) { return v < j.first_item; });
+    const Job& job = *(after - 1);
+    const int64_t item = i - job.first_item, first = item % job.blocks * job.block;
+    if (Status status = loader.Load(job, item, staging[static_cast<size_t>(thread)].data()); !status.ok()) {
+      state.Fail(i, std::move(status));
+      return;
+    }
+    state.Done(thread, static_cast<uint64_t>(std::min(job.block, job.extent - first)) * job.bytes_per_unit);
+  };
+  auto load_runs = [&](int thread, int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const int64_t run = next.fetch_add(1, std::memory_order_relaxed);
+      if (run < 0) state.Guard(beside);
+      for (int64_t i = run * kRun; run >= 0 && i < std::min(items, (run + 1) * kRun) && !state.stopped(); ++i) load(thread, i);
     }
   };
   state.Done(0, 0);
-  team.Run(items, 1, load);
+  team.Run(before + runs, 1, load_runs);
   return state.Finish();
 }
 
@@ -484,8 +500,8 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
 
 class WeightLoader {
  public:
-  static Result<PackedWeights> Load(const Inventory& inventory, const WeightPlan& plan, Team& team,
-                                    const LoadProgress& progress) {
+  static Result<PackedWeights> Load(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
+                                    const std::function<void()>& beside) {
     std::vector<FileReader> files;
     for (const InventoryFile& file : inventory.files) {
       TALLY_ASSIGN_OR_RETURN(FileReader reader, FileReader::Open(file.path));
@@ -500,7 +516,7 @@ class WeightLoader {
     weights.guarded_ = plan.guarded;
     weights.packed_bytes_ = plan.packed_bytes();
     const ItemLoader loader(files, plan, weights.arena_.data());
-    TALLY_RETURN_IF_ERROR(RunJobs(MakeJobs(plan), loader, team, progress));
+    TALLY_RETURN_IF_ERROR(RunJobs(MakeJobs(plan), loader, team, progress, beside));
     for (const PlannedHostVector& v : plan.host_vectors) {
       std::vector<uint8_t> bytes(v.source->bytes);
       TALLY_RETURN_IF_ERROR(loader.Read(*v.source, 0, bytes.size(), bytes.data()));
@@ -543,8 +559,9 @@ std::span<const float> PackedWeights::HostVector(Role role) const {
   return {};
 }
 
-Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress) {
-  return WeightLoader::Load(inventory, plan, team, progress);
+Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
+                                  const std::function<void()>& beside) {
+  return WeightLoader::Load(inventory, plan, team, progress, beside);
 }
 
 }  // namespace tally

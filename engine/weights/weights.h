@@ -58,7 +58,9 @@ using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_byte
 
 // Reads and packs every weight of the plan, in parallel on the team. `plan` was made from `inventory`. Memory:
 // plan.packed_bytes() and a staging buffer of at most 1 MiB per thread. kBadInput: a head that is stored beside the embedding it is
-// tied to and is not a copy of it, byte for byte.
-Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress);
+// tied to and is not a copy of it, byte for byte. `beside`: other work for one of the threads, done when this returns; its exceptions pass
+// through too.
+Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
+                                  const std::function<void()>& beside = {});
 
 }  // namespace tally

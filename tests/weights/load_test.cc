@@ -178,6 +178,24 @@ TEST(LoadWeights, WhatProgressThrowsLeavesIt) {
   }
 }
 
+TEST(LoadWeights, DoesOtherWorkBesideOnce) {
+  WrittenCheckpoint c;
+  FillEverything(c);
+  c.Write();
+  for (int threads : {1, 4}) {
+    Team team(threads);
+    const auto plan = PlanOf(c.inventory, c.spec);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    std::atomic<int> runs{0};
+    const auto weights = LoadWeights(c.inventory, *plan, team, nullptr, [&] { ++runs; });
+    ASSERT_TRUE(weights.ok()) << weights.status().message();
+    EXPECT_EQ(runs.load(), 1);
+    ExpectLoaded(c.inventory, c.spec, *weights);
+    const auto load = [&] { (void)LoadWeights(c.inventory, *plan, team, nullptr, [] { throw std::runtime_error("beside"); }); };
+    EXPECT_THROW(load(), std::runtime_error);
+  }
+}
+
 TEST(LoadWeights, StopsWhenAskedTo) {
   WrittenCheckpoint c;
   FillEverything(c);

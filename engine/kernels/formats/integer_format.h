@@ -52,22 +52,28 @@ struct Planes {
   }
   // Sets a row from codes [32].
   static void Set(const uint8_t* q, uint8_t* row) {
+    uint64_t steps[4];  // two steps each
+    std::memcpy(steps, q, sizeof(steps));
+    // The lower half of a word and the upper half, moved by `bits`.
+    const auto fold = [](uint64_t x, int bits) { return static_cast<uint32_t>(x) | static_cast<uint32_t>(x >> 32) << bits; };
     if constexpr (kFour) {
-      for (int i = 0; i < 16; ++i) row[4 * kFourAt + i] = static_cast<uint8_t>((q[i] & 15) | q[16 + i] << 4);
+      constexpr uint64_t kMask = 0x0f0f0f0f0f0f0f0f;
+      const uint64_t words[2] = {(steps[0] & kMask) | (steps[2] & kMask) << 4, (steps[1] & kMask) | (steps[3] & kMask) << 4};
+      std::memcpy(row + 4 * kFourAt, words, sizeof(words));
     }
     if constexpr (kTwo) {
-      for (int i = 0; i < 8; ++i) {
-        int byte = 0;
-        for (int s = 0; s < 4; ++s) byte |= (q[i / 4 * 16 + 4 * s + i % 4] >> kTwoBit & 3) << 2 * s;
-        row[i] = static_cast<uint8_t>(byte);
+      constexpr uint64_t kMask = 0x0303030303030303;
+      for (int h = 0; h < 2; ++h) {
+        const uint64_t first = steps[2 * h] >> kTwoBit & kMask, second = steps[2 * h + 1] >> kTwoBit & kMask;
+        const uint32_t word = fold(first | second << 4, 2);
+        std::memcpy(row + 4 * h, &word, sizeof(word));
       }
     }
     if constexpr (kOne) {
-      for (int i = 0; i < 4; ++i) {
-        int byte = 0;
-        for (int s = 0; s < 8; ++s) byte |= (q[4 * s + i] >> kOneBit & 1) << s;
-        row[4 * kOneAt + i] = static_cast<uint8_t>(byte);
-      }
+      uint64_t bits = 0;
+      for (int i = 0; i < 4; ++i) bits |= (steps[i] >> kOneBit & 0x0101010101010101) << 2 * i;
+      const uint32_t word = fold(bits, 1);
+      std::memcpy(row + 4 * kOneAt, &word, sizeof(word));
     }
   }
 };
@@ -184,10 +190,12 @@ inline void SetBit(uint8_t* bits, int i, int bit) { bits[i / 8] |= static_cast<u
 // In blocks of 256: kBits bits from bit `from` of 32 bytes. At bit kTo of q: added to it if kTo > 0.
 template <int kBits, int kTo = 0>
 void CopyBits(const uint8_t* bytes, int from, uint8_t* q) {
-  for (int i = 0; i < 32; ++i) {
-    const int bits = (bytes[i] >> from & ((1 << kBits) - 1)) << kTo;
-    q[i] = static_cast<uint8_t>(kTo == 0 ? bits : q[i] | bits);
-  }
+  constexpr uint64_t kMask = 0x0101010101010101 * ((1 << kBits) - 1);
+  uint64_t in[4], out[4] = {};
+  std::memcpy(in, bytes, sizeof(in));
+  if constexpr (kTo > 0) std::memcpy(out, q, sizeof(out));
+  for (int i = 0; i < 4; ++i) out[i] |= (in[i] >> from & kMask) << kTo;
+  std::memcpy(q, out, sizeof(out));
 }
 
 }  // namespace tally
@@ -272,7 +280,6 @@ struct IntegerVectors : OneScale<F> {
   static constexpr bool kWide = kS.offset >= 128, kByteSteps = false;
   static constexpr int kValueFlops = F::kSums + (kS.minima ? 1 : 0);
   static constexpr int kParts = kS.elements / 32, kHeadBytes = kPanelRows * kS.head, kPlaneBytes = 64 * kS.bits;
-  static constexpr int kBlockBytes = kPlaneBytes + (kParts == 1 ? kHeadBytes : 0);
   // Sums of 16 products in 16 bits hold integers of 4 bits, and of 5 if they have a sign.
   static constexpr int kPieces = F::kSums == 2 || (kS.bits == 5 && kS.minima) ? 2 : 1;
 
@@ -283,6 +290,12 @@ struct IntegerVectors : OneScale<F> {
     Sub sub;           // of the block, from Begin on
     HWY_INLINE void Begin() {
       if (part == 0) sub.Read(head);
+    }
+    // Calls line(p) for each cache line of the part, and of the head before the first one.
+    template <class Line>
+    HWY_INLINE void ForEachLine(const Line& line) const {
+      if (part == 0) HWY_UNROLL(9) for (int i = 0; i < kHeadBytes; i += 64) line(head + i);
+      HWY_UNROLL(9) for (int i = 0; i < kPlaneBytes; i += 64) line(p + i);
     }
     HWY_INLINE void Next() {
       p += kPlaneBytes;

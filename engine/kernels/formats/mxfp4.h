@@ -65,7 +65,6 @@ struct FormatMXFP4 : NibbleFormat<FormatMXFP4, BlockMXFP4> {
 
   // A block from codes and scale in separate tensors, in Hugging Face's order: byte j of `codes` holds elements 2j and 2j + 1.
   static Block Join(const uint8_t* codes, uint8_t scale) {
-    using Bytes16 [[gnu::vector_size(16)]] = uint8_t;  // the compilers' portable vectors: within every target's baseline
     Bytes16 in;
     std::memcpy(&in, codes, sizeof(in));
     const Bytes16 even = in & 15, odd = in >> 4;

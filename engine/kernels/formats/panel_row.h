@@ -54,14 +54,70 @@ inline void ForEachStrip(const Piece& piece) {
   (std::make_index_sequence<F::kStrips.size()>());
 }
 
-// Copies row `r` of a panel's block to a panel row, and back.
+// Copies row `r` of a panel's block to a panel row.
 template <class F>
 inline void GatherRow(const uint8_t* block, size_t r, uint8_t* row) {
   ForEachStrip<F>([&](size_t at, auto n) { std::memcpy(row + at, block + kPanelRows * at + r * n(), n()); });
 }
+
+// 16 panel rows, kStagedRowBytes apart, and a panel's block of them: strips of one size are transposed together.
 template <class F>
-inline void ScatterRow(const uint8_t* row, size_t r, uint8_t* block) {
-  ForEachStrip<F>([&](size_t at, auto n) { std::memcpy(block + kPanelRows * at + r * n(), row + at, n()); });
+inline constexpr size_t kStagedRowBytes = (kPanelRowBytes<F> + 31) / 16 * 16;
+
+using Words4 [[gnu::vector_size(16)]] = uint32_t;  // compiler vectors, which work on every target
+using Bytes16 [[gnu::vector_size(16)]] = uint8_t;
+
+// Four words of each of four rows, `stride` bytes apart: word w of row r goes to word 16 w + r.
+inline void TransposeWords(const uint8_t* rows, size_t stride, uint8_t* to) {
+  const Words4 a = LoadAt<Words4>(rows), b = LoadAt<Words4>(rows + stride), c = LoadAt<Words4>(rows + 2 * stride),
+               d = LoadAt<Words4>(rows + 3 * stride);
+  const Words4 ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Words4 cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const Words4 columns[4] = {__builtin_shufflevector(ab0, cd0, 0, 1, 4, 5), __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7),
+                             __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5), __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7)};
+  for (int w = 0; w < 4; ++w) std::memcpy(to + 64 * w, &columns[w], sizeof(Words4));
+}
+
+// `n` <= 16 bytes of each of 16 rows: byte i of row r goes to byte 16 i + r. Reads 16 bytes of each row.
+inline void TransposeBytes(const uint8_t* rows, size_t stride, int n, uint8_t* to) {
+  Bytes16 from[kPanelRows], turned[kPanelRows];
+  for (int r = 0; r < kPanelRows; ++r) from[r] = LoadAt<Bytes16>(rows + static_cast<size_t>(r) * stride);
+  const auto interleave = [](const Bytes16(&x)[kPanelRows], Bytes16(&y)[kPanelRows]) {
+    for (int i = 0; i < kPanelRows / 2; ++i) {
+      const Bytes16 a = x[i], b = x[i + kPanelRows / 2];
+      y[2 * i] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      y[2 * i + 1] = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    }
+  };
+  interleave(from, turned);
+  interleave(turned, from);
+  interleave(from, turned);
+  interleave(turned, from);
+  for (int i = 0; i < n; ++i) std::memcpy(to + kPanelRows * i, &from[i], sizeof(Bytes16));
+}
+
+template <class F, size_t kStrip = 0, size_t kAt = 0>
+inline void ScatterRows(const uint8_t* rows, uint8_t* block) {
+  if constexpr (kStrip < F::kStrips.size()) {
+    constexpr size_t kSize = F::kStrips[kStrip], kStride = kStagedRowBytes<F>;
+    constexpr size_t kRun = [] {  // strips of this size
+      size_t n = 1;
+      while (kStrip + n < F::kStrips.size() && F::kStrips[kStrip + n] == kSize) ++n;
+      return n;
+    }();
+    if constexpr (kSize == 4 && kRun >= 4) {
+      for (size_t r = 0; r < kPanelRows; r += 4)
+        TransposeWords(rows + r * kStride + kAt, kStride, block + kPanelRows * kAt + 4 * r);
+      ScatterRows<F, kStrip + 4, kAt + 16>(rows, block);
+    } else if constexpr (kSize == 1 && kRun >= 4) {
+      constexpr size_t kBytes = std::min<size_t>(kRun, 16);
+      TransposeBytes(rows + kAt, kStride, kBytes, block + kPanelRows * kAt);
+      ScatterRows<F, kStrip + kBytes, kAt + kBytes>(rows, block);
+    } else {
+      for (size_t r = 0; r < kPanelRows; ++r) std::memcpy(block + kPanelRows * kAt + r * kSize, rows + r * kStride + kAt, kSize);
+      ScatterRows<F, kStrip + 1, kAt + kSize>(rows, block);
+    }
+  }
 }
 
 // Block `b` of stored row `r`.
@@ -80,14 +136,11 @@ typename F::Block StagedBlock(const StagedRows& src, int r, int64_t b) {
 
 template <class F>
 void PackQuantised(int64_t cols, int valid, const StagedRows& src, uint8_t* panel) {
-  uint8_t row[kPanelRowBytes<F>], padding[kPanelRowBytes<F>];
-  F::Padding(padding);
+  alignas(16) uint8_t rows[kPanelRows * kStagedRowBytes<F>] = {};
+  for (int r = valid; r < kPanelRows; ++r) F::Padding(rows + static_cast<size_t>(r) * kStagedRowBytes<F>);
   for (int64_t b = 0; b < cols / F::kPanelCols; ++b, panel += kPanelBlockBytes<F>) {
-    for (int r = 0; r < valid; ++r) {
-      F::PanelRow(StagedBlock<F>(src, r, b), row);
-      ScatterRow<F>(row, static_cast<size_t>(r), panel);
-    }
-    for (int r = valid; r < kPanelRows; ++r) ScatterRow<F>(padding, static_cast<size_t>(r), panel);
+    for (int r = 0; r < valid; ++r) F::PanelRow(StagedBlock<F>(src, r, b), rows + static_cast<size_t>(r) * kStagedRowBytes<F>);
+    ScatterRows<F>(rows, panel);
   }
 }
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "engine/kernels/formats/weight_format.h"
+#include "engine/kernels/formats/panel_row.h"
 
 namespace tally {
 
@@ -16,7 +16,7 @@ inline constexpr std::array<uint8_t, 1> kStepStrip = {4};
 template <class F>
 inline constexpr int kPlainStepCols = 4 / sizeof(typename F::Bits);
 
-// Packing is a transpose of 4-byte words: word w of row r goes to word 16 w + r. It reads one cache line of each row in turn, so
+// Packing is a transpose of 4-byte words: word w of row r goes to word 16 w + r. It reads one cache line of a few rows in turn, so
 // that the 1 KiB written stays in the first-level cache and rows whose stride is a power of two do not evict one another. An odd
 // element of 16 bits is padded with a zero.
 template <class F>
@@ -25,6 +25,13 @@ void PackPlain(int64_t cols, int valid, const StagedRows& src, uint8_t* panel) {
   const size_t bytes = static_cast<size_t>(cols) * sizeof(typename F::Bits), words = bytes / kWord, tail = bytes % kWord;
   for (size_t begin = 0; begin < words; begin += kLine) {
     const size_t end = begin + kLine < words ? begin + kLine : words;
+    if (valid == kPanelRows && end - begin == kLine) {
+      for (size_t r = 0; r < kPanelRows; r += 4) {
+        const uint8_t* const rows = src.data + r * src.stride;
+        for (size_t w = begin; w < end; w += 4) TransposeWords(rows + w * kWord, src.stride, panel + w * kStep + r * kWord);
+      }
+      continue;
+    }
     for (size_t r = 0; r < static_cast<size_t>(valid); ++r) {
       const uint8_t* row = src.data + r * src.stride;
       for (size_t w = begin; w < end; ++w) std::memcpy(panel + w * kStep + r * kWord, row + w * kWord, kWord);

@@ -44,8 +44,8 @@ struct FormatQ8_0 {
   }
 
   static void PanelRow(const Block& b, uint8_t* row) {
-    std::memcpy(row, &b, sizeof(b));
-    for (int i = 2; i < 34; ++i) row[i] ^= 0x80;
+    std::memcpy(row, &b.d, 2);
+    for (int i = 0; i < 32; ++i) row[2 + i] = static_cast<uint8_t>(b.qs[i] ^ 0x80);
   }
   static void Padding(uint8_t* row) { PanelRow({}, row); }
   static int Quant(const uint8_t* row, int i) { return static_cast<int>(row[2 + i]) - 128; }

@@ -10,6 +10,7 @@
 #include "engine/kernels/matmul/matmul_job.h"
 #include "engine/kernels/matmul/matmul_ref.h"
 #include "engine/kernels/matmul/openblas.h"
+#include "engine/kernels/matmul/stream.h"
 #include "engine/kernels/target.h"
 #include "engine/kernels/validate.h"
 
@@ -138,20 +139,25 @@ TaskPlan PlanOf(const MatJob& job, int threads) {
   TaskPlan plan;
   plan.tasks = job.tasks();
   // Threads take chunks of neighbouring pairs of panels as they become free, since cores differ in speed and load. Many rows:
-  // 1/16 of a thread's share, at most 8 pairs. Few rows, which stream the weights: 1/16 of the share, raised to 512 KiB of
-  // weights but at most 1/4 of the share, since starting a stream has a cost.
-  constexpr int64_t kStreamChunkBytes = 512 << 10;
-  const int64_t smallest = plan.tasks / (threads * 16);
+  // 1/16 of a thread's share, at most 8 pairs. Few rows, which stream the weights: at most 1/4 of the share, since starting a stream has a
+  // cost, and few bytes, since the other threads wait for the last chunk; gate and up take turns in a chunk.
   if (job.max_group_rows() > StreamRows(job.x.format.kind)) {
     plan.chunk = job.x.format.amx ? std::clamp<int64_t>(plan.tasks / (threads * 4), 1, kAmxGroupPairs)
-                                  : std::clamp<int64_t>(smallest, 1, 8);
+                                  : std::clamp<int64_t>(plan.tasks / (threads * 16), 1, 8);
   } else {
-    const int64_t pair_bytes = static_cast<int64_t>(2 * job.w.panel_stride);
-    plan.chunk = std::max<int64_t>(
-        std::clamp(kStreamChunkBytes / std::max<int64_t>(pair_bytes, 1), smallest, plan.tasks / (threads * 4)), 1);
+    const int64_t bytes = job.gated ? 256 << 10 : 128 << 10, pair_bytes = static_cast<int64_t>(2 * job.w.panel_stride);
+    plan.chunk = std::max<int64_t>(std::min(bytes / std::max<int64_t>(pair_bytes, 1), plan.tasks / (threads * 4)), 1);
   }
   plan.scratch_bytes = MatJobScratchBytes(job);
   return plan;
+}
+
+std::span<const uint8_t> StreamOfJob(const MatJob& job, int64_t task, int64_t tasks, int64_t chunk) {
+  if (job.x.groups.size() != 1 || tasks <= 0 || job.max_group_rows() > StreamRows(job.x.format.kind)) return {};
+  // Gate and up take turns in a chunk.
+  const int64_t first = job.gated ? task : 2 * task, panels = job.gated ? std::min(tasks, chunk) : 2 * tasks;
+  return {job.w.Panel(job.x.groups[0].slice, first),
+          static_cast<size_t>(std::clamp<int64_t>(job.w.panels() - first, 0, panels)) * job.w.panel_stride};
 }
 
 template <class Op>
@@ -222,6 +228,13 @@ MatJob::MatJob(const GatedMatMulOp& op)
       swiglu_alpha(op.swiglu_alpha),
       swiglu_limit(op.swiglu_limit),
       out(op.out) {}
+
+std::span<const uint8_t> StreamOf(const MatMulOp& op, int64_t task, int64_t tasks, int64_t chunk) {
+  return StreamOfJob(MatJob(op), task, tasks, chunk);
+}
+std::span<const uint8_t> StreamOf(const GatedMatMulOp& op, int64_t task, int64_t tasks, int64_t chunk) {
+  return StreamOfJob(MatJob(op), task, tasks, chunk);
+}
 
 int64_t MatJob::max_group_rows() const {
   int64_t n = 0;
