@@ -46,8 +46,8 @@ HWY_INLINE void ShapeProducts(int64_t rows) {
 }
 
 // Two left tiles (rows 0 to 15, 16 to 31) times `pairs` times 2 groups of 16 columns, all steps. out: rows `out_bytes` apart. Each load
-// stands two products or more before its use, and reads what the next step or pair of groups needs. Prefetches the right tiles of the next
-// pair of groups. each(): called after every four products.
+// stands two products or more before its use, and reads what the next step or pair of groups needs; a prefetch of right tiles would only
+// be slower. each(): called after every four products.
 template <int kParts, class Each>
 HWY_INLINE void TwoRows(const LeftTiles& l, const RightTiles& r, int64_t pairs, int64_t steps, float* out, int64_t out_bytes,
                         const Each& each) {
@@ -202,23 +202,27 @@ HWY_INLINE void TileProducts(int64_t rows, const LeftTiles& l, RightTiles r, int
 }
 
 // One left tile times right tiles that are made a step before their use. buffers: two of kAmxBuffer bytes. make(c, n, s, to): the tiles
-// of step s and column groups c to c + n, [n][kParts].
-constexpr int64_t kAmxBuffer = 4 * 2 * kAmxTile;
+// of step s and column groups c to c + n, [n][kParts]. Few tiles at a time stay in the first cache, in order of memory.
+constexpr int64_t kAmxBuffer = 4 * kAmxTile;
+template <int kParts>
+constexpr int64_t MadeCols(int64_t cols) {
+  return std::min<int64_t>(OneRowCols(cols), 4 / kParts);
+}
 template <int kParts, class Make>
 HWY_INLINE void OneRowMade(const LeftTiles& l, int64_t cols, int64_t steps, float* out, int64_t out_bytes, uint8_t* buffers,
                            const Make& make) {
   const RightTiles r = {nullptr, kParts * kAmxTile, 0, kAmxTile, 64};
   int64_t at = 0;  // of the current step's buffer
-  make(0, OneRowCols(cols), 0, buffers);
+  make(0, MadeCols<kParts>(cols), 0, buffers);
   for (int64_t c = 0, n; c < cols; c += n) {
-    n = OneRowCols(cols - c);
+    n = MadeCols<kParts>(cols - c);
     OneRowOf<kParts>(n, l, r, steps, out + 16 * c, out_bytes, [&](int64_t s) HWY_ATTR {
       const uint8_t* const now = buffers + at;
       at = kAmxBuffer - at;
       if (s + 1 < steps) {
         make(c, n, s + 1, buffers + at);
       } else if (c + n < cols) {
-        make(c + n, OneRowCols(cols - c - n), 0, buffers + at);
+        make(c + n, MadeCols<kParts>(cols - c - n), 0, buffers + at);
       }
       return now;
     });

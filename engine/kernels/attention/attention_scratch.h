@@ -52,7 +52,7 @@ struct AttentionScratch {
       o = take(chunk * v);
       p = take(2 * chunk * kKvBlock);
       factors = nullptr;
-      const size_t buffers = 4096;  // two of kAmxBuffer bytes
+      const size_t buffers = 2048;  // two of kAmxBuffer bytes
       unpacked = take(op.layout.type == KvType::kBF16 ? 0 : std::max<size_t>(buffers, kKvBlock * parts * k / 2));
       edge = take(std::max<size_t>(buffers, kKvBlock * parts * v / 2));
     } else {
