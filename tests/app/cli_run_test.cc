@@ -129,8 +129,8 @@ TEST(CliRun, DraftsByLayersInBatchAndChat) {
     said[drafts].push_back(turn.at("answer").get<std::string>());
     EXPECT_EQ(turn.contains("drafts"), drafts);
     if (drafts) {
-      EXPECT_GT(turn.at("drafts").at("accepted"), 10);
-      EXPECT_LT(turn.at("drafts").at("passes"), 15);
+      EXPECT_GT(turn.at("drafts").at("accepted"), 5);  // the head is most of this model: guesses pause
+      EXPECT_LT(turn.at("drafts").at("passes"), 25);
     }
   }
   EXPECT_EQ(said[0], said[1]);
