@@ -139,14 +139,17 @@ TaskPlan PlanOf(const MatJob& job, int threads) {
   TaskPlan plan;
   plan.tasks = job.tasks();
   // Threads take chunks of neighbouring pairs of panels as they become free, since cores differ in speed and load. Many rows:
-  // 1/16 of a thread's share, at most 8 pairs. Few rows, which stream the weights: at most 1/4 of the share, since starting a stream has a
-  // cost, and few bytes, since the other threads wait for the last chunk; gate and up take turns in a chunk.
+  // 1/16 of a thread's share, at most 8 pairs. Few rows, which stream the weights: 1/16 of the share, raised to 512 KiB of
+  // weights but at most 1/4 of the share, since starting a stream has a cost.
+  constexpr int64_t kStreamChunkBytes = 512 << 10;
+  const int64_t smallest = plan.tasks / (threads * 16);
   if (job.max_group_rows() > StreamRows(job.x.format.kind)) {
     plan.chunk = job.x.format.amx ? std::clamp<int64_t>(plan.tasks / (threads * 4), 1, kAmxGroupPairs)
-                                  : std::clamp<int64_t>(plan.tasks / (threads * 16), 1, 8);
+                                  : std::clamp<int64_t>(smallest, 1, 8);
   } else {
-    const int64_t bytes = job.gated ? 256 << 10 : 128 << 10, pair_bytes = static_cast<int64_t>(2 * job.w.panel_stride);
-    plan.chunk = std::max<int64_t>(std::min(bytes / std::max<int64_t>(pair_bytes, 1), plan.tasks / (threads * 4)), 1);
+    const int64_t pair_bytes = static_cast<int64_t>(2 * job.w.panel_stride);
+    plan.chunk = std::max<int64_t>(
+        std::clamp(kStreamChunkBytes / std::max<int64_t>(pair_bytes, 1), smallest, plan.tasks / (threads * 4)), 1);
   }
   plan.scratch_bytes = MatJobScratchBytes(job);
   return plan;
