@@ -280,6 +280,7 @@ struct IntegerVectors : OneScale<F> {
   static constexpr bool kWide = kS.offset >= 128, kByteSteps = false;
   static constexpr int kValueFlops = F::kSums + (kS.minima ? 1 : 0);
   static constexpr int kParts = kS.elements / 32, kHeadBytes = kPanelRows * kS.head, kPlaneBytes = 64 * kS.bits;
+  static constexpr int kBlockBytes = kPlaneBytes + (kParts == 1 ? kHeadBytes : 0);
   // Sums of 16 products in 16 bits hold integers of 4 bits, and of 5 if they have a sign.
   static constexpr int kPieces = F::kSums == 2 || (kS.bits == 5 && kS.minima) ? 2 : 1;
 
@@ -290,12 +291,6 @@ struct IntegerVectors : OneScale<F> {
     Sub sub;           // of the block, from Begin on
     HWY_INLINE void Begin() {
       if (part == 0) sub.Read(head);
-    }
-    // Calls line(p) for each cache line of the part, and of the head before the first one.
-    template <class Line>
-    HWY_INLINE void ForEachLine(const Line& line) const {
-      if (part == 0) HWY_UNROLL(9) for (int i = 0; i < kHeadBytes; i += 64) line(head + i);
-      HWY_UNROLL(9) for (int i = 0; i < kPlaneBytes; i += 64) line(p + i);
     }
     HWY_INLINE void Next() {
       p += kPlaneBytes;

@@ -50,8 +50,8 @@ struct FormatQ8_K {
   }
 
   static void PanelRow(const Block& b, uint8_t* row) {
-    std::memcpy(row, &b.d, sizeof(b.d));
-    for (int i = 0; i < 256; ++i) row[4 + i] = static_cast<uint8_t>(b.qs[i] ^ 0x80);
+    std::memcpy(row, &b, 260);
+    for (int i = 4; i < 260; ++i) row[i] ^= 0x80;
   }
   static void Padding(uint8_t* row) { PanelRow({}, row); }
   static int Quant(const uint8_t* row, int i) { return static_cast<int>(row[4 + i]) - 128; }
@@ -91,11 +91,6 @@ struct VectorQ8_K : FormatQ8_K, OneScale<FormatQ8_K> {
     const uint8_t* p;  // steps
     int part;
     HWY_INLINE void Begin() {}
-    template <class Line>
-    HWY_INLINE void ForEachLine(const Line& line) const {
-      if (part == 0) line(d);
-      HWY_UNROLL(9) for (int i = 0; i < kBlockBytes; i += 64) line(p + i);
-    }
     HWY_INLINE void Next() {
       p += kBlockBytes;
       if (++part == 8) *this = {p, p + 64, 0};

@@ -75,16 +75,11 @@ template <class F>
 struct OneScale {
   static constexpr int kBlockBytes = static_cast<int>(kPanelBlockBytes<F>), kPieces = F::kInt8.sums;
 
-  // A block of 32 k of a panel. `p`: its first byte. Begin is called before a block is read, Next after it. ForEachLine calls line(p) for
-  // each of its cache lines.
+  // A block of 32 k of a panel. `p`: its first byte. Begin is called before a block is read, Next after it.
   struct Cursor {
     const uint8_t* p;
     HWY_INLINE void Begin() {}
     HWY_INLINE void Next() { p += kBlockBytes; }
-    template <class Line>
-    HWY_INLINE void ForEachLine(const Line& line) const {
-      HWY_UNROLL(9) for (int i = 0; i < kBlockBytes; i += 64) line(p + i);
-    }
     HWY_INLINE operator const uint8_t*() const { return p; }
   };
   static HWY_INLINE Cursor At(const uint8_t* panel, int64_t block) { return {panel + block * kBlockBytes}; }

@@ -106,7 +106,7 @@ struct PackedSource {
   template <bool kManyRows = false>
   HWY_INLINE void Begin() {
     at.Begin();
-    at.ForEachLine([](const uint8_t* p) HWY_ATTR { PrefetchStream<kManyRows>(p); });
+    HWY_UNROLL(9) for (int i = 0; i < F::kBlockBytes; i += 64) PrefetchStream<kManyRows>(at.p + i);
   }
   // The same for a block that has been read before.
   HWY_INLINE void Again() { at.Begin(); }
