@@ -66,8 +66,8 @@ struct StepFacts {
   GatheredBytesOf gathered = {};  // with several processes only
 };
 
-// The charges of one step, or of one pass for multi-token prediction, by one process or by all that run the model. With several processes these are sums without copies: what a lower
-// rank does, holds or touches too counts once.
+// The charges of one step, or of one pass for multi-token prediction, by one process or by all that run the model. With several processes
+// these are sums without copies: what a lower rank does, holds or touches too counts once.
 class StepCharges {
  public:
   // The ledger must hold exactly one step since Reset.

@@ -34,7 +34,7 @@ class AnonymousMemory {
   static Result<AnonymousMemory> Allocate(size_t bytes, bool huge);
   void RefuseHugePages();  // whatever the system does by itself; before the memory is used
   // Makes huge pages of small ones where the system could not give huge ones when they were first written: it moves what stands there, and
-  // what stands in the way. From Linux 6.1 on; else nothing happens. May take a second for each GiB of small pages.
+  // what stands in the way. From Linux 6.1 on; else nothing happens.
   void CollapseToHugePages();
   // Reserves addresses that are aligned for huge pages. A page takes memory when it is first written, and none is set aside before. Huge
   // pages are refused until AllowHugePages. The ranges of both functions are whole pages.
