@@ -157,7 +157,7 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
   tolerance.assign(s.heads * s.v_dim, 0);
   for (int64_t h = 0; h < s.heads; ++h) {
     const int64_t kv = h / (s.heads / s.kv_heads);
-    std::vector<double> score, absolute(s.v_dim);
+    std::vector<double> score, absolute(s.v_dim), values(s.v_dim);
     const int64_t first = s.First(at.position);
     double max = -INFINITY, min = INFINITY, score_error = 0;
     for (int32_t j = static_cast<int32_t>(first); j <= at.position; ++j) {
@@ -184,16 +184,17 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
       for (int64_t d = 0; d < s.v_dim; ++d) {
         const float stored = cache.V({at.table, static_cast<int32_t>(first + j)}, kv, d);
         const double x = round_v ? AsBF16(stored) : stored;
-        out[h * s.v_dim + d] += e * x, absolute[d] += e * std::fabs(x);
+        out[h * s.v_dim + d] += e * x, absolute[d] += e * std::fabs(x), values[d] += std::fabs(x);
       }
     }
     // A p is off by its score's error, the rounding of s - m and 2 ulp of exp; sums by a rounding a term of a block, and some a
-    // block joined; both in numerator and denominator. Twice that where there is no fused multiply-add.
+    // block joined; both in numerator and denominator. Twice that where there is no fused multiply-add. A p below the smallest
+    // normal float may count as 0.
     const double blocks = at.position / kKvBlock - first / kKvBlock + 1;
     const double relative = 2 * score_error + (max - min + 4 + std::min<double>(kKvBlock, score.size()) + 6 * blocks) * kUnit;
     for (int64_t d = 0; d < s.v_dim; ++d) {
       out[h * s.v_dim + d] /= sum;
-      tolerance[h * s.v_dim + d] = (4 * relative + (round_v ? 0x1.01p-8 : 0)) * absolute[d] / sum;
+      tolerance[h * s.v_dim + d] = (4 * relative + (round_v ? 0x1.01p-8 : 0)) * absolute[d] / sum + 0x1p-126 * values[d];
     }
   }
 }
