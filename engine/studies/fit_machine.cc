@@ -105,8 +105,8 @@ ArithmeticPeaks PeaksReached(const PrefillSpeed& p) {
 Status MeasureRates(int threads, FitMachine& m) {
   Team team(threads);
   TALLY_RETURN_IF_ERROR(team.status());
-  TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory(uint64_t{1} << 30));
-  ReadRoof read(team, {memory.data(), memory.size()});
+  TALLY_ASSIGN_OR_RETURN(const RoofMemory memory, MemoryForRoof(uint64_t{1} << 30));
+  ReadRoof read(team, memory.bytes);
   for (int i = 0; i < kMoments; ++i) {
     KeepBest(read.Measure(kMomentSeconds / 2), m.read);
     KeepBest(MeasurePeaks(team, kMomentSeconds), m);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/machine/machine.h"
+#include "engine/session/loaded_model.h"
 #include "engine/studies/speed_points.h"
 
 namespace tally {
@@ -58,8 +59,10 @@ class Grid {
       ++done_;
     }
     report.peak_resident = PeakResidentBytes();
-    TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, RoofMemory(options_.roof_bytes));
-    TALLY_RETURN_IF_ERROR(MakeRoofs({memory.data(), memory.size()}));
+    const auto* model = dynamic_cast<const LoadedModel*>(&runs_.front().engine().model());
+    const std::span<const uint8_t> weights = model != nullptr ? model->weights().arena() : std::span<const uint8_t>();
+    TALLY_ASSIGN_OR_RETURN(const RoofMemory memory, MemoryForRoof(options_.roof_bytes, weights));
+    TALLY_RETURN_IF_ERROR(MakeRoofs(memory.bytes));
     for (int32_t round = 0; round < options_.rounds; ++round) TALLY_RETURN_IF_ERROR(Round(round));
     for (const auto& task : tasks_) task->Report(report);
     for (const auto& [threads, roofs] : roofs_) {

@@ -39,7 +39,8 @@ struct SpeedOptions {
   double roof_seconds = 0.25;                    // seconds per roof, point and round; above 0, at most 3600. Bandwidth may take
                                                  // longer: 9 measurements of at least 15/16 of roof_bytes (ReadRoof)
   uint64_t roof_bytes = uint64_t{1} << 30;       // memory read for the bandwidth, part by part, so that no byte is still in a
-                                                 // cache; at least 64 MiB, at most a quarter of the free memory
+                                                 // cache: weights if there are so many, else at most a quarter of the
+                                                 // free memory; at least 64 MiB
   uint64_t seed = 1;
   std::function<bool()> interrupted = {};                   // polled between steps; true: stop, kInterrupted
   std::function<void(const SpeedProgress&)> progress = {};  // before each measurement; may be null

@@ -19,16 +19,21 @@ double Median(std::vector<double> x) {
   return n == 0 ? 0 : n % 2 == 1 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-Result<AnonymousMemory> RoofMemory(uint64_t wanted) {
-  const uint64_t bytes = std::min(wanted, AvailableMemoryBytes() / 4);
+Result<RoofMemory> MemoryForRoof(uint64_t wanted, std::span<const uint8_t> weights) {
+  const bool large = weights.size() >= wanted;
+  const uint64_t bytes = large ? wanted : std::min(wanted, AvailableMemoryBytes() / 4);
   if (bytes < kFewestRoofBytes) {
     return BadInput("too little memory to measure its bandwidth: " + std::to_string(bytes) + " bytes, at least " +
                     std::to_string(kFewestRoofBytes) + " are needed");
   }
-  TALLY_ASSIGN_OR_RETURN(AnonymousMemory memory, AnonymousMemory::Allocate(bytes, true));
-  for (size_t i = 0; i < memory.size(); i += 64)
-    memory.data()[i] = static_cast<uint8_t>(i >> 6);  // pages of our own, not the zero page
-  memory.CollapseToHugePages();
+  RoofMemory memory;
+  memory.bytes = weights.subspan(0, large ? bytes : 0);
+  if (large) return memory;
+  TALLY_ASSIGN_OR_RETURN(memory.own, AnonymousMemory::Allocate(bytes, true));
+  for (size_t i = 0; i < memory.own.size(); i += 64)
+    memory.own.data()[i] = static_cast<uint8_t>(i >> 6);  // pages of our own, not the zero page
+  memory.own.CollapseToHugePages();
+  memory.bytes = {memory.own.data(), memory.own.size()};
   return memory;
 }
 

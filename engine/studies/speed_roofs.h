@@ -17,8 +17,14 @@ namespace tally {
 
 double Median(std::vector<double> x);  // 0 of nothing
 
-// Memory to measure the bandwidth on: at most `wanted` bytes and a quarter of what is free, resident. kBadInput: less than 64 MiB.
-Result<AnonymousMemory> RoofMemory(uint64_t wanted);
+// Memory to measure the bandwidth on, resident.
+struct RoofMemory {
+  AnonymousMemory own;
+  std::span<const uint8_t> bytes;
+};
+// `wanted` bytes of `weights`, if there are so many: on the pages that kernels read, which may not be huge where a model fills the machine.
+// Else memory of its own: at most `wanted` bytes and a quarter of what is free. kBadInput: less than 64 MiB.
+Result<RoofMemory> MemoryForRoof(uint64_t wanted, std::span<const uint8_t> weights = {});
 
 // A shared machine's bandwidth changes by half within seconds, so each is measured for a moment, many times.
 class MomentaryRoofs {

@@ -51,8 +51,9 @@ uint64_t RowsRead(const PlannedWeight& w) {
 // Reads and packs items; any thread, each with a staging buffer of its own.
 class ItemLoader {
  public:
-  ItemLoader(const std::vector<FileReader>& files, const WeightPlan& plan, uint8_t* arena)
-      : files_(files), head_(plan.stored_head), embedding_(plan.embedding), arena_(arena) {}
+  // `forget`: the system is told to drop its copy of what was read.
+  ItemLoader(const std::vector<FileReader>& files, const WeightPlan& plan, uint8_t* arena, bool forget)
+      : files_(files), head_(plan.stored_head), embedding_(plan.embedding), arena_(arena), forget_(forget) {}
 
   Status Load(const Job& job, int64_t item, uint8_t* staging) const {
     const PlannedWeight& w = *job.weights[0];
@@ -86,6 +87,7 @@ class ItemLoader {
   Status Read(const StoredTensor& t, uint64_t offset, uint64_t size, uint8_t* out) const {
     const Status status = files_[t.file].ReadAt(t.offset + offset, {out, size});
     if (!status.ok()) return {status.code(), status.message() + " (tensor " + Quote(t.name) + ")"};
+    if (forget_) files_[t.file].Forget(t.offset + offset, size);
     return head_ != nullptr && &t == embedding_ ? CompareHead(offset, {out, size}) : Status();
   }
 
@@ -334,6 +336,7 @@ class ItemLoader {
   const std::vector<FileReader>& files_;
   const StoredTensor *head_, *embedding_;  // the head that is stored beside a tied embedding; null: none
   uint8_t* arena_;
+  bool forget_;
 };
 
 Job MakeJob(const PlannedWeight& w) {
@@ -503,11 +506,15 @@ class WeightLoader {
   static Result<PackedWeights> Load(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
                                     const std::function<void()>& beside) {
     std::vector<FileReader> files;
+    uint64_t file_bytes = 0;
     for (const InventoryFile& file : inventory.files) {
       TALLY_ASSIGN_OR_RETURN(FileReader reader, FileReader::Open(file.path));
       TALLY_RETURN_IF_ERROR(reader.CheckUnchanged(file));
       files.push_back(std::move(reader));
+      file_bytes += file.size;
     }
+    // The system's copies of the files would take the room of huge pages, and could not stay whole for the next load either.
+    const bool forget = plan.arena_bytes + file_bytes > AvailableMemoryBytes();
     PackedWeights weights;
     if (plan.arena_bytes > 0) {
       TALLY_ASSIGN_OR_RETURN(weights.arena_, AnonymousMemory::Allocate(plan.arena_bytes, /*huge=*/!plan.guarded));
@@ -515,8 +522,9 @@ class WeightLoader {
     }
     weights.guarded_ = plan.guarded;
     weights.packed_bytes_ = plan.packed_bytes();
-    const ItemLoader loader(files, plan, weights.arena_.data());
+    const ItemLoader loader(files, plan, weights.arena_.data(), forget);
     TALLY_RETURN_IF_ERROR(RunJobs(MakeJobs(plan), loader, team, progress, beside));
+    if (!plan.guarded) weights.arena_.CollapseToHugePages();
     for (const PlannedHostVector& v : plan.host_vectors) {
       std::vector<uint8_t> bytes(v.source->bytes);
       TALLY_RETURN_IF_ERROR(loader.Read(*v.source, 0, bytes.size(), bytes.data()));

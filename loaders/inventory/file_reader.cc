@@ -127,6 +127,12 @@ Status FileReader::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
   return {};
 }
 
+void FileReader::Forget(uint64_t offset, uint64_t size) const {
+#ifdef POSIX_FADV_DONTNEED
+  if (fd_ >= 0) (void)::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(size), POSIX_FADV_DONTNEED);  // a wish
+#endif
+}
+
 Result<std::string> ReadTextFile(const std::string& path, uint64_t max_bytes) {
   TALLY_ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(path));
   if (file.size() > max_bytes) {

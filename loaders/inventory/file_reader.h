@@ -19,6 +19,8 @@ class FileReader {
   FileReader& operator=(FileReader&& o) noexcept;
   ~FileReader();
   Status ReadAt(uint64_t offset, std::span<uint8_t> out) const;  // thread-safe
+  // The system need not keep its copy of these bytes: they will not be read again soon, and memory is scarce.
+  void Forget(uint64_t offset, uint64_t size) const;
   uint64_t size() const { return size_; }
   const FileStamp& stamp() const { return stamp_; }  // when it was opened
   // kBadInput if the file does not have, or no longer has, that size and stamp.
