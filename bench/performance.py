@@ -87,7 +87,7 @@ def table(columns, rows):
 
 
 def giga(x):
-    return f"{x / 1e9:.2f}"
+    return f"{x / 1e9:.2f}" if x else ""  # not measured
 
 
 def percent(x):
