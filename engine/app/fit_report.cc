@@ -81,11 +81,13 @@ std::string BoundText(const StepBound& b, const FitMachine& machine, std::string
   std::string text = head + Scaled(flops / static_cast<double>(b.tokens), "FLOP") + " a token, " + Units(b) + ", at " +
                      Scaled(flops / b.computing, "FLOP/s");
   if (b.at_peaks < b.computing) {
-    const bool int8 = b.flops[static_cast<size_t>(FitUnit::kInt8)] + b.flops[static_cast<size_t>(FitUnit::kNarrow)] > 0;
-    std::string rest = int8 && machine.int8_dots ? "the scales of blocks" : "";
-    if (b.tripled_attention)
-      rest += std::string(rest.empty() ? "" : " and ") + "the three products for one of attention over f16";
-    text += ", " + OfRoof(b.at_peaks / b.computing) + " of the peaks: " + rest + " take the rest";
+    const bool scales =
+        machine.int8_dots && b.flops[static_cast<size_t>(FitUnit::kInt8)] + b.flops[static_cast<size_t>(FitUnit::kNarrow)] > 0;
+    const bool both = scales && b.tripled_attention;
+    text += ", " + OfRoof(b.at_peaks / b.computing) +
+            (both     ? " of peaks: scales and f16 attention take the rest"
+             : scales ? " of the peaks: the scales of blocks take the rest"
+                      : " of the peaks: f16 attention takes the rest, three products for one");
   }
   if (SavedByCaches(b)) text += "; " + FromMemory(b) + ", but they fit the caches of " + BytesText(machine.caches);
   return text;
