@@ -33,6 +33,7 @@ struct BenchFlags {
   SpeedOptions speed;
   std::optional<std::string> report;
   std::string draft, replay;
+  std::string beside_draft;  // an option that was given and that a replay does not follow
   bool json = false, full = false;
 };
 
@@ -42,9 +43,13 @@ Result<std::vector<int64_t>> Tokens(const std::string& option, const std::string
   return ParseNumbers(option, list, 1, int64_t{1} << 30);
 }
 
+Status ReadTarget(const BenchFlags& flags) {
+  if (flags.target.empty()) return {};
+  return Ranks() != nullptr ? BadInput("--target: not possible with several processes") : LimitInstructionSet(flags.target);
+}
+
 Result<EngineOptions> ReadFlags(BenchFlags& flags) {
-  if (!flags.target.empty() && Ranks() != nullptr) return BadInput("--target: not possible with several processes");
-  if (!flags.target.empty()) TALLY_RETURN_IF_ERROR(LimitInstructionSet(flags.target));
+  TALLY_RETURN_IF_ERROR(ReadTarget(flags));
   SpeedOptions& speed = flags.speed;
   if (speed.rounds < 1) return BadInput("--repetitions must be 1 or more");
   TALLY_ASSIGN_OR_RETURN(speed.prompts, Tokens("-p", flags.prompts));
@@ -100,19 +105,27 @@ Status ReportBench(const BenchFlags& flags, const std::shared_ptr<const Model>& 
   return WriteReport(*flags.report, {&data, 1});
 }
 
+Result<int> RunReplay(const BenchFlags& flags) {
+  if (Ranks() != nullptr) return BadInput("--draft: not possible with several processes");
+  if (!flags.beside_draft.empty()) return BadInput(flags.beside_draft + ": not with --draft, which measures recorded answers");
+  TALLY_RETURN_IF_ERROR(CheckOneOf("--format", flags.format, {"table", "json"}));
+  DraftBench drafts = {.model = flags.model,
+                       .draft = flags.draft,
+                       .replay = flags.replay,
+                       .rounds = flags.speed.rounds,
+                       .json = flags.json || flags.format == "json"};
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> threads, ParseNumbers("--threads", flags.threads, 0, 1024));
+  const std::vector<std::string> kv = ListItems(flags.kv);
+  if (threads.size() > 1) return BadInput("--threads: one number with --draft");
+  if (kv.size() > 1) return BadInput("--kv: one type with --draft");
+  drafts.model.threads = threads.front();
+  drafts.model.kv = kv.front();
+  TALLY_RETURN_IF_ERROR(ReadTarget(flags));
+  return RunDraftBench(drafts);
+}
+
 Result<int> RunBench(BenchFlags& flags) {
-  if (!flags.draft.empty() || !flags.replay.empty()) {
-    if (Ranks() != nullptr) return BadInput("--draft: not possible with several processes");
-    DraftBench drafts = {.model = flags.model,
-                         .draft = flags.draft,
-                         .replay = flags.replay,
-                         .rounds = flags.speed.rounds,
-                         .json = flags.json || flags.format == "json"};
-    TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> threads, ParseNumbers("--threads", flags.threads, 0, 1024));
-    drafts.model.threads = threads.front();
-    drafts.model.kv = ListItems(flags.kv).front();
-    return RunDraftBench(drafts);
-  }
+  if (!flags.draft.empty() || !flags.replay.empty()) return RunReplay(flags);
   TALLY_ASSIGN_OR_RETURN(EngineOptions load, ReadFlags(flags));
   SpeedOptions& speed = flags.speed;
   speed.interrupted = Interrupted;
@@ -183,7 +196,12 @@ Action AddBench(CLI::App& app) {
   c->add_flag("--full", flags->full, "tables of all figures: bytes a token, sampling, peaks, the rounds that count");
   c->add_flag("--json", flags->json, "--format json");
   AddExamples(*c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md"});
-  return [flags] { return Report(RunBench(*flags)); };
+  return [flags, c] {
+    for (const char* const name : {"--prompt", "--tokens", "--depth", "--batch", "--seed", "--report", "--full"}) {
+      if (flags->beside_draft.empty() && c->count(name) > 0) flags->beside_draft = name;
+    }
+    return Report(RunBench(*flags));
+  };
 }
 
 }  // namespace tally::app

@@ -21,13 +21,10 @@ double TokensAPass(const books::RunFigures& f) {
 }  // namespace
 
 void AddDraft(CLI::App& command, std::string& draft) {
-  command
-      .add_option(
-          "--draft", draft,
-          "run several tokens a pass: lookup[:N] guesses at most N (" + std::to_string(kUsual) +
-              ") from the prompt and the text so far, layers[:N] by the model's own prediction layer; the answer stays the "
-              "same (default: none)")
-      ->type_name("lookup[:N]|layers[:N]");
+  command.add_option("--draft", draft,
+                     "run several tokens a pass: lookup[:N] guesses at most N (" + std::to_string(kUsual) +
+                         ") from the prompt and the text so far, layers[:N] by the model's own prediction layer; the answer "
+                         "stays the same (default: none)");
 }
 
 Result<int64_t> ReadDraft(const std::string& draft, EngineOptions& engine) {

@@ -81,7 +81,13 @@ std::string BoundText(const StepBound& b, const FitMachine& machine, std::string
   std::string text = head + Scaled(flops / static_cast<double>(b.tokens), "FLOP") + " a token, " + Units(b) + ", at " +
                      Scaled(flops / b.computing, "FLOP/s");
   if (b.at_peaks < b.computing) {
-    text += ", " + OfRoof(b.at_peaks / b.computing) + " of the peaks: the scales of blocks take the rest";
+    const bool scales =
+        machine.int8_dots && b.flops[static_cast<size_t>(FitUnit::kInt8)] + b.flops[static_cast<size_t>(FitUnit::kNarrow)] > 0;
+    const bool both = scales && b.tripled_attention;
+    text += ", " + OfRoof(b.at_peaks / b.computing) +
+            (both     ? " of peaks: scales and f16 attention take the rest"
+             : scales ? " of the peaks: the scales of blocks take the rest"
+                      : " of the peaks: f16 attention takes the rest, three products for one");
   }
   if (SavedByCaches(b)) text += "; " + FromMemory(b) + ", but they fit the caches of " + BytesText(machine.caches);
   return text;

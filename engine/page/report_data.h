@@ -60,6 +60,7 @@ struct ReportStep {
   std::vector<uint64_t> flops_by_class = {};           // parallel to classes; useful
   std::vector<uint64_t> executed_flops_by_class = {};  // the same, executed
   std::vector<uint64_t> ns_by_op = {};                 // parallel to ops
+  uint64_t taken_back = 0;                             // of the rows: drafts that were not accepted
   bool operator==(const ReportStep&) const = default;
 };
 
@@ -214,7 +215,7 @@ struct ReportData {
 
   std::vector<ReportPhase> phases = {};
   std::vector<ReportStep> steps = {};
-  uint64_t decode_steps = 0, decode_rows = 0;
+  uint64_t decode_steps = 0;
   std::vector<ReportExperts> experts = {};  // empty: no sparse layer
   ReportRoofs roofs = {};
   std::vector<ReportMetric> metrics = {};

@@ -44,7 +44,7 @@ struct StepPoints {
 constexpr size_t kMostPoints = 240;
 
 void AddStep(const ReportData& run, const ReportStep& step, double of_step, StepPoint& point) {
-  const double of_token = of_step / Real(step.rows);
+  const double of_token = of_step / Real(step.rows - step.taken_back);
   point.depth += Real(step.context) * of_step;
   point.seconds += StepSeconds(step) * of_token;
   point.weight_bytes += Real(WeightBytes(run, step.all)) * of_token;
@@ -187,7 +187,7 @@ PhaseMeans MeansOf(const ReportData& run, std::string_view phase) {
     means.shallowest = means.steps == 0 ? step.context : std::min(means.shallowest, step.context);
     means.deepest = std::max(means.deepest, step.context);
     ++means.steps;
-    means.tokens += step.rows;
+    means.tokens += step.rows - step.taken_back;
     means.flops += Real(step.all.flops);
     means.bytes += Real(MovedBytes(run, step.all));
     means.seconds += StepSeconds(step);

@@ -75,7 +75,8 @@ void LiveFeed::AfterStep(uint64_t tokens_drawn, const LoopState& state) {
   const double now = MonotonicSeconds();
   const StepRecord last = ledger.last_step();
   seconds_[static_cast<size_t>(last.phase)] += now - step_begin_;
-  rows_[static_cast<size_t>(last.phase)] += static_cast<uint64_t>(last.rows);
+  const uint64_t rows = static_cast<uint64_t>(last.rows), rejected = ledger.drafts().rejected;
+  rows_[static_cast<size_t>(last.phase)] += rows - std::min(rows, rejected - std::exchange(rejected_, rejected));
   figures_.tokens += tokens_drawn;
   CountExperts();
   untold_ = true;

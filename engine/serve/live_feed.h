@@ -59,7 +59,8 @@ class LiveFeed {
   std::map<int32_t, LiveExperts> experts_;              // by layer
   AllSums shown_ = {};                                  // up to the steps that were shown last
   std::array<double, kAllPhases.size()> seconds_ = {};  // of the steps since, by phase
-  std::array<uint64_t, kAllPhases.size()> rows_ = {};   // the same
+  std::array<uint64_t, kAllPhases.size()> rows_ = {};   // the same, without drafts that were not accepted
+  uint64_t rejected_ = 0;                               // drafts so far
   uint64_t steps_ = 0;                                  // that the ledger has counted
   double step_begin_ = 0, sent_ = 0;                    // MonotonicSeconds()
   bool untold_ = false;                                 // something has come since

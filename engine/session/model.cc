@@ -101,7 +101,9 @@ Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const En
     return std::none_of(types.begin(), types.end(), [&](DType t) { return TakesActivations(t, kind); });
   };
   if (options.activations == ActivationMode::kBF16 && none_for(ActKind::kBF16)) {
-    return BadInput("bf16 activations need BF16 or FP8 weights, which this model has none of, or a processor with AMX");
+    return BadInput(none_for(ActKind::kInt8)
+                        ? "bf16 activations need BF16, FP8 or quantised weights, and this model has none"
+                        : "bf16 activations need BF16 or FP8 weights, which this model has none of, or a processor with AMX");
   }
   if (options.activations == ActivationMode::kInt8 && none_for(ActKind::kInt8)) {
     return BadInput("int8 activations need quantised weights other than FP8, and this model has none");

@@ -49,6 +49,7 @@ using ByUnit = std::array<double, kFitUnits>;
 // FLOPs, and those that the peak does in the time of them and of the multiplies that apply scales.
 struct Work {
   ByUnit flops{}, slots{};
+  bool tripled_attention = false;
 
   void Add(FitUnit unit, double n, double part_of_peak = 1) {
     flops[static_cast<size_t>(unit)] += n;
@@ -69,9 +70,9 @@ Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv,
     if (p.prediction || p.vector) continue;
     const double n = static_cast<double>(p.active.value());
     const DType type = TypeOf(model, p);
-    used[{p.layer, p.component}].Add(UnitOf(type), n, PartOfInt8Peak(type));
+    used[{p.layer, p.component}].Add(UnitOf(type), n, PartOfInt8Peak(type, has_tiles));
     if (p.kind == WeightInfo::Kind::kTiedEmbeddingHead) {
-      used[{-1, Component::kHead}].Add(UnitOf(type), n, PartOfInt8Peak(type));
+      used[{-1, Component::kHead}].Add(UnitOf(type), n, PartOfInt8Peak(type, has_tiles));
     }
   }
   Work work;
@@ -81,6 +82,7 @@ Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv,
                        !model.count.recipe.layers[static_cast<size_t>(f.layer)].mixers.has(Mixer::kLatentAttention);
     if (f.work_class == WorkClass::kAttention && tiles) {
       work.Add(FitUnit::kBF16, n, kv == KvType::kF16 ? 1.0 / 3 : 1);
+      work.tripled_attention |= kv == KvType::kF16 && n > 0;
     } else if (f.work_class == WorkClass::kAttention) {  // one half with keys, one with values (KvLayout)
       const bool bf16 = kv == KvType::kBF16 || kv == KvType::kQ8_0;
       work.Add(kv == KvType::kQ8_0 ? FitUnit::kInt8 : bf16 ? FitUnit::kBF16 : FitUnit::kF32, n / 2);
@@ -100,7 +102,7 @@ Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv,
 
 // `memory_alone`: the rate of memory bounds the step if the peaks of its products are unknown.
 StepBound BoundOf(uint64_t tokens, double bytes, const Work& work, const FitMachine& machine, bool memory_alone) {
-  StepBound b{.tokens = tokens, .bytes = bytes, .flops = work.flops};
+  StepBound b{.tokens = tokens, .bytes = bytes, .flops = work.flops, .tripled_attention = work.tripled_attention};
   const ByUnit& slots = machine.int8_dots ? work.slots : work.flops;
   std::vector<std::string_view> missing;
   if (machine.read > 0) {
@@ -200,10 +202,12 @@ Result<FitOptions> FitDefaults(const Recipe& recipe, FitOptions options) {
   return options;
 }
 
-double PartOfInt8Peak(DType type) {
+double PartOfInt8Peak(DType type, bool tiles) {
   if (!IsWeightType(type) || FormatOf(type).act != ActKind::kInt8) return 1;
   constexpr int kDots = kInt8Block / 4;  // of 4 products each
-  return double{kDots} / (kDots + FormatOf(type).scaling_multiplies());
+  const int scaling = FormatOf(type).scaling_multiplies();
+  if (!tiles) return double{kDots} / (kDots + scaling);
+  return FormatOf(type).int8.sums > 1 ? 1.0 / (kDots + scaling) : 8.0 / (16 + 16 * scaling);
 }
 
 Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const FitMachine& machine) {

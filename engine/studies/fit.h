@@ -71,7 +71,11 @@ struct FitOptions {
 // s = WeightFormat::scaling_multiplies() multiplies that apply its scales and minima. They run on the same units, so the part is
 // 8 / (8 + s): MXFP4 8/9, Q8_0, Q4_0 and Q8_K .80, with a minimum (Q4_K, Q5_K) 8/11, with scales of 16 columns (Q6_K, Q3_K) 8/12, with
 // both (Q2_K) 8/14. 1 for types that are not multiplied in int8.
-TALLY_API double PartOfInt8Peak(DType type);
+//
+// `tiles`: of the peak of matrix tiles (AMX). There 32 columns of 16 x 16 outputs would take 8 cycles, and s multiplies and a conversion of
+// 16 vectors take one each, since the tiles take the other unit meanwhile: 8 / (16 + 16 s). Types with scales of 16 columns are multiplied by
+// vectors all the same, whose peak is an eighth: 1 / (8 + s).
+TALLY_API double PartOfInt8Peak(DType type, bool tiles = false);
 
 // The least time of a step: that of reading its bytes, or that of its products, whichever is more.
 struct StepBound {
@@ -83,6 +87,7 @@ struct StepBound {
   std::string missing = {};                  // what the machine does not say: "read", "int8 and f32"; empty: nothing
   double tokens_per_second = 0;              // 0: unknown
   bool cached = false;                       // the bytes may lie in the machine's caches, so that `reading` is no bound
+  bool tripled_attention = false;            // attention over f16 on matrix tiles: three products for one
   bool reads_longer() const { return !cached && reading >= computing; }
 };
 

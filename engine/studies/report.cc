@@ -142,21 +142,30 @@ struct RunReport::Sums {
     step = {};
     step.number = r.step;
     step.phase = kPhaseNames[Index(r.phase)];
-    step.logit_rows = static_cast<uint64_t>(r.logit_rows);
-    for (const SequenceRows& s : r.sequences) {
-      step.rows += static_cast<uint64_t>(s.rows);
-      step.context = std::max(step.context, static_cast<uint64_t>(s.position + s.rows));
-    }
     phase = r.phase;
+    TakeRows(r);
+    of_model = false;
     whole = {};
     parts.clear();
     op_ns.clear();
     for (TouchSet& t : touched) t.BeginStep();
   }
 
+  void TakeRows(const OpRecord& r) {
+    step.logit_rows = static_cast<uint64_t>(r.logit_rows);
+    step.rows = step.context = 0;
+    for (const SequenceRows& s : r.sequences) {
+      step.rows += static_cast<uint64_t>(s.rows);
+      step.context = std::max(step.context, static_cast<uint64_t>(s.position + s.rows));
+    }
+    ran.assign(r.sequences.begin(), r.sequences.end());
+  }
+
   void Add(const OpRecord& r) {
     if (open && r.step != step.number) End();
     if (!open) Begin(r);
+    // A layer for multi-token prediction runs beside steps, on rows of its own. It is never the first.
+    if (!of_model && r.site.layer == 0) TakeRows(r), of_model = true;
     const bool narrow = IsNarrow(r.description);
     whole.Add(r, narrow);
     parts[PlaceOf(r.site.component)].Add(r, narrow);
@@ -204,7 +213,21 @@ struct RunReport::Sums {
     }
     const double attention = 4.0 * static_cast<double>(info.attention_width) * static_cast<double>(step.context);
     sums.attention_flops += static_cast<double>(step.rows) * attention;
+    FindTakenBack();
     steps.push_back(std::move(step));
+  }
+
+  // Drafts were taken back if a sequence goes on within the rows that it ran last. The first of these is no draft.
+  void FindTakenBack() {
+    for (const SequenceRows& s : ran) {
+      Last& last = last_of[s.sequence];
+      const int64_t end = last.rows.position + last.rows.rows;
+      const bool within = s.position > last.rows.position && s.position < end;
+      if (within && last.decodes && phase != Phase::kPrefill && last.step < steps.size()) {
+        steps[last.step].taken_back += static_cast<uint64_t>(end - s.position);
+      }
+      last = {s, steps.size(), phase == Phase::kDecode};
+    }
   }
 
   void EndExperts(WeightId id, ReportExperts& e) {
@@ -230,8 +253,9 @@ struct RunReport::Sums {
   std::map<int32_t, std::pair<WeightId, ReportExperts>> experts;  // by layer; the tensor that is looked at
 
   // The open step.
-  bool open = false;
+  bool open = false, of_model = false;  // of_model: `step` has the rows of the model
   ReportStep step;
+  std::vector<SequenceRows> ran;  // its rows
   Phase phase = Phase::kPrefill;
   Sum whole;
   std::map<size_t, Sum> parts;       // by place in `order`
@@ -240,6 +264,12 @@ struct RunReport::Sums {
   std::vector<Component> order;  // as they came
   std::vector<std::string> ops;
   std::vector<ReportStep> steps;
+  struct Last {
+    SequenceRows rows = {};
+    size_t step = 0;
+    bool decodes = false;
+  };
+  std::map<int32_t, Last> last_of;  // by sequence: its last step
   struct PhaseSums {
     uint64_t steps = 0, rows = 0;
     double attention_flops = 0;  // sum over rows of 4 L H Q T
@@ -370,7 +400,6 @@ class RunReport::Writer {
     }
     for (size_t p = 0; p < kPhases; ++p) OfPhase(p);
     d_.decode_steps = s_.phases[Index(Phase::kDecode)].steps;
-    d_.decode_rows = s_.phases[Index(Phase::kDecode)].rows;
   }
 
   void OfPhase(size_t p) {

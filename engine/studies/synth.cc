@@ -230,6 +230,7 @@ Result<Plan> MakePlan(std::string_view model, const std::string& path, const Syn
   TALLY_ASSIGN_OR_RETURN(const ModelSpec published, ReadFamily(config));
   TALLY_ASSIGN_OR_RETURN(const CountTypes counted, ReadCountTypes(config));
   const MadeTypes types = {options.type, IsOfExperts(counted.expert_type) ? counted.expert_type : options.type};
+  if (options.prediction) TALLY_RETURN_IF_ERROR(ReadFamily(config, types.expert_type, true).status());
   if (IsGguf(path)) {
     Result<MadeCheckpoint> made = MakeGguf(config, types, options.prediction);
     if (!made.ok()) return BadInput(made.status().message() + "; a directory can hold it (OUT without .gguf)");

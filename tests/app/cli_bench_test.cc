@@ -76,6 +76,22 @@ TEST(CliBench, CanBeLimitedToAnInstructionSet) {
   ExpectUsageError({"demo", "--target", "MMX"}, "no instruction set 'MMX' here: ");
 }
 
+// A replay follows what it is given, or says that it does not.
+TEST(CliBench, ReplayRefusesWhatItWouldIgnore) {
+  const auto replay = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"demo", "--draft", "lookup", "--replay", "none.jsonl"});
+    return more;
+  };
+  for (const char* const option : {"--prompt", "--tokens", "--depth", "--batch", "--seed", "--report"}) {
+    ExpectUsageError(replay({option, "8"}), std::string(option) + ": not with --draft");
+  }
+  ExpectUsageError(replay({"--full"}), "--full: not with --draft");
+  ExpectUsageError(replay({"--format", "csv"}), "--format must be one of table, json");
+  ExpectUsageError(replay({"--threads", "1,2"}), "--threads: one number");
+  ExpectUsageError(replay({"--kv", "f16,q8_0"}), "--kv: one type");
+  ExpectUsageError(replay({"--target", "MMX"}), "no instruction set 'MMX' here: ");
+}
+
 // The model has 64 positions.
 TEST(CliBench, BytesOfTheGridAddUp) {
   const Json j = Measure({kGpt2, "-p", "0", "-n", "4", "-d", "0,40", "--batch", "1,8", "-t", "1,2", "--kv", "f16,f32"});

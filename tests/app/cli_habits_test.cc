@@ -117,6 +117,7 @@ TEST(CliHabits, SlipsAreGuessed) {
 TEST(CliHabits, HelpAndVersion) {
   EXPECT_EQ(Text({"help"}), Text({"--help"}));
   EXPECT_EQ(Text({"help", "run"}), Text({"run", "--help"}));
+  EXPECT_NE(Text({"help", "run"}).find("  --draft TEXT "), std::string::npos) << "CLI11 ends the name of a type at a colon";
   EXPECT_EQ(Text({"version"}), Text({"--version"}));
   ExpectAdvice({"help", "rnu"}, {"did you mean run?"});
 }

@@ -46,7 +46,7 @@ inline ReportData SampleMoe(uint64_t decode_steps = 200) {
   run.facts = {{"KV cache", "f16"}, {"prompt", "8 tokens"}};
   run.byte_kinds = SampleByteKinds();
   run.has_parameters = true;
-  run.decode_steps = run.decode_rows = decode_steps;
+  run.decode_steps = decode_steps;
   const auto component = [&](const char* name, const char* part, uint64_t total, uint64_t all, uint64_t head, uint64_t none,
                              uint64_t touched) {
     run.components.push_back({name, part, 24, {total, all, head, none, touched * decode_steps, touched}, total, total});

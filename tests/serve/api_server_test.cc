@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
@@ -114,6 +116,37 @@ TEST(ApiServer, Live) {
     TestClient again(api.port);
     return watches(again);
   }));
+}
+
+// Figures of a token are of tokens that stayed: drafts that were not accepted are none.
+TEST(ApiServer, LiveTokensAreThoseThatWereKept) {
+  const TextServed text(1, 3);
+  const ServedApi api(text.model);
+  TestClient watcher(api.port);
+  ASSERT_TRUE(watcher.Ask("GET", "/live"));
+  ASSERT_TRUE(watcher.ReadUntil("\"tokens\":0"));
+  const OrderedJson answer =
+      api.Ask("/v1/completions",
+              {{"prompt", "a"}, {"max_tokens", 40}, {"temperature", 25}, {"seed", 1}, {"ignore_eos", true}, {"tally", true}});
+  const uint64_t prompt = answer["usage"]["prompt_tokens"], rejected = answer["usage"]["tally"]["drafts"]["not_accepted"];
+  ASSERT_GT(rejected, prompt);
+  ASSERT_TRUE(watcher.ReadUntil("\"tokens\":40,"));
+  api.Ask("/v1/completions", {{"prompt", "a"}, {"max_tokens", 1}, {"ignore_eos", true}});
+  const std::string next = "\"tokens\":41,";
+  ASSERT_TRUE(watcher.ReadUntil(next));
+  const std::string told = watcher.Peek().substr(0, watcher.Peek().find(next));
+  const auto number = [&](const std::string& name, size_t from) {
+    const size_t at = told.find("\"" + name + "\":", from);
+    return at == told.npos ? -1 : std::atof(told.c_str() + at + name.size() + 3);
+  };
+  std::map<double, double> by_step;  // an event may be sent twice
+  for (size_t at = told.find("\"step\":{"); at != told.npos; at = told.find("\"step\":{", at + 1)) {
+    by_step[number("number", at)] = number("steps", at) * number("rows", at);
+  }
+  double rows = 0;
+  for (const auto& [step, n] : by_step) rows += n;
+  EXPECT_GE(rows, 39 - 1e-6);
+  EXPECT_LE(rows, 39 + static_cast<double>(prompt) + 1e-6);
 }
 
 // A stream says what the whole answer says.

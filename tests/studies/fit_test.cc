@@ -119,6 +119,24 @@ TEST(Fit, ScalesOfBlocksTakePartOfThePeak) {
   EXPECT_NEAR(both->prefill.computing, (1.25 * others + 1.5 * ffn) / 4e9 + 18'432 / 1e9, 1e-15);
 }
 
+// Of 32 columns a matrix tile has 16 x 16 sums after 8 cycles' worth of its peak, and each of their 16 vectors takes a conversion and the
+// multiplies that scale it. Formats with two sums in 32 columns are multiplied by vectors.
+TEST(Fit, ScalesOfBlocksTakeMostOfThePeakOfTiles) {
+  const std::pair<DType, double> parts[] = {{DType::kQ8_0, 1. / 6}, {DType::kQ4_0, 1. / 6},  {DType::kMXFP4, 1. / 4},
+                                            {DType::kQ4_K, 1. / 8}, {DType::kQ6_K, 1. / 12}, {DType::kQ2_K, 1. / 14},
+                                            {DType::kBF16, 1}};
+  for (const auto& [type, part] : parts) EXPECT_DOUBLE_EQ(PartOfInt8Peak(type, /*tiles=*/true), part) << DTypeName(type);
+
+  const CountedModel q8 = As(MustCount("mini-gpt"), DType::kQ8_0);
+  const FitMachine machine{.target = "AMX", .threads = 1, .read = 1e15, .peaks = {1e9, 2e9, 4e9, 4e9}};
+  StepBound bound = MustFit(q8, {.context = 33, .prompt = 8}, machine).prefill;
+  EXPECT_DOUBLE_EQ(bound.computing, 6 * 1'581'056 / 4e9 + 3 * 18'432 / 2e9) << "attention over f16: three products for one";
+  EXPECT_TRUE(bound.tripled_attention);
+  bound = MustFit(q8, {.context = 33, .prompt = 8, .kv = KvType::kBF16}, machine).prefill;
+  EXPECT_DOUBLE_EQ(bound.computing, 6 * 1'581'056 / 4e9 + 18'432 / 2e9);
+  EXPECT_FALSE(bound.tripled_attention);
+}
+
 // What the caches hold is not bound by the memory.
 TEST(Fit, CachesHoldASmallModel) {
   const CountedModel f32 = As(MustCount("mini-gpt"), DType::kF32);

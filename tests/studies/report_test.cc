@@ -249,6 +249,54 @@ TEST(Report, MetricsByHand) {
 }
 
 // gpt-oss-20b's tensors, and ops on them as if it had run 64 steps.
+// Tokens are the rows that stayed: not drafts that were taken back, nor rows of a layer for prediction, which runs beside steps.
+TEST(Report, DraftsThatWereNotAcceptedAreNoTokens) {
+  RunReport report({});
+  Cost cost;
+  cost.AddFlops(WorkClass::kLinear, 70'000'000, Arith::kF32);
+  const OpDescription description;
+  const auto add = [&](uint64_t step, int32_t layer, const SequenceRows& rows, Phase phase = Phase::kDecode) {
+    report.Add({.step = step,
+                .phase = phase,
+                .sequences = {&rows, 1},
+                .site = {layer, Component::kFfnGateUp},
+                .op = "matmul",
+                .description = description,
+                .useful = cost,
+                .executed = cost,
+                .nanoseconds = 1000});
+  };
+  add(0, 0, {0, 0, 10}, Phase::kPrefill);
+  add(1, 0, {0, 10, 5});  // two of four drafts are accepted
+  add(2, 2, {0, 10, 3});  // of the layer for prediction, then of the model
+  add(2, -1, {0, 13, 1});
+  add(2, 0, {0, 13, 1});
+  add(3, 0, {0, 14, 3});                   // both are accepted
+  add(4, 0, {0, 15, 9}, Phase::kPrefill);  // another request's
+  const ReportData data = report.Finish("made up");
+  ASSERT_EQ(data.steps.size(), 5u);
+  const uint64_t rows[] = {10, 5, 1, 3, 9}, taken_back[] = {0, 2, 0, 0, 0};
+  for (size_t i = 0; i < data.steps.size(); ++i) {
+    EXPECT_EQ(data.steps[i].rows, rows[i]) << i;
+    EXPECT_EQ(data.steps[i].taken_back, taken_back[i]) << i;
+  }
+  const std::string page = RenderPage({&data, 1});
+  EXPECT_NE(page.find("7 tokens, 5.00 µs in the ops"), std::string::npos);
+  EXPECT_NE(page.find("50,000,000, mean of depths 14 to 17"), std::string::npos);
+
+  const SequenceRows twice[] = {{1, 0, 5}, {1, 1, 1}};  // what no engine writes
+  RunReport odd({});
+  odd.Add({.phase = Phase::kDecode,
+           .sequences = twice,
+           .site = {0, Component::kFfnGateUp},
+           .op = "matmul",
+           .description = description,
+           .useful = Cost(),
+           .executed = Cost(),
+           .nanoseconds = 1000});
+  EXPECT_EQ(odd.Finish("made up").steps.at(0).taken_back, 0u);
+}
+
 TEST(Report, PageOfALargeModelIsSmall) {
   const Result<CountedModel> model = CountModel({.model = "gpt-oss-20b"});
   ASSERT_TRUE(model.ok()) << model.status().message();

@@ -195,6 +195,10 @@ TEST_F(SynthTest, Errors) {
   EXPECT_EQ(ParseWeightType("IQ2_XS").status().code(), StatusCode::kBadInput);
   EXPECT_EQ(*ParseWeightType("q8_0"), DType::kQ8_0);
   EXPECT_EQ(Synthesize("gpt2", Path("no/where.gguf"), Small(DType::kQ8_0)).status().code(), StatusCode::kBadInput);
+  SynthOptions predicting = Small(DType::kQ8_0);
+  predicting.prediction = true;
+  EXPECT_EQ(PlanSynth("gpt2", "x.gguf", predicting).status().message(), PlanSynth("gpt2", "x", predicting).status().message())
+      << "a directory cannot hold it either";
   SynthOptions options = Small(DType::kQ8_0);
   options.vocab_from = Path("none.gguf");
   EXPECT_EQ(Synthesize("gpt2", Path("x.gguf"), options).status().code(), StatusCode::kBadInput);
