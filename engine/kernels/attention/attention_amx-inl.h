@@ -76,6 +76,7 @@ HWY_INLINE void MergeTileOutputs(int64_t padded, const float* HWY_RESTRICT o, fl
 template <class Format>
 class AmxRun : RangeRun {
   using F = AmxFormat<Format>;
+  using V = KvVectors<Format>;
   static constexpr int kParts = F::kParts;
   static constexpr int64_t kRowBytes = kKvBlock * 4,
                            kStepBytes = kAmxStep * 4;  // of scores, and of the probabilities in their place
@@ -91,6 +92,7 @@ class AmxRun : RangeRun {
 
   void Run() {
     const Tiles tiles;
+    FetchFirst();
     RunRanges([&](const float* q, int64_t i) HWY_ATTR { StoreQuery(q, i); }, [&]() HWY_ATTR { Block(); });
   }
 
@@ -121,17 +123,52 @@ class AmxRun : RangeRun {
     }
   }
 
-  // Prefetches further lines of what follows at far_ into the second cache, spread over a block's work.
+  // Cache lines of a share.
+  struct Piece {
+    const uint8_t* at = nullptr;
+    int64_t lines = 0;
+  };
+  static Piece PieceOf(const uint8_t* share, size_t begin, size_t end) {
+    return {share + begin, static_cast<int64_t>(end - begin + 63) / 64};
+  }
+  Piece KeysOf(const uint8_t* share, PositionRange lanes) const {
+    const PositionRange steps = Steps(lanes);
+    return PieceOf(share, V::KeyAt(layout_, steps.begin * kAmxStep), V::KeyAt(layout_, steps.end * kAmxStep));
+  }
+  Piece ValuesOf(const uint8_t* share, PositionRange lanes) const {
+    return PieceOf(share, V::ValueAt(layout_, lanes.begin), V::ValueAt(layout_, lanes.end));
+  }
+  // Sets what Fetch() prefetches during the current block: bytes that are read soon and no others, since a short sequence fills only a small
+  // part of its blocks.
+  void SetPieces(Piece first, Piece second) {
+    pieces_[0] = first;
+    pieces_[1] = second;
+    fetched_ = 0;
+    due_ = 0;
+  }
+  // Prefetches further lines of the pieces into the second cache, spread over a block's work.
   HWY_INLINE void Fetch(float lines) {
     if (!fetch_) return;
     due_ += lines;
-    const int64_t end = std::min(static_cast<int64_t>(due_), share_bytes_ / 64);
-    const Ahead ahead = AheadOf(0, far_);
-    for (; fetched_ < end; ++fetched_) ahead.FarLine(64 * fetched_);
+    const int64_t first = pieces_[0].lines, end = std::min(static_cast<int64_t>(due_), first + pieces_[1].lines);
+    for (; fetched_ < end; ++fetched_) {
+      const int64_t i = fetched_ < first ? fetched_ : fetched_ - first;
+      __builtin_prefetch(pieces_[fetched_ < first ? 0 : 1].at + 64 * i, 0, 2);
+    }
   }
-  // Lines for each of so many calls that together are `percent` of the share.
-  float Share(int percent, int64_t calls) const {
-    return static_cast<float>(percent * share_bytes_) / static_cast<float>(6400 * calls);
+  // Lines for each of so many calls that together fetch `percent` of a piece.
+  float Share(int piece, int percent, int64_t calls) const {
+    return static_cast<float>(percent * pieces_[piece].lines) / static_cast<float>(100 * calls);
+  }
+
+  // Prefetches the first keys, to be called before the queries are split.
+  void FetchFirst() const {
+    constexpr int64_t kMost = 64;
+    const int64_t block = any_.begin / kKvBlock;
+    const uint8_t* const first = op_.tables[op_.rows[row_].table].blocks[block];
+    if (slice_ > 0 || first == nullptr) return;
+    const Piece keys = KeysOf(first + share_offset_, Within(any_, block * kKvBlock, kKvBlock));
+    for (int64_t i = 0; i < std::min(keys.lines, kMost); ++i) __builtin_prefetch(keys.at + 64 * i, 0, 2);
   }
 
   static PositionRange Steps(PositionRange lanes) { return {lanes.begin / kAmxStep, (lanes.end + kAmxStep - 1) / kAmxStep}; }
@@ -164,13 +201,17 @@ class AmxRun : RangeRun {
   }
 
   HWY_NOINLINE void Block() {
-    fetched_ = 0;
-    due_ = 0;
     bool equal;
     const PositionRange hull = Hull(equal);
     const bool whole = equal && queries_ >= 2 * kAmxChunk;
     fetch_ = !whole;
-    far_ = whole ? share_bytes_ : std::min(kFar, share_bytes_);
+    const PositionRange next = Within(any_, following_.block * kKvBlock, kKvBlock);
+    const Piece keys_next = following_.share != nullptr ? KeysOf(following_.share, next) : Piece();
+    if (whole) {
+      SetPieces(keys_next, following_.share != nullptr ? ValuesOf(following_.share, next) : Piece());
+    } else {
+      SetPieces(ValuesOf(share_, hull), keys_next);
+    }
     if constexpr (!F::kDirect) {
       if (queries_ <= 16 && equal) return FewBlock(hull);
     }
@@ -187,13 +228,13 @@ class AmxRun : RangeRun {
       const PositionRange steps = Steps(ChunkLanes(i, n));
       if (steps.empty()) continue;
       Shape(n);
-      const float lines = Share(F::kDirect ? 35 : 10, ProductCalls<kParts>(n, 2 * steps.size(), key_steps_));
+      const float lines = Share(0, F::kDirect ? 60 : 20, ProductCalls<kParts>(n, 2 * steps.size(), key_steps_));
       Scores(i, n, steps, keys, w_.p, [&]() HWY_ATTR { Fetch(lines); });
-      for (int64_t k = 0; k < n; k += 16) Softmax({i, k, std::min(k + 16, n), steps, w_.p}, Share(F::kDirect ? 30 : 10, n));
+      for (int64_t k = 0; k < n; k += 16) Softmax({i, k, std::min(k + 16, n), steps, w_.p}, Share(0, F::kDirect ? 40 : 20, n));
       MergeSums(i, n);
       if (values.base == nullptr) values = Values(hull, !equal, finite);
       if (finite) {
-        const float of_values = Share(F::kDirect ? 35 : 10, ProductCalls<kParts>(n, cols_, steps.size()));
+        const float of_values = Share(1, F::kDirect ? 100 : 20, ProductCalls<kParts>(n, cols_, steps.size()));
         AddValues(n, steps, values, w_.p, [&]() HWY_ATTR { Fetch(of_values); });
         for (int64_t k = 0; k < n; ++k) MergeQuery(i, k);
       } else {  // some value is no number, and some rows must not see it
@@ -226,7 +267,8 @@ class AmxRun : RangeRun {
     bool finite;
     const RightTiles values = Values(lanes, false, finite);
     fetch_ = true;
-    const float lines = Share(100, chunks * value_calls + (chunks - 1) * score_calls);
+    const int64_t calls = chunks * value_calls + (chunks - 1) * score_calls;
+    const float lines = Share(0, 100, calls) + Share(1, 100, calls);
     const auto aside = [&]() HWY_ATTR {
       Fetch(lines);
       Aside();
@@ -296,7 +338,7 @@ class AmxRun : RangeRun {
     std::fill_n(lanes_, n, lanes);
     Shape(n);
     FewScores(Steps(lanes));
-    Softmax({0, 0, n, Steps(lanes), w_.p}, Share(10, n));
+    Softmax({0, 0, n, Steps(lanes), w_.p}, Share(0, 20, n));
     MergeSums(0, n);
     AddFewValues(lanes);
     for (int64_t k = 0; k < n; ++k) MergeQuery(0, k);
@@ -318,7 +360,7 @@ class AmxRun : RangeRun {
       return {share_ + Format::KeyAt(layout_, 0, 0), tiles, kAmxTile, 0, 64};
     } else {
       const int64_t part = kKvBlock / 16 * tiles;
-      const float lines = Share(35, 2 * steps.size() * key_steps_);
+      const float lines = Share(0, 60, 2 * steps.size() * key_steps_);
       for (int64_t g = 2 * steps.begin; g < 2 * steps.end; ++g) {
         for (int64_t s = 0; s < key_steps_; ++s) {
           Fetch(lines);
@@ -336,7 +378,7 @@ class AmxRun : RangeRun {
   }
   // Of all queries, which are at most 16.
   HWY_NOINLINE void FewScores(PositionRange steps) {
-    const float lines = Share(45, 2 * steps.size() * key_steps_);
+    const float lines = Share(0, 80, 2 * steps.size() * key_steps_);
     OneRowMade<kParts>(QueryLeft(0), 2 * steps.size(), key_steps_, w_.p + steps.begin * kAmxStep, kRowBytes, keys_,
                        [&](int64_t c, int64_t groups, int64_t s, uint8_t* to) HWY_ATTR {
                          for (int64_t g = 2 * steps.begin + c, j = 0; j < groups; ++j, ++g, to += kParts * kAmxTile) {
@@ -431,7 +473,7 @@ class AmxRun : RangeRun {
     } else {
       const int64_t part = kAmxBlockSteps * step;
       right = {values_, kAmxTile, cols_ * kAmxTile, part, 64};
-      const float lines = Share(35, 2 * steps.size());
+      const float lines = Share(1, 80, 2 * steps.size());
       for (int64_t s = steps.begin; s < steps.end; ++s) {
         const StepLanes of{lanes, s * kAmxStep};
         const ValueTiles to{values_ + s * right.step, kAmxTile, part, 0, cols_};
@@ -470,10 +512,10 @@ class AmxRun : RangeRun {
   // Of all queries, which are at most 16 and see the same lanes.
   HWY_NOINLINE void AddFewValues(PositionRange lanes) {
     const PositionRange steps = Steps(lanes);
-    const float lines = Share(45, steps.size() * cols_);
+    const float lines = Share(1, 100, steps.size() * cols_);
     VF unused = hn::Zero(kF32);
     OneRowMade<kParts>(
-        ProbabilityLeft(steps, w_.p), cols_, steps.size(), w_.o, v_padded_ * 4, values_,
+        ProbabilityLeft(steps, w_.p), cols_, steps.size(), w_.o, v_padded_ * 4, keys_,
         [&](int64_t c, int64_t n, int64_t s, uint8_t* to) HWY_ATTR {
           const StepLanes of{lanes, (steps.begin + s) * kAmxStep};
           for (int64_t row = 0; row < 16; row += 4) {
@@ -486,15 +528,13 @@ class AmxRun : RangeRun {
     return {reinterpret_cast<const uint8_t*>(p + steps.begin * kAmxStep), kStepBytes, 64, 16 * kRowBytes, kRowBytes};
   }
 
-  static constexpr int64_t kFar = 16384;
-
   const int64_t key_steps_, cols_;
   const bool change_;
   uint8_t *const keys_, *const values_;  // split
   PositionRange lanes_[kAmxChunk];
-  int64_t shaped_ = 0;   // rows that the tiles' shapes are for
-  int64_t far_ = 0;      // bytes
-  int64_t fetched_ = 0;  // lines of the share whose successors at far_ were prefetched
+  int64_t shaped_ = 0;  // rows that the tiles' shapes are for
+  Piece pieces_[2];
+  int64_t fetched_ = 0;  // lines of the pieces
   float due_ = 0;
   bool fetch_ = false;
   alignas(64) float by_row_[16 * 16] = {}, max2_[16] = {};  // of the softmax in progress: by lanes of each row; maxima

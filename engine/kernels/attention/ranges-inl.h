@@ -80,6 +80,12 @@ class RangeRun {
       FinishOutput(op_, row_ + i / group_, first_head_ + i % group_, w_.all_sum[i], At(w_.all_o, i));
   }
 
+  // A share that is read after the current block; null: not known.
+  struct Following {
+    const uint8_t* share = nullptr;
+    int64_t block = 0;
+  };
+
   float* At(float* outputs, int64_t query) const { return outputs + query * v_padded_; }
   PositionRange Visible(int64_t r) const { return VisiblePositions(op_, op_.rows[row_ + r].position); }
   // Lanes of the current block that row r sees.
@@ -103,6 +109,7 @@ class RangeRun {
   PositionRange every_{0, INT64_MAX};                 // positions that every row sees
   int64_t base_ = 0;                                  // first position of the current block
   const uint8_t *share_ = nullptr, *next_ = nullptr;  // of the current block, and of the next one
+  Following following_{};
 
  private:
   bool InRange(int64_t range, int64_t query) const {
@@ -131,6 +138,7 @@ class RangeRun {
       share_ = table.blocks[block] + share_offset_;
       const uint8_t* next = (block + 1) * kKvBlock < any_.end ? table.blocks[block + 1] : nullptr;
       next_ = next != nullptr ? next + share_offset_ : share_;
+      following_ = next != nullptr ? Following{next_, block + 1} : NextHead(table);
       block_of();
     }
   }
@@ -148,6 +156,12 @@ class RangeRun {
       partial[1] = w_.range_sum[i];
       std::memcpy(partial + 16, At(w_.range_o, i), static_cast<size_t>(v_padded_) * sizeof(float));
     }
+  }
+  // The first block of the next KV head, which the thread's next task reads.
+  Following NextHead(const KvTable& table) const {
+    const int64_t block = any_.begin / kKvBlock;
+    if (share_offset_ / share_bytes_ + 1 == layout_.kv_heads || group_ < HeadsPerKvHead(op_) || slices_ > 1) return {};
+    return {table.blocks[block] + share_offset_ + share_bytes_, block};
   }
   bool AnyRowSees() const {
     for (int64_t r = 0; r < rows_; ++r) {

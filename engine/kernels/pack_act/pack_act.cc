@@ -42,17 +42,16 @@ void ForEachTile(const PackActOp& op, int64_t begin, int64_t end, const RowFn& p
   }
 }
 
-// Quantising. Per element: a compare for the maximum, a multiply, an add for the correction if the weight type needs one, and
-// `besides` more. Per block: two divides, a multiply (the scale) and one for each
-// sum that minima need.
-Cost Executed(const PackActOp& op, const CostAmounts& amounts, uint64_t besides) {
+// Quantising. Per element: a compare for the maximum, a multiply, and an add for the correction if the weight type needs one. Per block:
+// two divides, a multiply (the scale) and one for each sum that minima need.
+Cost Executed(const PackActOp& op, const CostAmounts& amounts) {
   Cost c = op.Useful(amounts);
   if (op.pack.format.kind != ActKind::kInt8) return c;
   const uint64_t n = amounts[Amount::kRows], cols = static_cast<uint64_t>(op.pack.cols);
   const ActFormat& format = op.pack.format;
   const uint64_t summed = format.offset != 0 || format.minima ? 1 : 0,
                  products = 1 + static_cast<uint64_t>(format.minimum_sums());
-  c.AddFlops(WorkClass::kQuantize, n * ((2 + summed + besides) * cols + products * (cols / kInt8Block)));
+  c.AddFlops(WorkClass::kQuantize, n * ((2 + summed) * cols + products * (cols / kInt8Block)));
   c.AddSpecial(WorkClass::kQuantize, n * 2 * (cols / kInt8Block));
   return c;
 }
@@ -106,14 +105,14 @@ std::span<const Kernel<PackActOp>> Kernels<PackActOp>() {
            PackRowHwy(op.pack, x, tile, rows, j, run);
          });
        },
-       [](const PackActOp& op, const CostAmounts& n) { return Executed(op, n, 2); }},  // finiteness test: x - x, summed
+       Executed},
       {"ref", [](const PackActOp&) -> const char* { return nullptr; }, Plan,
        [](const PackActOp& op, int64_t b, int64_t e, std::span<uint8_t>) {
          ForEachTile(op, b, e, [&](const float* x, uint8_t* tile, int64_t rows, int64_t j, int64_t run) {
            PackRowReference<float>(op.pack, x, tile, rows, j, run);
          });
        },
-       [](const PackActOp& op, const CostAmounts& n) { return Executed(op, n, 0); }},
+       Executed},
   }};
   return kTable;
 }

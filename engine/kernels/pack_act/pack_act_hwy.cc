@@ -5,46 +5,69 @@
 #include "hwy/highway.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "engine/base/float16.h"
 #include "engine/kernels/pack_act/pack_act_hwy.h"
+#include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Adds the lanes whose numbers are equal modulo 4.
+template <class D>
+HWY_INLINE auto FourSums(D d, hn::Vec<D> v) {
+  if constexpr (HWY_MAX_LANES_D(D) > 4) {
+    const hn::Half<D> half;
+    return FourSums(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
+    return v;
+  }
+}
+
+// x of a block that has NaN or infinity.
+constexpr float kZeros[kInt8Block] = {};
+
 void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RESTRICT tile, int64_t rows, int64_t j,
               int64_t run) {
   const hn::CappedTag<float, 16> df;
   const hn::RebindToSigned<decltype(df)> di;
-  const hn::Rebind<int8_t, decltype(df)> di8;
+  const hn::RebindToUnsigned<decltype(df)> du;
+  const hn::Rebind<uint8_t, decltype(df)> du8;
   constexpr int kN = static_cast<int>(HWY_MAX_LANES_D(decltype(df)));
+  constexpr int64_t kAhead = 1024;  // elements that are prefetched: another core may have made them
   const int parts = pack.format.sums;
+  const int32_t offset = pack.format.offset, pair_offset = PairOffset(pack.format);
+  const bool minima = pack.format.minima;
+  const float scale_mul = pack.format.scale_mul;
+  // Adding it rounds to an integer, which the low bits then are.
+  const auto magic = hn::Set(df, 12582912.0f);
+  const auto magic_bits = hn::BitCast(di, magic);
   for (int64_t kb = 0; kb < pack.cols / kInt8Block; ++kb, x += kInt8Block, tile += Int8BlockBytes(parts) * rows) {
-    auto max = hn::Zero(df), bad = hn::Zero(df);
+    for (int i = 0; i < 32; i += 16) hwy::Prefetch(x + kAhead + i);
+    // Magnitudes as integers: NaN and infinity are the greatest.
+    auto greatest = hn::Zero(di);
     HWY_UNROLL(8) for (int i = 0; i < 32; i += kN) {
-      const auto v = hn::LoadU(df, x + i);
-      max = hn::Max(max, hn::Abs(v));
-      bad = hn::Add(bad, hn::Sub(v, v));  // 0, or NaN if v is not finite
+      greatest = hn::Max(greatest, hn::BitCast(di, hn::Abs(hn::LoadU(df, x + i))));
     }
-    const float amax = hn::ReduceMax(df, max);
-    const bool finite = hn::ReduceSum(df, bad) == 0.0f;
-    const bool nothing = amax < kSmallestAmax;
-    const float inverse = finite && !nothing ? 127.0f / amax : 0.0f;
-    const float scale = !finite ? std::nanf("") : nothing ? 0.0f : amax / 127.0f * pack.format.scale_mul;
-    alignas(32) int8_t q[32];
+    const float amax = std::bit_cast<float>(hn::ReduceMax(di, greatest));
+    const bool finite = amax < std::numeric_limits<float>::infinity(), nothing = amax < kSmallestAmax;
+    const float scale = !finite ? std::nanf("") : nothing ? 0.0f : amax / 127.0f * scale_mul;
+    const auto factor = hn::Set(df, finite && !nothing ? 127.0f / amax : 0.0f);
+    const float* const from = finite ? x : kZeros;
+    alignas(32) uint8_t q[32];
     hn::Vec<decltype(di)> sum[2] = {hn::Zero(di), hn::Zero(di)};  // of each half
-    const auto factor = hn::Set(df, inverse);
     HWY_UNROLL(8) for (int i = 0; i < 32; i += kN) {
-      const auto scaled = hn::Mul(hn::LoadU(df, x + i), factor);
-      const auto n = hn::NearestInt(finite ? scaled : hn::Zero(df));
-      sum[i / 16] = hn::Add(sum[i / 16], n);
-      hn::StoreU(hn::DemoteTo(di8, n), di8, q + i);
+      const auto n = hn::Add(hn::Mul(hn::LoadU(df, from + i), factor), magic);
+      sum[i / 16] = hn::Add(sum[i / 16], hn::Sub(hn::BitCast(di, n), magic_bits));
+      hn::StoreU(hn::TruncateTo(du8, hn::BitCast(du, n)), du8, q + i);
     }
-    if (run == kInt8Block) {
+    if (run == kInt8Block || rows == 1) {
       std::memcpy(tile + 32 * j, q, 32);
     } else if (run == 8) {
       for (int s = 0; s < 4; ++s) std::memcpy(tile + (s * rows + j) * 8, q + 8 * s, 8);
@@ -54,18 +77,12 @@ void PackInt8(const ActPack& pack, const float* HWY_RESTRICT x, uint8_t* HWY_RES
     std::memcpy(tile + 32 * rows + 4 * j, &scale, 4);
     if (parts == 1) sum[0] = hn::Add(sum[0], sum[1]);
     for (int part = 0; part < parts; ++part) {
-      HWY_ALIGN int32_t lanes[kN];
-      hn::Store(sum[part], di, lanes);
-      int32_t pair[2] = {};
-      HWY_UNROLL(32) for (int i = 0; i < kN; ++i) pair[i % 4 / 2] += lanes[i];
-      const int32_t sum_q = pair[0] + pair[1];
-      int32_t correction = -pack.format.offset * sum_q;
-      if (pack.format.minima) {
-        const float scaled = scale * static_cast<float>(sum_q);
-        std::memcpy(&correction, &scaled, 4);
-      }
-      const int16_t halves[2] = {static_cast<int16_t>(-PairOffset(pack.format) * pair[0]),
-                                 static_cast<int16_t>(-PairOffset(pack.format) * pair[1])};
+      HWY_ALIGN int32_t four[4];
+      hn::Store(FourSums(di, sum[part]), hn::CappedTag<int32_t, 4>(), four);
+      const int32_t first = four[0] + four[1], second = four[2] + four[3], sum_q = first + second;
+      int32_t correction = -offset * sum_q;
+      if (minima) correction = std::bit_cast<int32_t>(scale * static_cast<float>(sum_q));
+      const int16_t halves[2] = {static_cast<int16_t>(-pair_offset * first), static_cast<int16_t>(-pair_offset * second)};
       std::memcpy(tile + (36 + 4 * part) * rows + 4 * j, &correction, 4);
       std::memcpy(tile + (36 + 4 * (parts + part)) * rows + 4 * j, halves, 4);
     }
