@@ -216,8 +216,8 @@ ExecutedCost QuantisedExecuted(ActKind kind, int64_t cols) {
     return {.products = block.products * blocks, .scaling = block.scaling * blocks, .widening = 0};
   }
   // Of a weight: the product, and the offset or the minimum.
-  constexpr uint64_t kFlops = 1 + (F::kInt8.offset != 0 ? 1 : 0) + (F::kInt8.minima ? 1 : 0);
-  return {.products = 0, .scaling = 0, .widening = (kInt8Block * kFlops + HalfScales<F>::kFlops) * blocks};
+  constexpr uint64_t kFlops = 1 + (F::kInt8.offset != 0 || F::kInt8.minima ? 1 : 0);
+  return {.products = 0, .scaling = 0, .widening = kInt8Block * kFlops * blocks};
 }
 
 template <class F>

@@ -78,8 +78,6 @@ struct BlockScales {
 // The f32 numbers of half h of a block, in vector v of a panel's rows: weights are scale * q, plus the minimum if there are minima.
 template <class F>
 struct HalfScales {
-  // FLOPs for a block and row, beyond those of Word.
-  static constexpr uint64_t kFlops = (kParts<F> == 2 ? 2 : 0) + (F::kInt8.scale_mul != 1 ? 1 : 0);
   VF scale, minimum;
 
   template <class Src>
