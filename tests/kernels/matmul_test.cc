@@ -569,18 +569,17 @@ constexpr ByHand kByHand[] = {
     {DType::kQ8_0, 3, 16, 3, 2},  // the offset, the scale
     {DType::kQ4_0, 3, 3, 3, 2},
     {DType::kQ5_0, 3, 3, 3, 2},
-    {DType::kMXFP4, 3, 3, 3, 3},  // and one half
-    // Halves of a block are multiplied by their scales (2) and added (1); or widened by them (3 each) and added. Of an element the
-    // offset, the half's scale times the block's, the product.
-    {DType::kQ6_K, 6, 0, 10, 3},
-    {DType::kQ3_K, 6, 0, 10, 3},
+    {DType::kMXFP4, 3, 3, 3, 2},
+    // Halves of a block are multiplied by their scales (2) and added (1); or widened by them (3 each) and added.
+    {DType::kQ6_K, 6, 0, 10, 2},
+    {DType::kQ3_K, 6, 0, 10, 2},
     // A minimum takes 2; f32 activations have it instead of the offset.
     {DType::kQ4_1, 5, 3, 5, 2},
     {DType::kQ4_K, 5, 3, 5, 2},
     // Sums of 16 bits hold half a block: each half is widened (3), and they are added.
     {DType::kQ5_1, 5, 7, 5, 2},
     {DType::kQ5_K, 5, 7, 5, 2},
-    {DType::kQ2_K, 10, 0, 14, 3},
+    {DType::kQ2_K, 10, 0, 14, 2},
     {DType::kQ8_K, 3, 16, 3, 2},
     {DType::kIQ4_NL, 3, 16, 3, 2},
     {DType::kIQ4_XS, 3, 16, 3, 2},

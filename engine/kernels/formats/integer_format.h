@@ -278,9 +278,9 @@ template <class V, class F, class Sub = HeadOnly>
 struct IntegerVectors : OneScale<F> {
   static constexpr IntegerShape kS = F::kShape;
   static constexpr bool kWide = kS.offset >= 128, kByteSteps = false;
-  static constexpr int kValueFlops = F::kSums + (kS.minima ? 1 : 0);
   static constexpr int kParts = kS.elements / 32, kHeadBytes = kPanelRows * kS.head, kPlaneBytes = 64 * kS.bits;
   static constexpr int kBlockBytes = kPlaneBytes + (kParts == 1 ? kHeadBytes : 0);
+  static constexpr int kScaleBits = kParts == 1 ? 11 : 11 + 7;
   // Sums of 16 products in 16 bits hold integers of 4 bits, and of 5 if they have a sign.
   static constexpr int kPieces = F::kSums == 2 || (kS.bits == 5 && kS.minima) ? 2 : 1;
 
@@ -344,13 +344,6 @@ struct IntegerVectors : OneScale<F> {
       lo = hn::TableLookupBytes(table, lo);
       hi = hn::TableLookupBytes(table, hi);
     }
-  }
-  template <class Src>
-  static HWY_INLINE VF Value(const Src& src, int h, int v, VF scale, VI q) {
-    if constexpr (F::kSums == 2) scale = hn::Mul(scale, hn::ConvertTo(DF(), src.PartScale(h, v)));
-    const VF x = hn::Mul(scale, hn::ConvertTo(DF(), q));
-    if constexpr (!kS.minima) return x;
-    return hn::Add(x, src.Word(F::kSums == 2 ? 3 + h : 1, v));
   }
   static HWY_INLINE void Widen(const uint8_t* bytes, bool panel, float* HWY_RESTRICT out) {
     panel ? F::DecodePanelRow(bytes, out) : F::Decode(LoadAt<typename F::Block>(bytes), out);

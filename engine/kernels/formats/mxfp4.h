@@ -97,7 +97,7 @@ namespace HWY_NAMESPACE {
 
 struct VectorMXFP4 : FormatMXFP4, OneScale<FormatMXFP4> {
   static constexpr bool kWide = false, kByteSteps = false;
-  static constexpr int kValueFlops = 2;
+  static constexpr int kScaleBits = 24;                      // the product with 2^16 may be infinite
   static HWY_INLINE VF Word(const uint8_t* p, int, int v) {  // 2^(e - 127); e = 0: 2^-127; 255: NaN
     const DF df;
     const DI di;
@@ -114,10 +114,6 @@ struct VectorMXFP4 : FormatMXFP4, OneScale<FormatMXFP4> {
     NibbleSteps(p + 16, c, v, lo, hi);
     lo = hn::TableLookupBytes(table, lo);
     hi = hn::TableLookupBytes(table, hi);
-  }
-  template <class Src>
-  static HWY_INLINE VF Value(const Src&, int, int, VF scale, VI q) {
-    return hn::Mul(scale, hn::Mul(hn::ConvertTo(DF(), q), hn::Set(DF(), 0.5f)));
   }
   static HWY_INLINE void Widen(const uint8_t* bytes, bool, float* HWY_RESTRICT out) {
     HWY_ALIGN uint8_t quants[32];

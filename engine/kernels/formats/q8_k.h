@@ -85,7 +85,7 @@ namespace HWY_NAMESPACE {
 
 struct VectorQ8_K : FormatQ8_K, OneScale<FormatQ8_K> {
   static constexpr bool kWide = true, kByteSteps = true;
-  static constexpr int kBlockBytes = 512;
+  static constexpr int kBlockBytes = 512, kScaleBits = 24;
   struct Cursor {
     const uint8_t* d;
     const uint8_t* p;  // steps

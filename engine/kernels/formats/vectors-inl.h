@@ -10,7 +10,7 @@
 //   kWide                      true: the integers have 8 bits, too wide for sums in 16 bits
 //   kByteSteps                 true: pairs are neighbouring steps (StepOf)
 //   kPieces                    parts of a block whose products are summed in 16 bits: kInt8.sums, or 2 if 16 products do not fit
-// and Cursor, At and Value as in OneScale.
+// and Cursor, At and kScaleBits as in OneScale.
 #include "hwy/highway.h"
 
 #if defined(TALLY_FORMATS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -84,12 +84,8 @@ struct OneScale {
   };
   static HWY_INLINE Cursor At(const uint8_t* panel, int64_t block) { return {panel + block * kBlockBytes}; }
 
-  // Weights of the integers q in half h of a block; `scale` is Word 0. kValueFlops: FLOPs of Value.
-  static constexpr int kValueFlops = 1;
-  template <class Src>
-  static HWY_INLINE VF Value(const Src&, int, int, VF scale, VI q) {
-    return hn::Mul(scale, hn::ConvertTo(DF(), q));
-  }
+  // A scale has at most so many significant bits, and the product of a finite one with 2^16 is finite.
+  static constexpr int kScaleBits = 11;
 };
 
 }  // namespace HWY_NAMESPACE

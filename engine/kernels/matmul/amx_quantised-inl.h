@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block-quantised weights times bf16 activations by AMX: weights are decoded, rounded to bf16 and multiplied as BF16 weights are
 // (amx_bf16-inl.h). So no scale is applied after the products, which is what bounds int8 products on tiles.
+// With few rows decoding is what takes time: for 32 weights, two permutations, two multiply-adds and a conversion are 7 micro-operations
+// on the two ports that 512-bit vectors have, 56 cycles a block at least.
 //
 // The source of weights S of amx_bf16-inl.h, for a Vector<NAME> F of a quantised format.
 #include "engine/kernels/matmul/amx_bf16-inl.h"
@@ -15,51 +17,87 @@
 
 #if TALLY_AMX
 
+#include <array>
+#include <bit>
+
 HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
-// {even, odd} of each lane, rounded to nearest; denormals become zeros, as they are in the product.
-HWY_INLINE VU RoundPairs(VF even, VF odd) {
-  const hn::Repartition<uint16_t, DF> du16;
-  alignas(64) static constexpr uint16_t kInTurn[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                                       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  hn::Vec<decltype(du16)> halves;
-  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(halves.raw) : "v"(even.raw), "v"(odd.raw));
-  return hn::BitCast(DU(), hn::TableLookupLanes(halves, hn::SetTableIndices(du16, kInTurn)));
+// A row of a tile is two vectors of f32, of outputs 0 to 7 and 8 to 15: lanes 2i and 2i + 1 are a pair of k of output i.
+HWY_INLINE VF EachTwice(VF x, int from) {
+  alignas(64) static constexpr int32_t kTwice[2][16] = {{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7},
+                                                        {8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15}};
+  return hn::TableLookupLanes(x, hn::SetTableIndices(DF(), kTwice[from]));
 }
+
+// Rounded to nearest even; denormals become zeros, as they are in the product.
+HWY_INLINE VU RoundRow(VF first, VF second) {
+  VU row;
+  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(row.raw) : "v"(first.raw), "v"(second.raw));
+  return row;
+}
+
+// A stored integer u as f32 without a conversion: a byte of a constant kZero, which takes u, is part of the fraction.
+template <class F>
+struct StoredFloats {
+  static constexpr int kByte = F::kWide ? 1 : 2;
+  static constexpr float kZero = F::kWide ? 0x1p15f : 0x1p7f;
+  // Of u = offset. If its product with a scale is exact, the fused multiply-add that removes it gives the bits of scale * q; an
+  // infinite scale gives NaN.
+  static constexpr int kOffset = static_cast<int>(kZero) + F::kInt8.offset;
+  static constexpr bool kFused =
+      !F::kInt8.minima && F::kScaleBits + std::bit_width(unsigned{kOffset}) - std::countr_zero(unsigned{kOffset}) <= 24;
+
+  VI from[2][2];  // bytes of k % 4 / 2 and of the outputs' half
+
+  HWY_INLINE StoredFloats() {
+    alignas(64) static constexpr auto kFrom = [] {
+      std::array<std::array<uint8_t, 64>, 4> at{};
+      for (int i = 0; i < 4; ++i) {
+        for (int lane = 0; lane < 16; ++lane)
+          at[i][4 * lane + kByte] = static_cast<uint8_t>(4 * (i % 2 * 8 + lane / 2) + i / 2 * 2 + lane % 2);
+      }
+      return at;
+    }();
+    for (int i = 0; i < 4; ++i) from[i / 2][i % 2] = hn::Load(DI(), reinterpret_cast<const int32_t*>(kFrom[i].data()));
+  }
+  HWY_INLINE VF Of(VU8 step, int pair, int half) const {
+    constexpr uint64_t kBytes = 0x1111111111111111u << kByte;
+    const VF zero = hn::Set(DF(), kZero);
+    return VF{
+        _mm512_castsi512_ps(_mm512_mask_permutexvar_epi8(_mm512_castps_si512(zero.raw), kBytes, from[pair][half].raw, step.raw))};
+  }
+};
 
 // The block that `src` is at as a tile: [16 pairs of k][16 outputs] of two bf16.
 template <class F>
-HWY_INLINE void DecodeTile(const PackedSource<F>& src, uint8_t* HWY_RESTRICT tile) {
-  const DI di;
-  const DU du;
-  const VF scale = src.Word(0, 0);
+HWY_INLINE void DecodeTile(const PackedSource<F>& src, const StoredFloats<F>& stored, uint8_t* HWY_RESTRICT tile) {
+  using S = StoredFloats<F>;
+  const DF df;
+  VF scale[2][2], add[2][2];  // of a half of k, and of outputs
+  HWY_UNROLL(2) for (int h = 0; h < 2; ++h) {
+    const HalfScales<F> half(src, h, 0);
+    HWY_UNROLL(2) for (int i = 0; i < 2; ++i) {
+      scale[h][i] = EachTwice(half.scale, i);
+      add[h][i] = S::kFused ? hn::Mul(scale[h][i], hn::Set(df, -static_cast<float>(S::kOffset))) : EachTwice(half.minimum, i);
+    }
+  }
   HWY_UNROLL(4) for (int c = 0; c < 4; ++c) {
     VU8 steps[2];
     src.Steps(c, 0, steps[0], steps[1]);
-    HWY_UNROLL(2) for (int h = 0; h < 2; ++h) {
-      const int step = StepOf<F>(c, h);
-      const VU word = hn::BitCast(du, steps[h]);
-      const VU stored[4] = {hn::And(word, hn::Set(du, 255)), hn::ShiftRight<24>(hn::ShiftLeft<16>(word)),
-                            hn::ShiftRight<24>(hn::ShiftLeft<8>(word)), hn::ShiftRight<24>(word)};
-      VF v[4];
-      HWY_UNROLL(4) for (int i = 0; i < 4; ++i) {
-        v[i] = F::Value(src, step / 4, 0, scale, hn::Sub(hn::BitCast(di, stored[i]), hn::Set(di, F::kInt8.offset)));
+    HWY_UNROLL(2) for (int n = 0; n < 2; ++n) {
+      const size_t step = StepOf<F>(c, n), h = step / 4;
+      HWY_UNROLL(2) for (int pair = 0; pair < 2; ++pair) {
+        VF w[2];
+        HWY_UNROLL(2) for (int i = 0; i < 2; ++i) {
+          w[i] = stored.Of(steps[n], pair, i);
+          if constexpr (!S::kFused) w[i] = hn::Sub(w[i], hn::Set(df, static_cast<float>(S::kOffset)));
+          w[i] = S::kFused || F::kInt8.minima ? hn::MulAdd(scale[h][i], w[i], add[h][i]) : hn::Mul(scale[h][i], w[i]);
+        }
+        hn::Store(RoundRow(w[0], w[1]), DU(), reinterpret_cast<uint32_t*>(tile + 128 * step) + 16 * pair);
       }
-      uint32_t* const to = reinterpret_cast<uint32_t*>(tile + 128 * step);
-      hn::Store(RoundPairs(v[0], v[1]), du, to);
-      hn::Store(RoundPairs(v[2], v[3]), du, to + 16);
     }
-  }
-}
-
-template <class F>
-HWY_INLINE void DecodeTiles(PackedSource<F>& src, int64_t blocks, uint8_t* HWY_RESTRICT tiles) {
-  for (int64_t b = 0; b < blocks; ++b, tiles += 1024) {
-    src.Begin();
-    DecodeTile(src, tiles);
-    src.Next();
   }
 }
 
@@ -70,9 +108,13 @@ struct AmxDecoded {
   static constexpr size_t kBuffer = 2 * kPiece * 32;
 
   static PairTiles Pair(const uint8_t* p0, const uint8_t* p1, int64_t k, int64_t n, uint8_t* buffer) {
+    const StoredFloats<F> stored;
     for (const auto& [panel, to] : {std::pair{p0, buffer}, {p1, buffer + kBuffer / 2}}) {
       PackedSource<F> src{F::At(panel, k / kInt8Block)};
-      DecodeTiles(src, n / kInt8Block, to);
+      for (int64_t b = 0; b < n / kInt8Block; ++b, src.Next()) {
+        src.Begin();
+        DecodeTile(src, stored, to + 1024 * b);
+      }
     }
     return {buffer, buffer + kBuffer / 2, 64, 1024};
   }
@@ -83,19 +125,23 @@ struct AmxDecoded {
 template <class F>
 HWY_NOINLINE void AmxStreamDecoded(const uint8_t* panel, const uint8_t* x, int64_t rows, int64_t blocks,
                                    float* HWY_RESTRICT acc) {
-  constexpr int64_t kAhead = 4;
-  alignas(64) uint8_t tiles[2][kAhead * 1024];
+  constexpr int64_t kAhead = 2;
+  alignas(64) uint8_t tiles[kAhead * 1024];
+  const StoredFloats<F> stored;
   PackedSource<F> src{F::At(panel, 0)};
   TileZero<0>();
-  DecodeTiles(src, std::min(kAhead, blocks), tiles[0]);
-  for (int64_t b = 0; b < blocks; b += kAhead) {
-    const int64_t n = std::min(kAhead, blocks - b);
-    DecodeTiles(src, std::min(kAhead, blocks - b - n), tiles[(b / kAhead + 1) % 2]);
-    const uint8_t* tile = tiles[b / kAhead % 2];
-    for (int64_t i = 0; i < n; ++i, tile += 1024, x += 64 * rows) {
+  for (int64_t b = 0; b < blocks + kAhead; ++b) {
+    uint8_t* const tile = tiles + b % kAhead * 1024;
+    if (b >= kAhead) {
       TileLoad<4>(x, 64);
       TileLoad<6>(tile, 64);
       TileDotBF16<0, 4, 6>();
+      x += 64 * rows;
+    }
+    if (b < blocks) {
+      src.Begin();
+      DecodeTile(src, stored, tile);
+      src.Next();
     }
   }
   TileStore<0>(acc, 32 * sizeof(float));

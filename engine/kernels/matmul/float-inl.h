@@ -81,7 +81,7 @@ void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n,
     for (int v = 0; v < 2 * kPanelVecs; ++v) {
       const PackedSource<F>& src = panels[v / kPanelVecs];
       const int pv = v % kPanelVecs;
-      const VF scale = src.Word(0, pv);
+      const HalfScales<F> halves[] = {{src, 0, pv}, {src, 1, pv}};
       for (int c = 0; c < 4; ++c) {
         VU8 steps[2];
         src.Steps(c, pv, steps[0], steps[1]);
@@ -92,7 +92,10 @@ void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n,
           for (int i = 0; i < 4; ++i) {
             const VI stored = hn::BitCast(di, hn::ShiftRight<24>(hn::BitCast(DU(), parts[i])));
             const VI q = hn::Sub(stored, hn::Set(di, F::kInt8.offset));
-            hn::Store(F::Value(src, static_cast<int>(step) / 4, pv, scale, q), df, out + 32 * (k + i) + kLanes * v);
+            const HalfScales<F>& half = halves[step / 4];
+            VF w = hn::Mul(half.scale, hn::ConvertTo(df, q));
+            if constexpr (F::kInt8.minima) w = hn::Add(w, half.minimum);
+            hn::Store(w, df, out + 32 * (k + i) + kLanes * v);
           }
         }
       }
@@ -212,9 +215,9 @@ ExecutedCost QuantisedExecuted(ActKind kind, int64_t cols) {
     const ExecutedCost block = Int8BlockCost<F>();
     return {.products = block.products * blocks, .scaling = block.scaling * blocks, .widening = 0};
   }
-  return {.products = 0,
-          .scaling = 0,
-          .widening = kInt8Block * ((F::kInt8.offset != 0 ? 1 : 0) + F::kValueFlops) * blocks};  // the offset, the value
+  // Of a weight: the product, and the offset or the minimum.
+  constexpr uint64_t kFlops = 1 + (F::kInt8.offset != 0 || F::kInt8.minima ? 1 : 0);
+  return {.products = 0, .scaling = 0, .widening = kInt8Block * kFlops * blocks};
 }
 
 template <class F>

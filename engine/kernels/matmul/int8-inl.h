@@ -75,6 +75,20 @@ struct BlockScales {
   }
 };
 
+// The f32 numbers of half h of a block, in vector v of a panel's rows: weights are scale * q, plus the minimum if there are minima.
+template <class F>
+struct HalfScales {
+  VF scale, minimum;
+
+  template <class Src>
+  HWY_INLINE HalfScales(const Src& src, int h, int v) {
+    scale = src.Word(0, v);
+    if constexpr (kParts<F> == 2) scale = hn::Mul(scale, hn::ConvertTo(DF(), src.PartScale(h, v)));
+    if constexpr (F::kInt8.scale_mul != 1) scale = hn::Mul(scale, hn::Set(DF(), F::kInt8.scale_mul));
+    minimum = kMinima<F> == 0 ? hn::Zero(DF()) : src.Word(kMinimumWord<F> + (kMinima<F> == 2 ? h : 0), v);
+  }
+};
+
 // The eight steps of a block (4 bytes for each of 16 rows) are processed in pairs: steps that share bytes in a nibble format,
 // neighbours if each byte is one weight, so that a block is read from front to back. StepOf(c, h): half h of pair c.
 template <class F>
