@@ -139,7 +139,7 @@ def page(run, documents):
                  [[name(d), d["weight_types"], f"{d['load']['packed_bytes'] / 2**20:.0f}", f"{d['load']['seconds']:.2f}",
                    giga(d["load"]["stored_bytes_per_second"]), giga(d["load"]["packed_bytes_per_second"]),
                    f"{d['memory_bytes']['peak_resident'] / d['memory_bytes']['planned']:.3f}",
-                   f"{d['sampling']['microseconds_per_token']:.0f}"] for d in documents])
+                   f"{d['sampling']['microseconds_per_token']:.0f}" if d["decode"] else ""] for d in documents])
     out += ["Load: headers, vocabulary and weights, from wherever the system had the file. Sampling: a token by the default sampler, which",
             "decode below does not include.", ""]
     out += ["## Roofs", ""]

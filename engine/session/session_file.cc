@@ -150,8 +150,7 @@ Status SessionFile::CheckHeader(const Engine& engine) {
   if (header_.fingerprint != engine.Fingerprint()) {
     return Refusal(
         "a session with another model than " + engine.model().Description() +
-        ", with its layer for prediction or without (--draft layers), over other processes, or with positions scaled for "
-        "another context");
+        ", or with other options: --draft layers in one and not in the other, other processes, or positions scaled for another context");
   }
   if (header_.kv_type != static_cast<uint32_t>(engine.kv_type())) {
     return Refusal("a session with a KV cache of type " + std::string(KvTypeName(header_.kv_type)) +
