@@ -160,8 +160,9 @@ class RangeRun {
   // The first block of the next KV head, which the thread's next task reads.
   Following NextHead(const KvTable& table) const {
     const int64_t block = any_.begin / kKvBlock;
+    const uint8_t* const first = table.blocks[block];
     if (share_offset_ / share_bytes_ + 1 == layout_.kv_heads || group_ < HeadsPerKvHead(op_) || slices_ > 1) return {};
-    return {table.blocks[block] + share_offset_ + share_bytes_, block};
+    return first != nullptr ? Following{first + share_offset_ + share_bytes_, block} : Following();
   }
   bool AnyRowSees() const {
     for (int64_t r = 0; r < rows_; ++r) {
