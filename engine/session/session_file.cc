@@ -148,9 +148,9 @@ Status SessionFile::CheckHeader(const Engine& engine) {
                    std::to_string(FileBytes(header_)));
   }
   if (header_.fingerprint != engine.Fingerprint()) {
-    return Refusal(
-        "a session with another model than " + engine.model().Description() +
-        ", or with other options: --draft layers in one and not in the other, other processes, or positions scaled for another context");
+    return Refusal("a session with another model than " + engine.model().Description() +
+                   ", or with other options: --draft layers in one and not in the other, other processes, or positions scaled "
+                   "for another context");
   }
   if (header_.kv_type != static_cast<uint32_t>(engine.kv_type())) {
     return Refusal("a session with a KV cache of type " + std::string(KvTypeName(header_.kv_type)) +

@@ -175,7 +175,7 @@ Result<std::string> Smaller(std::string_view text, const Recipe& r, const SynthO
   return whole.dump(1);
 }
 
-struct Plan {
+struct SynthPlan {
   MadeCheckpoint made;
   std::vector<Filling> fillings;  // of its tensors
   GgufWriter writer;              // GGUF
@@ -192,7 +192,7 @@ Result<std::string> ConfigText(std::string_view model) {
   return ReadTextFile(std::string(model), kLongest);
 }
 
-Status PlanGgufFile(std::string_view model, const MadeTypes& types, const SynthOptions& options, Plan& plan) {
+Status PlanGgufFile(std::string_view model, const MadeTypes& types, const SynthOptions& options, SynthPlan& plan) {
   const bool experts = plan.made.spec.recipe.n_experts > 0;
   plan.writer.Set("general.architecture", *plan.made.inventory.metadata.Find("general.architecture"));
   plan.writer.Set("general.name", std::string(model) + " (synthetic)");
@@ -213,9 +213,9 @@ Status PlanGgufFile(std::string_view model, const MadeTypes& types, const SynthO
   return {};
 }
 
-Result<Plan> MakePlan(std::string_view model, const std::string& path, const SynthOptions& options) {
+Result<SynthPlan> MakePlan(std::string_view model, const std::string& path, const SynthOptions& options) {
   TALLY_RETURN_IF_ERROR(ParseWeightType(DTypeName(options.type)).status());  // files have types that no model is made of
-  Plan plan;
+  SynthPlan plan;
   const std::string source = "the configuration of " + std::string(model);
   TALLY_ASSIGN_OR_RETURN(plan.config, ConfigText(model));
   TALLY_ASSIGN_OR_RETURN(Inventory config, ReadConfigText(plan.config, source));
@@ -256,7 +256,7 @@ Result<Plan> MakePlan(std::string_view model, const std::string& path, const Syn
 }
 
 // Where it fails, what it wrote is removed, and the directory if it made it.
-Status WriteDirectory(const Plan& plan, const std::string& path, const FillTensor& fill, const WriteProgress& progress) {
+Status WriteDirectory(const SynthPlan& plan, const std::string& path, const FillTensor& fill, const WriteProgress& progress) {
   namespace fs = std::filesystem;
   std::error_code error;
   const bool there = fs::is_directory(path, error);
@@ -282,7 +282,7 @@ std::vector<std::string_view> SynthModels() {
 }
 
 Result<SynthReport> PlanSynth(std::string_view model, const std::string& path, const SynthOptions& options) {
-  TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, path, options));
+  TALLY_ASSIGN_OR_RETURN(const SynthPlan plan, MakePlan(model, path, options));
   return plan.report;
 }
 
@@ -291,7 +291,7 @@ Result<SynthReport> Synthesize(std::string_view model, const std::string& path, 
   if (!options.vocab_from.empty() && std::filesystem::equivalent(path, options.vocab_from, none)) {
     return BadInput(path + ": the vocabulary is read from this file: it would be overwritten");
   }
-  TALLY_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, path, options));
+  TALLY_ASSIGN_OR_RETURN(const SynthPlan plan, MakePlan(model, path, options));
   NoisePools noise(options.seed);
   const auto fill = [&](size_t index, uint64_t offset, std::span<uint8_t> piece) {
     FillPiece(plan.fillings[index], index, offset, piece, noise);
