@@ -32,7 +32,12 @@ HWY_INLINE VF ExpOfNegative(VF x) {
   const hn::RebindToSigned<DF> di;
   // Adding 1.5 * 2^23 leaves n in the low mantissa bits. x / ln 2 >= -127.1, and n = -127 has the power 0.
   const VF magic = hn::Set(kF32, 12582912.0f), inverse = hn::Set(kF32, 1.44269504f);
-  x = hn::Max(hn::Set(kF32, -88.1f), x);  // the second argument where one is NaN
+  const VF least = hn::Set(kF32, -88.1f);
+#if HWY_ARCH_X86
+  x = hn::Max(least, x);  // the second argument where one is NaN
+#else
+  x = hn::IfThenElse(hn::Lt(x, least), least, x);  // there Max may be the argument that is a number
+#endif
   const VF shifted = hn::MulAdd(x, inverse, magic);
   const VF f = hn::MulSub(x, inverse, hn::Sub(shifted, magic));
   const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, shifted), hn::Set(di, 127)));
