@@ -513,7 +513,7 @@ class WeightLoader {
       files.push_back(std::move(reader));
       file_bytes += file.size;
     }
-    // The system's copies of the files would take the room of huge pages, and could not stay whole for the next load either.
+    // See LoadWeights. The copies could not stay whole for the next load either.
     const bool forget = plan.arena_bytes + file_bytes > AvailableMemoryBytes();
     PackedWeights weights;
     if (plan.arena_bytes > 0) {

@@ -248,7 +248,6 @@ TEST(Report, MetricsByHand) {
   EXPECT_FALSE(value("S-MBU").has_value());
 }
 
-// gpt-oss-20b's tensors, and ops on them as if it had run 64 steps.
 // Tokens are the rows that stayed: not drafts that were taken back, nor rows of a layer for prediction, which runs beside steps.
 TEST(Report, DraftsThatWereNotAcceptedAreNoTokens) {
   RunReport report({});
@@ -297,6 +296,7 @@ TEST(Report, DraftsThatWereNotAcceptedAreNoTokens) {
   EXPECT_EQ(odd.Finish("made up").steps.at(0).taken_back, 0u);
 }
 
+// gpt-oss-20b's tensors, and ops on them as if it had run 64 steps.
 TEST(Report, PageOfALargeModelIsSmall) {
   const Result<CountedModel> model = CountModel({.model = "gpt-oss-20b"});
   ASSERT_TRUE(model.ok()) << model.status().message();
