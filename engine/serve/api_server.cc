@@ -20,8 +20,9 @@
 namespace tally {
 namespace {
 
-constexpr int kWorkers = 2;
+constexpr int kWorkers = 2, kLargeWorkers = 2;
 constexpr size_t kMostWork = 256;                              // bodies that wait to be parsed
+constexpr size_t kLargeBody = size_t{64} << 10;                // bytes from which on a body has workers of its own
 constexpr double kLeastFlushSeconds = 0.1, kFlushSeconds = 2;  // until what has been answered is read, when the server stops
 constexpr size_t kMostTokenText = size_t{4} << 20;             // bytes of /tokenize and /detokenize
 constexpr size_t kMostPieces = size_t{128} << 10;              // the same with each token's text
@@ -102,13 +103,15 @@ class ModelServer final : public ApiServer {
         access_({.keys = options.keys, .hosts = options.hosts, .origins = options.origins, .loopback = listener.loopback()}),
         port_(listener.port()),
         started_(std::time(nullptr)),
-        work_(kMostWork),
+        work_(kMostWork, kWorkers),
+        large_work_(kMostWork, kLargeWorkers - 1),
         loop_(*model.engine, options.loop, metrics_, LiveFeed(*model.engine, model.name, options.roofs), std::move(files)) {}
   ~ModelServer() override { Stop(0); }
 
   Status Begin(Listener listener) {
     TALLY_RETURN_IF_ERROR(loop_.Start());
     TALLY_RETURN_IF_ERROR(work_.Start(kWorkers));
+    TALLY_RETURN_IF_ERROR(large_work_.Start(kLargeWorkers));
     HttpHandlers handlers = {.admit = [this](const HttpRequest& head) { return Admit(head); },
                              .request = [this](const ExchangePtr& exchange) { Handle(exchange); },
                              .refuse =
@@ -127,6 +130,7 @@ class ModelServer final : public ApiServer {
     if (http_ != nullptr) http_->StopAccepting();
     loop_.Stop(seconds);
     work_.Stop();
+    large_work_.Stop();
     if (http_ != nullptr) http_->Stop(std::clamp(seconds, kLeastFlushSeconds, kFlushSeconds));
     return loop_.cut();
   }
@@ -211,7 +215,8 @@ class ModelServer final : public ApiServer {
                   {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"});
     }
     const std::string client = ClientOf(exchange->request());
-    if (!work_.Add(client, [this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
+    WorkQueue& work = exchange->request().body.size() < kLargeBody ? work_ : large_work_;
+    if (!work.Add(client, [this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
   }
 
   // Names the queue that its requests wait in: one for each key, or for each address if there are no keys.
@@ -429,7 +434,7 @@ class ModelServer final : public ApiServer {
   const ChatPage page_ = MakeChatPage();
   Metrics metrics_;
   std::atomic<bool> stopping_{false};
-  WorkQueue work_;
+  WorkQueue work_, large_work_;  // those of large bodies, so that others do not wait for them; one client never has all of them
   EngineLoop loop_;
   std::unique_ptr<HttpServer> http_;
 };

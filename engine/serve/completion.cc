@@ -68,6 +68,18 @@ const char* PromptField(ApiEndpoint endpoint) {
   return "messages";
 }
 
+// A prompt is encoded no further than this many contexts: what is somewhat too long is told by how much.
+constexpr size_t kCountedContexts = 4;
+size_t MostTokens(const ServedModel& model) { return kCountedContexts * static_cast<size_t>(model.engine->context()); }
+
+// Of an encoding with at most so many tokens. The field is the caller's to name.
+ApiError EncodingError(const ServedModel& model, size_t most_tokens, const Status& status) {
+  if (status.code() != StatusCode::kNoRoom) return ApiErrorOf(status);
+  return {.message = "the prompt has more than " + std::to_string(most_tokens) + " tokens, and the context room for " +
+                     std::to_string(model.engine->context()),
+          .code = "context_length_exceeded"};
+}
+
 Status CheckTokenizer(const Model& model, const std::string& what) {
   TALLY_RETURN_IF_ERROR(model.tokenizer_status());
   return model.tokenizer() != nullptr ? Status() : BadInput(what + " needs a tokenizer, and this model has none");
@@ -129,7 +141,8 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
   return std::nullopt;
 }
 
-std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered) {
+std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered,
+                                      size_t most_tokens) {
   const Model& loaded = model.engine->model();
   if (const Status status = CheckTokenizer(loaded, "a chat"); !status.ok()) return ApiErrorOf(status);
   const Result<ChatSide>& side = chat.tools.empty() ? model.chat : model.tool_chat;
@@ -147,8 +160,8 @@ std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatReques
   }
   std::vector<TextSegment> texts;
   for (const PromptSegment& segment : *segments) texts.push_back({segment.text, segment.control});
-  Result<std::vector<int32_t>> tokens = loaded.tokenizer()->EncodeSegments(texts);
-  if (!tokens.ok()) return ApiErrorOf(tokens.status());
+  Result<std::vector<int32_t>> tokens = loaded.tokenizer()->EncodeSegments(texts, most_tokens);
+  if (!tokens.ok()) return EncodingError(model, most_tokens, tokens.status());
   rendered->tokens = std::move(*tokens);
   rendered->segments = std::move(*segments);
   return std::nullopt;
@@ -158,7 +171,7 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   ChatRequest chat = request.chat;
   chat.now = answer_.created;
   RenderedChat rendered;
-  if (std::optional<ApiError> error = RenderApiChat(model, chat, &rendered)) {
+  if (std::optional<ApiError> error = RenderApiChat(model, chat, &rendered, MostTokens(model))) {
     if (error->param.empty()) error->param = PromptField(request.endpoint);
     return error;
   }
@@ -185,9 +198,14 @@ std::optional<ApiError> Completion::AddPrompts(const ServedModel& model, const A
       tokens = *prompt.tokens;
     } else {
       if (const Status status = CheckTokenizer(loaded, "a prompt of text"); !status.ok()) return ApiErrorOf(status);
+      const size_t most = MostTokens(model);
       Result<std::vector<int32_t>> encoded =
-          tokenizer->Encode(prompt.text, {.add_special = true, .parse_special = model.parse_special});
-      if (!encoded.ok()) return ApiErrorOf(encoded.status());
+          tokenizer->Encode(prompt.text, {.add_special = true, .parse_special = model.parse_special, .most_ids = most});
+      if (!encoded.ok()) {
+        ApiError error = EncodingError(model, most, encoded.status());
+        if (!error.code.empty()) error.param = PromptField(request.endpoint);
+        return error;
+      }
       tokens = std::move(*encoded);
     }
     const bool at_start = BeginsText(tokenizer, tokens);

@@ -2,6 +2,7 @@
 // A body on its way to its answer: the requests that an engine runs for it, and their results.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,13 +38,14 @@ struct ServedModel {
   Result<ChatSide> tool_chat = chat;                                   // for chats with tools
 };
 
-// The prompt of a chat, rendered. The error of a body that cannot be answered.
+// The prompt of a chat, rendered. The error of a body that cannot be answered; one of them: there are more than `most_tokens`.
 struct RenderedChat {
   const ChatSide* side = nullptr;  // of the model
   std::vector<PromptSegment> segments = {};
   std::vector<int32_t> tokens = {};
 };
-[[nodiscard]] std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered);
+[[nodiscard]] std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered,
+                                                    size_t most_tokens = SIZE_MAX);
 
 // The progress of a choice since the last Collect().
 struct ApiDelta {

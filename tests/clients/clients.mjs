@@ -52,6 +52,10 @@ const tests = {
     const last = await client.chat.completions.create({...fixed, temperature: 1, seed: 9});
     assert.equal(three.choices[2].message.content, last.choices[0].message.content);
   },
+  "openai: a body that is too large has an answer": async () => {
+    const error = await client.completions.create({model, prompt: "x".repeat(30 << 20)}).then(() => null, (e) => e);
+    assert.equal(error?.status, 413, String(error));
+  },
   "openai: log probabilities": async () => {
     const answer = await client.chat.completions.create({...fixed, max_tokens: 3, logprobs: true, top_logprobs: 4});
     const {content} = answer.choices[0].logprobs;

@@ -186,6 +186,15 @@ TEST(Completion, WhatCannotBeAnswered) {
   const ApiError longer = Refused(served.model, kCompletions, R"({"prompt": ")" + std::string(128, '.') + R"("})");
   EXPECT_EQ(longer.code, "context_length_exceeded");
   EXPECT_NE(longer.message.find("129 tokens"), std::string::npos) << longer.message;
+  for (const bool is_chat : {false, true}) {
+    const std::string text(100'000, '.');
+    const ApiError much = is_chat
+                              ? Refused(served.model, kChat, R"({"messages": [{"role": "user", "content": ")" + text + R"("}]})")
+                              : Refused(served.model, kCompletions, R"({"prompt": ")" + text + R"("})");
+    EXPECT_EQ(much.message, "the prompt has more than 512 tokens, and the context room for 128") << "it is not encoded further";
+    EXPECT_EQ(much.code, "context_length_exceeded");
+    EXPECT_EQ(much.param, is_chat ? "messages" : "prompt");
+  }
   const ApiError vocabulary = Refused(served.model, kCompletions, R"({"prompt": [1, 300]})");
   EXPECT_NE(vocabulary.message.find("300"), std::string::npos) << vocabulary.message;
   served.model.chat = BadInput("text: the model has no chat template");

@@ -20,7 +20,7 @@ class HarmonyTokenizer final : public Tokenizer {
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options) const override {
     return EncodeSegments(std::vector<TextSegment>{{text, options.parse_special}});
   }
-  Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment> segments) const override {
+  Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment> segments, size_t = SIZE_MAX) const override {
     std::vector<int32_t> ids;
     for (const auto& [text, parse_special] : segments) {
       for (size_t at = 0; at < text.size();) {
