@@ -35,7 +35,7 @@ constexpr int kAcceptAtOnce = 64;              // connections
 constexpr double kNoDescriptorsSeconds = 0.1;  // until it is tried again
 constexpr double kRefusedSeconds = 5;          // within which a connection that is one too many brings the request to be refused
 constexpr double kQuietSeconds = 5;            // after the last answer, until a connection that sends nothing and stays is cut
-constexpr double kIdleSeconds = 1;             // after which a connection without a request may be closed to make room
+constexpr double kIdleSeconds = 0.25;          // after which a connection without a request may be closed to make room
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 #ifdef POLLRDHUP
@@ -104,6 +104,7 @@ class PollServer final : public HttpServer {
   void Expire(Connection& c);
   void Accept(double now);
   void Add(std::unique_ptr<Connection> added, double now);
+  int TooMany(const Connection& another, double now);
   bool MakeRoom(const std::string& address, double now);
   void Serve(Connection& c, short events);
   void Receive(Connection& c);
@@ -261,28 +262,30 @@ void PollServer::Accept(double now) {
   }
 }
 
-// A connection that is one too many is not closed without a word: its request is refused. Clients read an answer to a request, and take
-// one that comes before for an error. Where too many of those wait, the next ones have the answer at once all the same.
+// A connection that is one too many is not closed without a word: its request is refused, if there is no room then. Clients read an answer
+// to a request, and take one that comes before for an error. Where too many of those wait, the next ones have the answer at once all the
+// same.
 void PollServer::Add(std::unique_ptr<Connection> added, double now) {
-  size_t all = 0, of_address = 0, others = 0;
-  for (const std::unique_ptr<Connection>& c : connections_) {
-    if (c->too_many != 0 || c->stage == Stage::kDropping) {
-      ++others;
-    } else if (c->stage != Stage::kEnded) {
-      ++all;
-      if (c->address == added->address) ++of_address;
-    }
-  }
-  if (of_address >= limits().connections_per_address) {
-    if (!MakeRoom(added->address, now)) added->too_many = 429;
-  } else if (all >= limits().connections) {
-    if (!MakeRoom("", now)) added->too_many = 503;
-  }
+  const auto others = static_cast<size_t>(std::ranges::count_if(
+      connections_, [](const std::unique_ptr<Connection>& c) { return c->too_many != 0 || c->stage == Stage::kDropping; }));
+  added->too_many = TooMany(*added, now);
   if (added->too_many != 0 && others >= limits().connections_per_address) {
     Refuse(*added, {});
     return Advance(*added);
   }
   connections_.push_back(std::move(added));
+}
+
+// The status by which another connection is refused; 0: there is room for it, or has been made.
+int PollServer::TooMany(const Connection& another, double now) {
+  size_t all = 0, of_address = 0;
+  for (const std::unique_ptr<Connection>& c : connections_) {
+    if (c->too_many != 0 || c->stage == Stage::kDropping || c->stage == Stage::kEnded) continue;
+    ++all;
+    if (c->address == another.address) ++of_address;
+  }
+  if (of_address >= limits().connections_per_address) return MakeRoom(another.address, now) ? 0 : 429;
+  return all < limits().connections || MakeRoom("", now) ? 0 : 503;
 }
 
 // Closes the connection that has been without a request for the longest time. address: of whom; empty: of anybody.
@@ -377,6 +380,7 @@ void PollServer::BeginRequest(Connection& c) {
   c.chunks = {};
   c.body_left = c.head.chunked ? 0 : c.head.length;
   c.body_size = 0;
+  if (c.too_many != 0) c.too_many = TooMany(c, MonotonicSeconds());
   if (c.too_many != 0) return Refuse(c, {});
   if (c.body_left > limits().body_bytes)
     return Refuse(c, {413, "the body is longer than " + std::to_string(limits().body_bytes) + " bytes"});
