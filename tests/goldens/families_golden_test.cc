@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/kernels/op.h"
 #include "tests/goldens/golden_case.h"
 #include "tests/goldens/logits.h"
 
@@ -41,10 +40,8 @@ std::string FamilyName(const testing::TestParamInfo<std::string>& info) {
 
 class FamilyTest : public testing::TestWithParam<std::string> {};
 
-// The greatest difference of a logit is 1e-5 of the greatest logit at most. SSE has no fused multiply-add: products are rounded too, and
-// twice as much is allowed (LFM2-MoE's case b, computed in f64: 1.2e-5 with SSE4, .6e-5 with AVX2 and by scalars).
+// The greatest difference of a logit is 1e-5 of the greatest logit at most.
 TEST_P(FamilyTest, LogitsAndGreedyTokensInF32) {
-  const double allowed = HwyTargetName().starts_with("SSE") ? 2e-5 : 1e-5;
   GoldenCase golden(GetParam());
   for (const std::string& path : golden.Checkpoints()) {
     SCOPED_TRACE(path);
@@ -58,7 +55,7 @@ TEST_P(FamilyTest, LogitsAndGreedyTokensInF32) {
       const std::vector<float> got = Logits(*opened.engine, prompt.ids, prompt.ids.size());
       ASSERT_EQ(static_cast<int64_t>(got.size()), want.rows * want.cols);
       const double difference = MaxDifference({got.data(), want.rows, want.cols}, want);
-      EXPECT_LE(difference, allowed * MaxAbs(want));
+      EXPECT_LE(difference, 1e-5 * MaxAbs(want));
       std::printf("%s p%zu: greatest difference of a logit %.2e, greatest logit %.1f\n",
                   path.c_str() + golden.directory.rfind('/') + 1, p, difference, MaxAbs(want));
       for (size_t i = 0; i < prompt.greedy.size(); ++i) {
