@@ -50,7 +50,8 @@ void Say(const char* note, std::vector<std::string>* notes) {
   if (notes != nullptr && std::ranges::find(*notes, note) == notes->end()) notes->emplace_back(note);
 }
 
-constexpr const char* kOfDeveloper = "developer messages are sent as system messages: the chat template leaves them out";
+constexpr const char* kOfDeveloper =
+    "developer messages are sent as system messages: the chat template does not take them everywhere";
 constexpr const char* kJoined = "system messages at the beginning are joined: the chat template takes one";
 constexpr const char* kAsUser = "system messages are sent in place, as a user's text: the chat template does not take them there";
 

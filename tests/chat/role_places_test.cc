@@ -128,7 +128,9 @@ std::string Prompt(std::string_view text, std::string_view letters, std::vector<
   EXPECT_TRUE(format.ok());
   ChatRequest request = Conversation(letters);
   request.add_generation_prompt = false;
-  for (ChatMessage& m : request.messages) m.content = m.role.substr(0, 1) + m.content.substr(7, 1);
+  for (ChatMessage& m : request.messages) {
+    if (!m.content.empty()) m.content = m.role.substr(0, 1) + m.content.substr(7, 1);
+  }
   const auto segments = (*format)->Render(request, notes);
   return segments.ok() ? JoinSegments(*segments) : segments.status().message();
 }
@@ -142,12 +144,12 @@ TEST(RolePlaces, MessagesGoWhereTheTemplatePrintsThem) {
   EXPECT_EQ(notes.size(), 1u);
   notes.clear();
   EXPECT_EQ(Prompt(kSystemFirst, "sduasu", &notes), "system:s0\n\nd1user:u2assistant:a3user:s4user:u5");
-  EXPECT_EQ(notes.size(), 2u);
+  EXPECT_EQ(notes.size(), 3u);
   EXPECT_EQ(Prompt(kFirstAlone, "ssuasu"), "s0\n\ns1user:u2assistant:a3user:s4user:u5");
   EXPECT_EQ(Prompt(kNoSystem, "suasu"), "user:s0\n\nu1assistant:a2user:s3\n\nu4");
   EXPECT_EQ(Prompt(kNoSystem, "us"), "user:u0\n\ns1");
   EXPECT_EQ(Prompt(kAlternates, "suasu"), "user:s0\n\nu1assistant:a2user:s3\n\nu4");
-  EXPECT_EQ(Prompt(kAlternates, "ucts"), "user:u0assistant:atool:t2\n\ns3");
+  EXPECT_EQ(Prompt(kAlternates, "ucts"), "user:u0assistant:tool:t2\n\ns3");
   EXPECT_EQ(Prompt(kNoResults, "uct"), "the chat template leaves out messages of the role 'tool'");
 }
 

@@ -211,8 +211,8 @@ TEST(Calls, WhiteSpaceAtTheBeginningIsText) {
   ScriptedHarmony model(Side(kQwen));
   const std::string text = "    def f():\n        pass";
   for (const Api& api : Apis()) {
-    for (const Said& said : Ask(model, api, text + "<|return|>", {})) EXPECT_EQ(said.text, text) << api.path;
-    for (const Said& said : Ask(model, api, "\n<think>\nHm.\n</think>\n\n" + text + "<|return|>", {})) {
+    for (const Said& said : Ask(model, api, text + "<|return|>", OrderedJson::object())) EXPECT_EQ(said.text, text) << api.path;
+    for (const Said& said : Ask(model, api, "\n<think>\nHm.\n</think>\n\n" + text + "<|return|>", OrderedJson::object())) {
       EXPECT_EQ(said.text, text) << api.path;
     }
   }
@@ -255,7 +255,8 @@ TEST(Calls, ALateSystemMessageIsReusedByTheNextTurn) {
   body["messages"].push_back({{"role", "user"}, {"content", "mno"}});
   const OrderedJson second = api.Ask("/v1/chat/completions", body);
   ASSERT_EQ(second.at("status"), 200) << second;
-  EXPECT_EQ(second["usage"]["prompt_tokens_details"]["cached_tokens"], 9) << second;
+  EXPECT_EQ(second["usage"]["prompt_tokens_details"]["cached_tokens"], first["usage"]["prompt_tokens"].get<int64_t>() - 1)
+      << second;
 }
 
 }  // namespace
