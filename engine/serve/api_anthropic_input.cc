@@ -145,7 +145,7 @@ void ReadAnthropicTools(ApiObject& body, ChatRequest* chat) {
   }
 }
 
-// "none" takes the tools away.
+// "none" takes the tools away, and calls are text.
 void ReadAnthropicToolChoice(ApiObject& body, ChatRequest* chat) {
   const OrderedJson* const json = body.Object("tool_choice");
   if (json == nullptr) return;
@@ -157,12 +157,11 @@ void ReadAnthropicToolChoice(ApiObject& body, ChatRequest* chat) {
   } else if (type != "auto" && type != "none") {
     choice.Fail("type", R"(must be "auto" or "none")");
   }
-  if (choice.Flag("disable_parallel_tool_use").value_or(false)) {
-    choice.Fail("disable_parallel_tool_use", "is not supported: the number of calls in an answer is the model's choice",
-                "unsupported_parameter");
-  }
+  if (choice.Flag("disable_parallel_tool_use").value_or(false)) chat->most_calls = 1;
   choice.End();
-  if (type == "none") chat->tools.clear();
+  if (type != "none") return;
+  chat->tools.clear();
+  chat->most_calls = 0;
 }
 
 void ReadThinking(ApiObject& body, ChatRequest* chat) {

@@ -29,7 +29,6 @@ struct Refused {
 
 bool Never(const OrderedJson&) { return false; }
 bool IsFalse(const OrderedJson& v) { return v == false; }
-bool IsTrue(const OrderedJson& v) { return v == true; }
 bool IsZero(const OrderedJson& v) { return v == 0; }
 bool IsOne(const OrderedJson& v) { return v == 1; }
 bool IsEmpty(const OrderedJson& v) { return v.empty() || v == ""; }
@@ -47,7 +46,6 @@ constexpr Refused kRefused[] = {
     {"echo", IsFalse, "answers begin after the prompt"},
     {"suffix", IsEmpty, "text is not filled in before another"},
     {"store", IsFalse, "answers are not kept"},
-    {"parallel_tool_calls", IsTrue, "the number of calls in an answer is the model's choice"},
     {"modalities", IsTextAlone, "answers are text"},
     {"audio", Never, "answers are text"},
     {"prediction", Never, "there is no speculation with a given text"},
@@ -280,6 +278,7 @@ void ReadOpenAi(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
   ReadBias(body, request);
   ReadStream(body, request);
   if (endpoint != ApiEndpoint::kResponses) request->n = body.Whole("n", 1, 128).value_or(1);
+  if (!body.Flag("parallel_tool_calls").value_or(true)) request->chat.most_calls = 1;
   if (endpoint == ApiEndpoint::kChat) ReadApiChat(body, &request->chat);
   if (endpoint == ApiEndpoint::kCompletions) ReadPrompts(body, request);
   if (endpoint == ApiEndpoint::kResponses) ReadResponses(body, json, request);

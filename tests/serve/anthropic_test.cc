@@ -96,7 +96,6 @@ TEST(Anthropic, Refusals) {
       {R"({"tools": [{"type": "web_search_20250305", "name": "web_search"}]})", "tools[0].type"},
       {R"({"tool_choice": {"type": "any"}})", "tool_choice.type"},
       {R"({"tool_choice": {"type": "tool", "name": "f"}})", "tool_choice.type"},
-      {R"({"tool_choice": {"type": "auto", "disable_parallel_tool_use": true}})", "tool_choice.disable_parallel_tool_use"},
       {R"({"thinking": {"type": "much"}})", "thinking.type"},
       {R"({"output_config": {"effort": "max"}})", "output_config.effort"},
       {R"({"output_config": {"format": {"type": "json_schema"}}})", "output_config.format"},

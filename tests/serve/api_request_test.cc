@@ -156,7 +156,6 @@ TEST(ApiRequest, RefusalsNameTheField) {
       {kCompletions, R"("echo": true)", "echo", "unsupported_parameter", ""},
       {kCompletions, R"("suffix": "end")", "suffix", "unsupported_parameter", ""},
       {kChat, R"("store": true)", "store", "unsupported_parameter", ""},
-      {kChat, R"("parallel_tool_calls": false)", "parallel_tool_calls", "unsupported_parameter", ""},
       {kChat, R"("modalities": ["text", "audio"])", "modalities", "unsupported_parameter", ""},
       {kChat, R"("functions": [])", "functions", "unsupported_parameter", "tools"},
       {kChat, R"("temprature": 1)", "temprature", "unknown_parameter", "not a field"},
@@ -284,6 +283,9 @@ TEST(ApiRequest, Messages) {
 TEST(ApiRequest, ToolsThatMayNotBeCalledAreNotInThePrompt) {
   const ApiRequest r = Parsed(kChat, Body(kChat, R"("tools": [{"function": {"name": "f"}}], "tool_choice": "none")"));
   EXPECT_TRUE(r.chat.tools.empty());
+  EXPECT_EQ(r.chat.most_calls, 0);
+  EXPECT_EQ(Parsed(kChat, Body(kChat, R"("parallel_tool_calls": false)")).chat.most_calls, 1);
+  EXPECT_FALSE(Parsed(kChat, Body(kChat, R"("parallel_tool_calls": true)")).chat.most_calls.has_value());
 }
 
 // Of formats that know an effort, whichever way it is given.
