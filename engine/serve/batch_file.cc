@@ -189,7 +189,7 @@ Status FindKept(const std::function<bool()>& interrupted, BatchPlan* plan) {
 
 bool IsBlank(const TextLine& line) { return line.text.find_first_not_of(" \t\r") == line.text.npos; }
 
-BatchRequest ReadBatchRequest(const TextLine& line) {
+BatchRequest ReadBatchRequest(const TextLine& line, bool strict) {
   BatchRequest read;
   const std::string place = "line " + std::to_string(line.number);
   if (line.cut) {
@@ -201,7 +201,8 @@ BatchRequest ReadBatchRequest(const TextLine& line) {
     read.error = ApiError{.message = json.status().message(), .code = "invalid_json_line"};
     return read;
   }
-  ApiObject object(*json, "", &read.error);
+  ApiReading reading;
+  ApiObject object(*json, "", &reading);
   read.custom_id = object.Text("custom_id");
   if (read.custom_id && read.custom_id->empty()) read.custom_id.reset();
   if (!read.custom_id)
@@ -212,8 +213,9 @@ BatchRequest ReadBatchRequest(const TextLine& line) {
   const OrderedJson* const body = object.Object("body");
   if (body == nullptr) object.Fail("body", "is missing", "missing_required_parameter");
   object.End();
+  read.error = reading.error;
   if (read.error) return read;
-  read.error = ParseApiRequest(*endpoint, *body, &read.request);
+  read.error = ParseApiRequest(*endpoint, *body, &read.request, strict);
   if (!read.error && read.request.stream) {
     read.error = ApiError{.message = "stream is not supported in a batch: an answer is one line",
                           .param = "stream",
@@ -223,11 +225,12 @@ BatchRequest ReadBatchRequest(const TextLine& line) {
 }
 
 std::string BatchAnswer(const std::optional<std::string>& custom_id, int status, OrderedJson body, const std::string& id,
-                        const std::string& request_id) {
-  const OrderedJson line = {{"id", id},
-                            {"custom_id", custom_id ? OrderedJson(*custom_id) : OrderedJson()},
-                            {"response", {{"status_code", status}, {"request_id", request_id}, {"body", std::move(body)}}},
-                            {"error", nullptr}};
+                        const std::string& request_id, const std::vector<std::string>& ignored) {
+  OrderedJson line = {{"id", id},
+                      {"custom_id", custom_id ? OrderedJson(*custom_id) : OrderedJson()},
+                      {"response", {{"status_code", status}, {"request_id", request_id}, {"body", std::move(body)}}},
+                      {"error", nullptr}};
+  if (!ignored.empty()) line["response"]["ignored"] = ignored;
   return line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/serve/api_request.h"
 #include "engine/serve/line_reader.h"
@@ -25,14 +26,15 @@ struct BatchRequest {
   ApiRequest request = {};
   std::optional<ApiError> error = {};  // the line is refused
 };
-// A line of a file of requests.
-BatchRequest ReadBatchRequest(const TextLine& line);
+// A line of a file of requests. `strict`: a field of a body that would be ignored is refused.
+BatchRequest ReadBatchRequest(const TextLine& line, bool strict = false);
 // A blank line gets no answer.
 bool IsBlank(const TextLine& line);
 
-// A line of a file of answers, without its newline. `custom_id` may be none. A `status` of 200 is a success.
+// A line of a file of answers, without its newline. `custom_id` may be none. A `status` of 200 is a success. `ignored`: ApiRequest's; the
+// response has them if there are any.
 std::string BatchAnswer(const std::optional<std::string>& custom_id, int status, OrderedJson body, const std::string& id,
-                        const std::string& request_id);
+                        const std::string& request_id, const std::vector<std::string>& ignored = {});
 
 // What a run has to do.
 struct BatchPlan {
