@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <string_view>
@@ -29,6 +30,21 @@ bool IsPlain(char c) {
 std::string Word(std::string_view text) {
   if (!text.empty() && text.size() <= kLongestText && std::ranges::all_of(text, IsPlain)) return std::string(text);
   return JsonText(OrderedJson(Cut(text)));
+}
+
+// As many as have `most` bytes with separators, and "..." for the others.
+std::vector<std::string> FirstOf(const std::vector<std::string>& names, size_t most) {
+  std::vector<std::string> first;
+  size_t bytes = 0;
+  for (const std::string& name : names) {
+    bytes += name.size() + 2;
+    if (bytes > most) {
+      first.emplace_back("...");
+      break;
+    }
+    first.push_back(name);
+  }
+  return first;
 }
 
 std::string SecondsText(double seconds) {
@@ -59,16 +75,22 @@ std::string PlainLine(const RequestRecord& r) {
 OrderedJson OrNull(const std::string& text) { return text.empty() ? OrderedJson() : OrderedJson(Cut(text)); }
 
 std::string JsonRecord(const RequestRecord& r) {
-  OrderedJson json = {{"time", UtcText(r.time)}, {"client", Cut(r.client)}, {"key", OrNull(r.key)}, {"method", Cut(r.method)},
-                      {"path", Cut(r.path)},     {"status", r.status},      {"seconds", r.seconds}, {"id", r.id},
+  OrderedJson json = {{"time", UtcText(r.time)},
+                      {"client", Cut(r.client)},
+                      {"key", OrNull(r.key)},
+                      {"method", Cut(r.method)},
+                      {"path", Cut(r.path)},
+                      {"status", r.status},
+                      {"seconds", std::round(r.seconds * 1000) / 1000},
+                      {"id", r.id},
                       {"model", OrNull(r.model)}};
   if (r.usage) {
     json["prompt_tokens"] = r.usage->prompt_tokens;
     json["cached_tokens"] = r.usage->cached_tokens;
     json["completion_tokens"] = r.usage->completion_tokens;
   }
-  if (!r.ignored.empty()) json["ignored"] = JoinNames(r.ignored);
-  if (!r.notes.empty()) json["notes"] = JoinNames(r.notes);
+  if (!r.ignored.empty()) json["ignored"] = FirstOf(r.ignored, kLongestNames);
+  if (!r.notes.empty()) json["notes"] = FirstOf(r.notes, kLongestNames);
   if (!r.error.empty()) json["error"] = Cut(r.error);
   return JsonText(json);
 }
@@ -84,13 +106,9 @@ std::string LogLine(const RequestRecord& record, LogForm form) {
   return LogLine(less, form);
 }
 
-std::string JoinNames(const std::vector<std::string>& names, size_t most) {
+std::string JoinNames(const std::vector<std::string>& names) {
   std::string joined;
-  for (const std::string& name : names) {
-    const std::string next = (joined.empty() ? "" : ", ") + name;
-    if (joined.size() + next.size() > most) return joined + (joined.empty() ? "..." : ", ...");
-    joined += next;
-  }
+  for (const std::string& name : FirstOf(names, kLongestNames)) joined += (joined.empty() ? "" : ", ") + name;
   return joined;
 }
 

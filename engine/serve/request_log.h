@@ -36,8 +36,9 @@ struct RequestRecord {
 std::string LogLine(const RequestRecord& record, LogForm form);
 inline constexpr size_t kLongestLogLine = 4096;
 
-// The names with ", " between them, cut at `most` bytes.
-std::string JoinNames(const std::vector<std::string>& names, size_t most = 600);
+// The names with ", " between them, as many as have kLongestNames bytes.
+std::string JoinNames(const std::vector<std::string>& names);
+inline constexpr size_t kLongestNames = 600;
 
 // The X-Request-Id of a request, if it is there once and is 1 to 128 letters, digits and -_.:+/=@; else one of ours.
 std::string RequestId(const HttpRequest& head, ApiIds& ids);

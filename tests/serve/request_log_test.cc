@@ -39,11 +39,18 @@ TEST(RequestLog, Lines) {
             "generated=40 id=req_1 ignored=\"verbosity, messages[].parsed\"");
   EXPECT_EQ(LogLine(record, LogForm::kJson),
             R"({"time":"2026-01-31T12:00:00Z","client":"127.0.0.1","key":"key 1","method":"POST","path":"/v1/chat/completions",)"
-            R"("status":200,"seconds":1.2344,"id":"req_1","model":"demo","prompt_tokens":120,"cached_tokens":96,)"
-            R"("completion_tokens":40,"ignored":"verbosity, messages[].parsed"})");
+            R"("status":200,"seconds":1.234,"id":"req_1","model":"demo","prompt_tokens":120,"cached_tokens":96,)"
+            R"("completion_tokens":40,"ignored":["verbosity","messages[].parsed"]})");
   record = {.client = "::1", .method = "GET", .path = "/x", .status = 401, .id = "req_2", .error = "a \"key\" is needed"};
   EXPECT_EQ(LogLine(record, LogForm::kPlain),
             R"(1970-01-01T00:00:00Z ::1 GET /x 401 0.000s id=req_2 error="a \"key\" is needed")");
+}
+
+TEST(RequestLog, ListsOfNamesAreBounded) {
+  const std::vector<std::string> names(100, "a_name_of_20_letters");
+  EXPECT_LE(JoinNames(names).size(), kLongestNames + 5);
+  EXPECT_TRUE(JoinNames(names).ends_with("a_name_of_20_letters, ..."));
+  EXPECT_EQ(JoinNames({"a", "b"}), "a, b");
 }
 
 // Whatever a client sends stays within its line, and its word.
@@ -164,7 +171,7 @@ TEST(RequestLog, EveryAnswerHasAnIdAndALine) {
   EXPECT_EQ(first["prompt_tokens"], 3);
   EXPECT_EQ(first["completion_tokens"], 3);
   EXPECT_EQ(stream["completion_tokens"], 3);
-  EXPECT_EQ(logged.LineOf("test-3")["ignored"], "metadata");
+  EXPECT_EQ(logged.LineOf("test-3")["ignored"], OrderedJson({"metadata"}));
   // An id of ours; what is asked every few seconds has no line.
   HttpReply ours = Post(port, "/v1/chat/completions", kAsked.dump(), key);
   EXPECT_TRUE(ours.headers["x-request-id"].starts_with("req_"));
