@@ -99,9 +99,10 @@ const tests = {
     assert.match(data._request_id, /^req_/);
   },
   "openai: what its helpers were given can be sent back": async () => {
-    const first = await client.chat.completions.parse(fixed);
-    assert.ok("parsed" in first.choices[0].message);
-    const messages = [...fixed.messages, first.choices[0].message, {role: "user", content: "And then?"}];
+    const first = await client.chat.completions.create(fixed);
+    // As parse() adds it, which does not take answers that were cut.
+    const message = {...first.choices[0].message, parsed: null, annotations: [], audio: null, function_call: null};
+    const messages = [...fixed.messages, message, {role: "user", content: "And then?"}];
     const next = await client.chat.completions.create({...fixed, messages, reasoning_effort: "minimal", verbosity: "low", store: true});
     assert.equal(next.choices.length, 1);
     const items = await client.responses.parse({model, input: "Who art thou?", max_output_tokens: 8});
