@@ -135,7 +135,7 @@ void ReadAnthropicTools(ApiObject& body, ChatRequest* chat) {
   hosted.End(chat->tools.size());
 }
 
-// "none" takes the tools away.
+// "none" takes the tools away, and calls are text.
 void ReadAnthropicToolChoice(ApiObject& body, ChatRequest* chat) {
   const OrderedJson* const json = body.Object("tool_choice");
   if (json == nullptr) return;
@@ -148,8 +148,11 @@ void ReadAnthropicToolChoice(ApiObject& body, ChatRequest* chat) {
     choice.Fail("type", R"(must be "auto" or "none")");
   }
   choice.Skip({"name"});
+  if (choice.Flag("disable_parallel_tool_use").value_or(false)) chat->most_calls = 1;
   choice.End();
-  if (type == "none") chat->tools.clear();
+  if (type != "none") return;
+  chat->tools.clear();
+  chat->most_calls = 0;
 }
 
 void ReadThinking(ApiObject& body, ChatRequest* chat) {

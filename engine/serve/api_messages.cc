@@ -198,6 +198,7 @@ void ReadToolChoice(ApiObject& body, ChatRequest* chat) {
               "unsupported_value");
   } else if (*choice == "none") {
     chat->tools.clear();
+    chat->most_calls = 0;
   } else if (*choice == "required") {
     body.Fail("tool_choice", "is \"required\": calls cannot be forced; \"auto\" and \"none\" are supported", "unsupported_value");
   } else if (*choice != "auto") {

@@ -17,7 +17,7 @@ void ReadApiResponses(ApiObject& body, ChatRequest* chat);
 // system, messages, tools, tool_choice, thinking, output_config of /v1/messages: neighbours of one role are one message. Blocks of thinking
 // are the message's reasoning. The model is not told that a tool's result is an error, and is not held to a budget of thinking.
 void ReadAnthropicChat(ApiObject& body, ChatRequest* chat);
-// The value of tool_choice, whatever the endpoint: "none" takes the tools away.
+// The value of tool_choice, whatever the endpoint: "none" takes the tools away, and calls are text.
 void ReadToolChoice(ApiObject& body, ChatRequest* chat);
 // low, medium or high. "none" and "minimal" are low and no thinking, "xhigh" and "max" are high.
 void ReadEffort(ApiObject& object, const char* name, ChatRequest* chat);

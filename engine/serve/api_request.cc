@@ -214,6 +214,7 @@ void ReadOpenAi(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
   ReadBias(body, request);
   ReadStream(body, request);
   if (endpoint != ApiEndpoint::kResponses) request->n = body.Whole("n", 1, 128).value_or(1);
+  if (!body.Flag("parallel_tool_calls").value_or(true)) request->chat.most_calls = 1;
   if (endpoint == ApiEndpoint::kChat) ReadApiChat(body, &request->chat);
   if (endpoint == ApiEndpoint::kCompletions) ReadPrompts(body, request);
   if (endpoint == ApiEndpoint::kResponses) ReadResponses(body, json, request);

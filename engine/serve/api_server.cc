@@ -377,7 +377,8 @@ class ModelServer final : public ApiServer {
     const Completion* const completion = served->completion.get();
     served->answered = [this, target, id, asked_by, completion, ignored = std::move(request.ignored)](int status) {
       metrics_.CountRequest(target.path, status);
-      Log(asked_by->request(), target, status, id, {.ignored = ignored, .usage = completion->usage()});
+      Log(asked_by->request(), target, status, id,
+          {.ignored = ignored, .notes = completion->notes(), .usage = completion->usage()});
     };
     return loop_.Add(served);
   }
@@ -464,7 +465,7 @@ class ModelServer final : public ApiServer {
     RenderedChat rendered;
     if (std::optional<ApiError> error = RenderApiChat(model_, request.chat, &rendered)) return error;
     Answer(*exchange, target, 200, {{"prompt", JoinSegments(rendered.segments)}, {"prompt_tokens", rendered.tokens.size()}},
-           {.ignored = std::move(request.ignored)});
+           {.ignored = std::move(request.ignored), .notes = std::move(rendered.notes)});
     return std::nullopt;
   }
 
@@ -474,7 +475,8 @@ class ModelServer final : public ApiServer {
     request.chat.now = std::time(nullptr);
     RenderedChat rendered;
     if (std::optional<ApiError> error = RenderApiChat(model_, request.chat, &rendered)) return error;
-    Answer(*exchange, target, 200, {{"input_tokens", rendered.tokens.size()}}, {.ignored = std::move(request.ignored)});
+    Answer(*exchange, target, 200, {{"input_tokens", rendered.tokens.size()}},
+           {.ignored = std::move(request.ignored), .notes = std::move(rendered.notes)});
     return std::nullopt;
   }
 

@@ -5,10 +5,11 @@
 #include <ctime>
 #include <iterator>
 #include <random>
-#include <set>
 #include <string_view>
 #include <utility>
 
+#include "engine/base/checksum.h"
+#include "engine/base/format.h"
 #include "engine/serve/api_anthropic.h"
 #include "engine/serve/api_responses.h"
 #include "engine/session/output_stream.h"
@@ -40,13 +41,14 @@ RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, ui
   return options;
 }
 
-// Ids of the calls in a conversation. Calls of the answer get other ids.
-std::set<std::string> CallIdsOf(const ChatRequest& chat) {
-  std::set<std::string> ids;
+CallOptions CallsOf(const ChatRequest& chat, const ChatFormat& format, ApiEndpoint endpoint, ApiIds& ids) {
+  const char* const prefix = endpoint == ApiEndpoint::kMessages ? "toolu_" : "call_";
+  CallOptions calls{.most = chat.most_calls};
+  calls.new_id = [&ids, prefix, is_short = format.ShortCallIds()] { return is_short ? ids.NextShort() : ids.Next(prefix); };
   for (const ChatMessage& message : chat.messages) {
-    for (const ToolCall& call : message.tool_calls) ids.insert(call.id);
+    for (const ToolCall& call : message.tool_calls) calls.used_ids.insert(call.id);
   }
-  return ids;
+  return calls;
 }
 
 const char* IdPrefix(ApiEndpoint endpoint) {
@@ -77,7 +79,9 @@ Status CheckTokenizer(const Model& model, const std::string& what) {
 
 Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native) {
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<ChatFormat> format, MakeChatFormat(source, native));
-  return ChatSide{std::move(format), source.stop};
+  Checksum sum;
+  sum.Add(source.text);
+  return ChatSide{std::move(format), source.stop, sum.value()};
 }
 
 std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
@@ -96,7 +100,7 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
                          .seed = request.seed ? *request.seed : DrawSeed(),
                          .token_ids = model.engine->model().tokenizer() == nullptr,
                          .logprobs = request.top_logprobs >= 0};
-  std::optional<ApiError> error = text ? completion->AddPrompts(model, request) : completion->AddChat(model, request);
+  std::optional<ApiError> error = text ? completion->AddPrompts(model, request) : completion->AddChat(model, request, ids);
   if (!error) *made = std::move(completion);
   return error;
 }
@@ -129,21 +133,37 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
   return std::nullopt;
 }
 
+namespace {
+
+// What an assistant said beside its calls, or called, is noted; nothing else may be left out.
+std::optional<ApiError> ErrorOf(const LeftOut& left_out, const ChatRequest& chat, std::vector<std::string>* notes) {
+  if (left_out.what == LeftOut::What::kTool) {
+    return ApiError{.message = "tools is not supported: the chat template leaves them out",
+                    .param = "tools",
+                    .code = "unsupported_parameter"};
+  }
+  const std::string& role = chat.messages[left_out.index].role;
+  if (role != "assistant") {
+    return ApiError{.message = "the chat template leaves out a message of the role " + Quote(role), .code = "unsupported_value"};
+  }
+  std::string note = left_out.what == LeftOut::What::kCalls ? "calls of earlier turns are left out by the chat template"
+                                                            : "texts of earlier answers are left out by the chat template";
+  if (std::ranges::find(*notes, note) == notes->end()) notes->push_back(std::move(note));
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered) {
   const Model& loaded = model.engine->model();
   if (const Status status = CheckTokenizer(loaded, "a chat"); !status.ok()) return ApiErrorOf(status);
   const Result<ChatSide>& side = chat.tools.empty() ? model.chat : model.tool_chat;
   if (!side.ok()) return ApiErrorOf(side.status());
   rendered->side = &*side;
-  Result<std::vector<PromptSegment>> segments = side->format->Render(chat);
+  Result<std::vector<PromptSegment>> segments = side->format->Render(chat, &rendered->notes);
   if (!segments.ok()) return ApiErrorOf(segments.status());
-  if (!chat.tools.empty()) {
-    for (const LeftOut& left_out : side->format->FindLeftOut(chat)) {
-      if (left_out.what != LeftOut::What::kTool) continue;
-      return ApiError{.message = "tools is not supported: the chat template leaves them out",
-                      .param = "tools",
-                      .code = "unsupported_parameter"};
-    }
+  for (const LeftOut& left_out : side->format->FindLeftOut(chat)) {
+    if (std::optional<ApiError> error = ErrorOf(left_out, chat, &rendered->notes)) return error;
   }
   std::vector<TextSegment> texts;
   for (const PromptSegment& segment : *segments) texts.push_back({segment.text, segment.control});
@@ -154,7 +174,7 @@ std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatReques
   return std::nullopt;
 }
 
-std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiRequest& request) {
+std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiRequest& request, ApiIds& ids) {
   ChatRequest chat = request.chat;
   chat.now = answer_.created;
   RenderedChat rendered;
@@ -165,11 +185,12 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   std::vector<std::string> stop = rendered.side->stop;
   stop.insert(stop.end(), request.stop.begin(), request.stop.end());
   const std::string prompt = JoinSegments(rendered.segments);
-  const std::set<std::string> call_ids = CallIdsOf(chat);
+  const ChatFormat& format = *rendered.side->format;
+  notes_ = std::move(rendered.notes);
   chat_ = chat;
   stop_ = request.stop;
   return AddChoices(model, request, std::move(rendered.tokens), [&] {
-    return NewAnswerStream(*tokenizer_, rendered.side->format->NewParser(prompt, chat.tools), stop, call_ids);
+    return NewAnswerStream(*tokenizer_, format.NewParser(prompt, chat), stop, CallsOf(chat, format, request.endpoint, ids));
   });
 }
 

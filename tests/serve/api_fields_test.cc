@@ -186,10 +186,8 @@ std::vector<Outcome> Outcomes(ApiEndpoint endpoint, const std::string& object, c
 
 std::string PlaceOf(const std::string& object, const std::string& name) { return (object.empty() ? "" : object + ".") + name; }
 
-// Taken, and read once what they ask for is done.
-bool IsPending(const std::string& place) {
-  return place == "parallel_tool_calls" || place == "tool_choice.disable_parallel_tool_use" || place == "return_progress";
-}
+// Taken, and read once what it asks for is done.
+bool IsPending(const std::string& place) { return place == "return_progress"; }
 
 constexpr ApiEndpoint kEndpoints[] = {kChat, kCompletions, kResponses, kMessages, kCountTokens};
 

@@ -288,6 +288,9 @@ TEST(ApiRequest, Messages) {
 TEST(ApiRequest, ToolsThatMayNotBeCalledAreNotInThePrompt) {
   const ApiRequest r = Parsed(kChat, Body(kChat, R"("tools": [{"function": {"name": "f"}}], "tool_choice": "none")"));
   EXPECT_TRUE(r.chat.tools.empty());
+  EXPECT_EQ(r.chat.most_calls, 0);
+  EXPECT_EQ(Parsed(kChat, Body(kChat, R"("parallel_tool_calls": false)")).chat.most_calls, 1);
+  EXPECT_FALSE(Parsed(kChat, Body(kChat, R"("parallel_tool_calls": true)")).chat.most_calls.has_value());
 }
 
 // The least and the most that clients know are the least and the most that templates know.
