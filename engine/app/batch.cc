@@ -110,7 +110,7 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
   NoteKept(plan);
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
   TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, flags.model.model));
-  BatchOptions options = {.interrupted = Interrupted};
+  BatchOptions options = {.strict = flags.strict, .interrupted = Interrupted};
   ProgressBar bar("batch");
   if (CanMoveCursor(Stream::kError)) {
     options.progress = [&](const BatchProgress& p) {

@@ -96,6 +96,7 @@ OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offse
     values.push_back(Finite(token.logprob));
     OrderedJson& top = tops.emplace_back(OrderedJson::object());
     for (const auto& [bytes, logprob] : token.top) top[bytes] = Finite(logprob);
+    if (!top.contains(token.bytes)) top[token.bytes] = Finite(token.logprob);
     offsets.push_back(offset);
     offset += Characters(token.bytes);
   }

@@ -73,7 +73,8 @@ OrderedJson BytesJson(const std::string& bytes);
 // {"id", "type", "function": {"name", "arguments"}}
 OrderedJson CallJson(const ToolCall& call);
 // For a chat: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal": null}. For a text: {"tokens", "token_logprobs",
-// "top_logprobs", "text_offset"}, whose first token begins at `offset` characters.
+// "top_logprobs", "text_offset"}, whose first token begins at `offset` characters; the drawn token is always among top_logprobs, as one
+// more where it is none of the most probable.
 OrderedJson ChatLogprobsJson(std::span<const ApiLogprob> logprobs);
 OrderedJson ChatLogprobsList(std::span<const ApiLogprob> logprobs);
 OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offset = 0);

@@ -113,6 +113,7 @@ struct Job {
   std::optional<std::string> custom_id;
   std::string sum;                         // RequestSum
   std::unique_ptr<Completion> completion;  // null: the request has ended
+  std::vector<std::string> ignored;        // ApiRequest's
   std::string answer;                      // set when it has ended
   bool refused = false;                    // the answer is an error
   ApiUsage usage;                          // of an answer
@@ -179,9 +180,10 @@ class BatchRun {
   size_t MostChoices() const { return static_cast<size_t>(model_.engine->max_requests()) + kAhead; }
 
   void Begin(const TextLine& line) {
-    BatchRequest read = ReadBatchRequest(line);
+    BatchRequest read = ReadBatchRequest(line, options_.strict);
     Job& job = jobs_.emplace_back();
     job.custom_id = std::move(read.custom_id);
+    job.ignored = std::move(read.request.ignored);
     job.sum = RequestSum(line);
     std::optional<ApiError> error = std::move(read.error);
     if (!error) error = Completion::Make(model_, read.request, ids_, &job.completion);
@@ -214,8 +216,8 @@ class BatchRun {
   }
 
   void End(Job& job, int status, OrderedJson body) {
-    job.answer =
-        BatchAnswer(job.custom_id, status, std::move(body), ids_.Next("batch_req_"), ids_.Next("req_"), job.sum, origin_);
+    job.answer = BatchAnswer(job.custom_id, status, std::move(body), ids_.Next("batch_req_"), ids_.Next("req_"), job.sum, origin_,
+                             job.ignored);
     if (job.completion != nullptr) ended_tokens_ += job.completion->usage().completion_tokens;
     job.completion.reset();
     kept_bytes_ += job.answer.size();

@@ -17,6 +17,7 @@ struct BatchProgress {
 };
 
 struct BatchOptions {
+  bool strict = false;                     // a field of a body that would be ignored is refused
   std::function<bool()> interrupted = {};  // polled between steps; true: stop
   std::function<void(const BatchProgress&)> progress = {};
 };

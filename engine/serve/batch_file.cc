@@ -270,7 +270,7 @@ Status CheckOrigin(const std::string& path, const BatchOrigin& there, const Batc
   return refuse("other settings", Missing(there.settings, now.settings), Missing(now.settings, there.settings));
 }
 
-BatchRequest ReadBatchRequest(const TextLine& line) {
+BatchRequest ReadBatchRequest(const TextLine& line, bool strict) {
   BatchRequest read;
   const std::string place = "line " + std::to_string(line.number);
   if (line.cut) {
@@ -282,7 +282,8 @@ BatchRequest ReadBatchRequest(const TextLine& line) {
     read.error = ApiError{.message = json.status().message(), .code = "invalid_json_line"};
     return read;
   }
-  ApiObject object(*json, "", &read.error);
+  ApiReading reading;
+  ApiObject object(*json, "", &reading);
   read.custom_id = object.Text("custom_id");
   if (read.custom_id && read.custom_id->empty()) read.custom_id.reset();
   if (!read.custom_id)
@@ -293,8 +294,9 @@ BatchRequest ReadBatchRequest(const TextLine& line) {
   const OrderedJson* const body = object.Object("body");
   if (body == nullptr) object.Fail("body", "is missing", "missing_required_parameter");
   object.End();
+  read.error = reading.error;
   if (read.error) return read;
-  read.error = ParseApiRequest(*endpoint, *body, &read.request);
+  read.error = ParseApiRequest(*endpoint, *body, &read.request, strict);
   if (!read.error && read.request.stream) {
     read.error = ApiError{.message = "stream is not supported in a batch: an answer is one line",
                           .param = "stream",
@@ -304,12 +306,14 @@ BatchRequest ReadBatchRequest(const TextLine& line) {
 }
 
 std::string BatchAnswer(const std::optional<std::string>& custom_id, int status, OrderedJson body, const std::string& id,
-                        const std::string& request_id, const std::string& request, const BatchOrigin& origin) {
-  const OrderedJson line = {{"id", id},
-                            {"custom_id", custom_id ? OrderedJson(*custom_id) : OrderedJson()},
-                            {"response", {{"status_code", status}, {"request_id", request_id}, {"body", std::move(body)}}},
-                            {"error", nullptr},
-                            {"tally", {{"request", request}, {"model", origin.model}, {"settings", origin.settings}}}};
+                        const std::string& request_id, const std::string& request, const BatchOrigin& origin,
+                        const std::vector<std::string>& ignored) {
+  OrderedJson line = {{"id", id},
+                      {"custom_id", custom_id ? OrderedJson(*custom_id) : OrderedJson()},
+                      {"response", {{"status_code", status}, {"request_id", request_id}, {"body", std::move(body)}}},
+                      {"error", nullptr},
+                      {"tally", {{"request", request}, {"model", origin.model}, {"settings", origin.settings}}}};
+  if (!ignored.empty()) line["response"]["ignored"] = ignored;
   return line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 

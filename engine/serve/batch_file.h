@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/serve/api_request.h"
 #include "engine/serve/line_reader.h"
@@ -28,8 +29,8 @@ struct BatchRequest {
   ApiRequest request = {};
   std::optional<ApiError> error = {};  // the line is refused
 };
-// A line of a file of requests.
-BatchRequest ReadBatchRequest(const TextLine& line);
+// A line of a file of requests. `strict`: a field of a body that would be ignored is refused.
+BatchRequest ReadBatchRequest(const TextLine& line, bool strict = false);
 // A blank line gets no answer.
 bool IsBlank(const TextLine& line);
 
@@ -47,9 +48,11 @@ Status CheckOrigin(const std::string& path, const BatchOrigin& there, const Batc
 // A sum of the line without white space at its ends, in hexadecimal digits.
 std::string RequestSum(const TextLine& line);
 
-// A line of a file of answers, without its newline. `custom_id` may be none. A `status` of 200 is a success. `request`: its RequestSum.
+// A line of a file of answers, without its newline. `custom_id` may be none. A `status` of 200 is a success. `request`: its RequestSum. `ignored`: ApiRequest's;
+// the response has them if there are any.
 std::string BatchAnswer(const std::optional<std::string>& custom_id, int status, OrderedJson body, const std::string& id,
-                        const std::string& request_id, const std::string& request, const BatchOrigin& origin);
+                        const std::string& request_id, const std::string& request, const BatchOrigin& origin,
+                        const std::vector<std::string>& ignored = {});
 
 // What a run has to do.
 struct BatchPlan {

@@ -58,6 +58,8 @@ TEST_F(CliServe, SaysWhatRunSays) {
   });
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_NE(e.err.find("serving bard at http://127.0.0.1:"), std::string::npos) << e.err;
+  EXPECT_NE(e.err.find(" 127.0.0.1 POST /v1/completions 200 "), std::string::npos) << e.err;
+  EXPECT_NE(e.err.find(" model=bard prompt="), std::string::npos) << e.err;
 }
 
 TEST_F(CliServe, EndsAnswersThatTakeTooLong) {
