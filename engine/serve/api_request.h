@@ -53,8 +53,8 @@ struct ApiRequest {
   std::optional<bool> tally = {};  // the bill stands in the answer's usage
   // kResponses: fields of the body that the answer repeats.
   std::shared_ptr<const OrderedJson> echo = {};
-  // For the server to set: prefixes are shared among requests of equal keys.
-  std::string prefix_key = {};
+  // For the server to set: prefixes are shared among requests of equal keys, and clients have equal shares.
+  std::string prefix_key = {}, client = {};
 };
 
 inline constexpr int64_t kMostApiChoices = 1024;  // of all prompts of a body together

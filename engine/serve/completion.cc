@@ -28,6 +28,7 @@ RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, ui
                             .logit_bias = request.logit_bias,
                             .top_logprobs = request.top_logprobs,
                             .prefix_key = request.prefix_key,
+                            .client = request.client,
                             .draft = model.draft};
   SamplingOptions& s = options.sampling;
   s.temperature = request.temperature.value_or(s.temperature);

@@ -35,6 +35,7 @@ struct RequestOptions {
   int32_t top_logprobs = -1;  // each token has its log probability, and so many of the most probable ones; -1: none at all
   // Requests of equal keys run equal beginnings of their tokens once; none: this one shares nothing.
   std::optional<std::string> prefix_key = {};
+  std::string client = {};  // who asks: the scheduler gives clients equal shares
   // Tokens that are drafted at once at most: by the checkpoint's own layer if the engine predicts (EngineOptions::prediction), else looked
   // up in the prompt and the text so far. They run where the engine has room for drafts (EngineOptions::draft_rows). 0: none.
   int64_t draft = 0;
@@ -60,6 +61,7 @@ class Request {
   // --- for the scheduler
 
   const std::optional<std::string>& prefix_key() const { return options_.prefix_key; }
+  const std::string& client() const { return options_.client; }
   // All that is to run, in order: the prompt and the tokens that were drawn. The request ends before it draws one that could not run.
   std::span<const int32_t> tokens() const { return tokens_; }
   bool IsGenerated(int64_t position) const { return position >= prompt_size_; }

@@ -201,19 +201,49 @@ void Scheduler::Share() {
     room = std::min(room, clock_.MostRows(decode_rows_, options_.step_seconds * (decode_rows_ > 0 ? 1 : kAloneTimes)));
   }
   const int64_t left_out = rest - room;
-  // Equal shares; what a short prompt leaves goes to the others.
-  for (size_t i = 0; i < prompts.size() && room > 0; ++i) {
-    const int64_t others = static_cast<int64_t>(prompts.size() - i);
-    prompts[i]->rows = std::min(MostRows(*prompts[i]), std::max<int64_t>(1, room / others));
-    room -= prompts[i]->rows;
-  }
-  for (size_t i = 0; i < prompts.size() && room > 0; ++i) {
-    const int64_t more = std::min(MostRows(*prompts[i]) - prompts[i]->rows, room);
-    prompts[i]->rows += more;
-    room -= more;
-  }
+  room = SharePrompts(prompts, room);
   first_ = room + left_out > 0 || n == 0 ? 0 : past % n;
   if (prompts.empty() && !is_full_) ShareDrafts(room);
+}
+
+// Gives `room` rows to prompts. Returns what is left.
+int64_t Scheduler::SharePrompts(std::vector<Entry*> prompts, int64_t room) {
+  std::ranges::sort(prompts, {}, &Entry::arrival);
+  // A client whose prompts did not wait before begins with the rows of the one that has had the fewest.
+  std::map<std::string, int64_t> had;
+  int64_t fewest = 0;
+  for (const Entry* e : prompts) {
+    const auto known = prompt_rows_.find(e->request->client());
+    if (known == prompt_rows_.end()) continue;
+    fewest = had.empty() ? known->second : std::min(fewest, known->second);
+    had.insert(*known);
+  }
+  for (const Entry* e : prompts) had.try_emplace(e->request->client(), fewest);
+  prompt_rows_.swap(had);
+  while (room > 0 && !prompts.empty()) {
+    const auto next = NextPrompt(prompts);
+    Entry& e = **next;
+    e.rows = std::min(MostRows(e), room);
+    e.overtaken = std::max<int64_t>(0, e.overtaken - e.rows);
+    for (auto before = prompts.begin(); before != next; ++before) {
+      if ((*before)->request->client() == e.request->client()) (*before)->overtaken += e.rows;
+    }
+    prompt_rows_[e.request->client()] += e.rows;
+    room -= e.rows;
+    prompts.erase(next);
+  }
+  return room;
+}
+
+// Of prompts in the order in which they came, the one that is to run next.
+std::vector<Scheduler::Entry*>::iterator Scheduler::NextPrompt(std::vector<Entry*>& prompts) {
+  const auto first = std::ranges::min_element(prompts, {}, [&](const Entry* e) { return prompt_rows_[e->request->client()]; });
+  if (Left(**first) < kShortPrompt) return first;
+  const auto overtakes = std::find_if(first, prompts.end(), [&](const Entry* e) {
+    return e->request->client() == (*first)->request->client() && Left(*e) < kShortPrompt &&
+           (*first)->overtaken + Left(*e) <= kMostOvertaking;
+  });
+  return overtakes == prompts.end() ? first : overtakes;
 }
 
 // Gives rows of a step of few rows to drafts.
