@@ -50,6 +50,7 @@ struct ApiRequest {
   std::vector<std::pair<int32_t, float>> logit_bias = {};
   int32_t top_logprobs = -1;  // -1: no log probabilities; else so many beside each token's
   bool stream = false, stream_usage = false;
+  bool return_progress = false;    // a stream tells how far its prompt has run; not of kResponses and kMessages
   std::optional<bool> tally = {};  // the bill stands in the answer's usage
   // kResponses: fields of the body that the answer repeats.
   std::shared_ptr<const OrderedJson> echo = {};

@@ -77,7 +77,7 @@ int32_t Scheduler::StatesToKeep(const Entry& e) const {
   const int64_t length = engine_.Length(e.sequence);
   if (!recurrent_) return 0;
   if (e.request->IsGenerated(length) && !e.request->IsGenerated(length - 1)) return 2;
-  return length % kStateEvery == 0 ? 1 : 0;
+  return length % kStateEvery == 0 || length == e.request->shared_beginning() ? 1 : 0;
 }
 
 void Scheduler::GiveBack(Entry& e) {
@@ -116,7 +116,10 @@ bool Scheduler::WaitsForPrefix(const Request& request) const {
     if (Left(e) <= 1 || e.request->prefix_key() != request.prefix_key()) return false;
     int64_t common = CommonLength(e.request->tokens(), tokens);
     // Recurrent layers leave a state at the prompt's end, and where StatesToKeep says.
-    if (recurrent_ && common < static_cast<int64_t>(e.request->tokens().size())) common -= common % kStateEvery;
+    if (recurrent_ && common < static_cast<int64_t>(e.request->tokens().size())) {
+      const int64_t shared = e.request->shared_beginning() <= common ? e.request->shared_beginning() : 0;
+      common = std::max(common - common % kStateEvery, shared);
+    }
     return common >= kWorthWaiting && common > there && engine_.Length(e.sequence) < common;
   });
 }
@@ -173,8 +176,9 @@ int64_t Scheduler::Left(const Entry& e) const {
 
 // The most rows of one step. With recurrent layers: up to the next position whose state others may begin from.
 int64_t Scheduler::MostRows(const Entry& e) const {
-  const int64_t left = Left(e);
-  return recurrent_ && e.request->prefix_key() ? std::min(left, kStateEvery - engine_.Length(e.sequence) % kStateEvery) : left;
+  const int64_t left = Left(e), length = engine_.Length(e.sequence), shared = e.request->shared_beginning();
+  if (!recurrent_ || !e.request->prefix_key()) return left;
+  return std::min({left, kStateEvery - length % kStateEvery, length < shared ? shared - length : left});
 }
 
 // Sets the rows of every running request in this step.
