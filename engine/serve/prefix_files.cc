@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".prefix";
 constexpr std::string_view kBeginning = "-beginning.prefix";  // of PrefixUse::kBeginning
-constexpr int64_t kLeastTokens = 16;                          // fewer run in no time
+constexpr int64_t kLeastTokens = 8;                           // fewer run in no time
 constexpr int64_t kLeastOfLarge = 128;                        // the same, of files beyond kLargeBytes
 constexpr uint64_t kLargeBytes = uint64_t{16} << 20;
 constexpr size_t kMostKept = 192;  // files that wait to be written, three a conversation
