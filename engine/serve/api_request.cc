@@ -213,7 +213,10 @@ void ReadOpenAi(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
   ReadLogprobs(body, request);
   ReadBias(body, request);
   ReadStream(body, request);
-  if (endpoint != ApiEndpoint::kResponses) request->n = body.Whole("n", 1, 128).value_or(1);
+  if (endpoint != ApiEndpoint::kResponses) {
+    request->n = body.Whole("n", 1, 128).value_or(1);
+    request->return_progress = body.Flag("return_progress").value_or(false);
+  }
   if (!body.Flag("parallel_tool_calls").value_or(true)) request->chat.most_calls = 1;
   if (endpoint == ApiEndpoint::kChat) ReadApiChat(body, &request->chat);
   if (endpoint == ApiEndpoint::kCompletions) ReadPrompts(body, request);

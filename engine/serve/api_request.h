@@ -48,13 +48,14 @@ struct ApiRequest {
   std::vector<std::pair<int32_t, float>> logit_bias = {};
   int32_t top_logprobs = -1;  // -1: no log probabilities; else so many beside each token's
   bool stream = false, stream_usage = false;
+  bool return_progress = false;    // a stream tells how far its prompt has run; not of kResponses and kMessages
   std::optional<bool> tally = {};  // the bill stands in the answer's usage
   // kResponses: fields of the body that the answer repeats.
   std::shared_ptr<const OrderedJson> echo = {};
   // What the body has and nothing was made of, "verbosity", "messages[].parsed": each once, printable ASCII without commas.
   std::vector<std::string> ignored = {};
-  // For the server to set: prefixes are shared among requests of equal keys.
-  std::string prefix_key = {};
+  // For the server to set: prefixes are shared among requests of equal keys, and clients have equal shares.
+  std::string prefix_key = {}, client = {};
 };
 
 inline constexpr int64_t kMostApiChoices = 1024;  // of all prompts of a body together

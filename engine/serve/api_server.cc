@@ -367,11 +367,12 @@ class ModelServer final : public ApiServer {
       request.tally = *asked == "1";
     }
     request.prefix_key = access_.Check(head).key;
+    request.client = ClientOf(head);
     auto served = std::make_unique<ServedRequest>();
     if (std::optional<ApiError> error = Completion::Make(model_, request, ids_, &served->completion)) return error;
     served->exchange = exchange;
     if (request.stream) served->stream = NewApiStream(request);
-    served->client = ClientOf(head);
+    served->client = request.client;
     const std::string id = RequestId(head, ids_);
     served->headers = access_.CorsHeaders(head);
     AddId(target, id, &served->headers);

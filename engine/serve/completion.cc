@@ -29,6 +29,7 @@ RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, ui
                             .logit_bias = request.logit_bias,
                             .top_logprobs = request.top_logprobs,
                             .prefix_key = request.prefix_key,
+                            .client = request.client,
                             .draft = model.draft};
   SamplingOptions& s = options.sampling;
   s.temperature = request.temperature.value_or(s.temperature);
@@ -133,8 +134,11 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
         .message = "the prompts of all choices together have more than " + std::to_string(kMostPromptTokens) + " tokens",
         .param = PromptField(request.endpoint)};
   }
+  // Where there is no state, no other chat can begin.
+  const int64_t shared = AnyLayer(model.engine->model().recipe(), &LayerRecipe::recurrent) ? SharedLength(tokens) : 0;
   for (int64_t i = 0; i < request.n; ++i) {
-    const RequestOptions options = OptionsOf(model, request, answer_.seed + static_cast<uint64_t>(i));
+    RequestOptions options = OptionsOf(model, request, answer_.seed + static_cast<uint64_t>(i));
+    options.shared_beginning = shared;
     if (i == 0) {
       if (const Status fits = Request::Check(*model.engine, tokens, options); !fits.ok()) return ApiErrorOf(fits);
       prompt_tokens_.push_back(size);
@@ -325,6 +329,25 @@ std::vector<int32_t> Completion::NextPrompt() const {
     if (!RenderApiChat(*model_, next, &rendered)) return std::move(rendered.tokens);
   }
   return {ran.begin(), ran.end()};
+}
+
+// How many tokens of a chat's prompt begin other chats too: those that it has in common with a short question.
+int64_t Completion::SharedLength(std::span<const int32_t> prompt) const {
+  if (chat_.messages.empty()) return 0;
+  ChatRequest other = chat_;
+  const auto is_system = [](const ChatMessage& m) { return m.role == "system" || m.role == "developer"; };
+  other.messages.erase(std::ranges::find_if_not(other.messages, is_system), other.messages.end());
+  other.messages.push_back({.role = "user", .content = "?"});
+  RenderedChat rendered;
+  if (RenderApiChat(*model_, other, &rendered)) return 0;
+  return std::ranges::mismatch(prompt, rendered.tokens).in1 - prompt.begin();
+}
+
+std::vector<int32_t> Completion::SharedBeginning() const {
+  const Request& first = *requests_.front();
+  const std::span<const int32_t> prompt = first.tokens().first(static_cast<size_t>(first.prompt_size()));
+  const int64_t shared = first.shared_beginning() > 0 ? first.shared_beginning() : SharedLength(prompt);
+  return {prompt.begin(), prompt.begin() + shared};
 }
 
 OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(requests_, *model_->engine) : OrderedJson(); }

@@ -87,6 +87,8 @@ class Completion {
   // The likely beginning of a prompt that continues the first choice: for a chat, its history with the answer; else what the choice has
   // run.
   std::vector<int32_t> NextPrompt() const;
+  // The tokens of the first choice with which other chats of the same system messages, tools and settings begin too; none: no chat.
+  std::vector<int32_t> SharedBeginning() const;
 
  private:
   Completion() = default;
@@ -95,6 +97,7 @@ class Completion {
   template <class NewStream>
   std::optional<ApiError> AddChoices(const ServedModel& model, const ApiRequest& request, std::vector<int32_t> tokens,
                                      const NewStream& new_stream);
+  int64_t SharedLength(std::span<const int32_t> prompt) const;
   ApiLogprob Named(const RequestEvent& event) const;
 
   ApiAnswer answer_;
