@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Apertus (Swiss AI Initiative 2025): Llama's decoder with RMSNorm of each head's query and key and, between two matrices, xIELU, whose
-// numbers each layer has of its own. Hugging Face stores the alphas before their softplus as tensors, with beta and eps beside them as
-// buffers; GGUF has all four as keys without the architecture's prefix.
+// numbers each layer has of its own. Hugging Face stores all four as tensors, the alphas before their softplus (beta and eps are buffers);
+// GGUF has them as keys without the architecture's prefix.
 #include <cmath>
 
 #include "models/family.h"
@@ -12,10 +12,13 @@ namespace {
 constexpr std::string_view kGguf[] = {"apertus"}, kHf[] = {"ApertusForCausalLM"}, kHfTypes[] = {"apertus"};
 
 #define TALLY_LAYER "model.layers.#."
+constexpr std::string_view kBeta = TALLY_LAYER "mlp.act_fn.beta", kEps = TALLY_LAYER "mlp.act_fn.eps";
 constexpr RoleName kHfNames[] = {{Role::kAttnNorm, TALLY_LAYER "attention_layernorm.weight"},
                                  {Role::kFfnNorm, TALLY_LAYER "feedforward_layernorm.weight"},
                                  {Role::kXieluN, TALLY_LAYER "mlp.act_fn.alpha_n", Storage::kSoftplus},
-                                 {Role::kXieluP, TALLY_LAYER "mlp.act_fn.alpha_p", Storage::kSoftplus}};
+                                 {Role::kXieluP, TALLY_LAYER "mlp.act_fn.alpha_p", Storage::kSoftplus},
+                                 {Role::kXieluBeta, kBeta},
+                                 {Role::kXieluEps, kEps}};
 #undef TALLY_LAYER
 
 // A number for each layer: one for all, or a list that may be longer than the layers.
@@ -70,12 +73,8 @@ void Read(Config& c, ModelSpec& spec) {
   SetBiases(r, bias, bias);
   c.ExpectBool("mlp_bias", false);
   r.stored_xielu = true;
-  for (int32_t i = 0; i < r.n_layers; ++i) {
-    for (const char* of : {"beta", "eps"}) {
-      std::string name = "model.layers." + std::to_string(i) + ".mlp.act_fn." + of;
-      if (IsStored(c.inventory(), name)) spec.buffers.push_back(std::move(name));
-    }
-  }
+  r.stored_xielu_beta = AnyLayerHas(c.inventory(), r, kBeta);
+  r.stored_xielu_eps = AnyLayerHas(c.inventory(), r, kEps);
 }
 
 }  // namespace

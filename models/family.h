@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/status.h"
 #include "engine/recipe/model_spec.h"
@@ -76,8 +77,17 @@ std::string QuantMethodOf(const Metadata& metadata);
 // An architecture's name in lower case, letters and digits only, without "ForCausalLM" and the like.
 std::string BareArchitecture(std::string_view architecture);
 
-// The name of layers that Tally has no ops for ("state-space layers"), by any name of their architecture: GGUF's, an entry of
-// architectures, or model_type. Empty: unknown.
-std::string_view UnsupportedLayers(std::string_view architecture);
+// An architecture that is refused by name, whatever its files have.
+struct UnsupportedArchitecture {
+  std::string_view hf, gguf;  // its name in architectures, in general.architecture; empty: none. '*': whatever follows
+  std::string_view why;       // "it has state-space layers"
+};
+std::span<const UnsupportedArchitecture> UnsupportedArchitectures();
+
+// The names in general.architecture of a family that is only counted; its GGUF files are refused by them.
+std::vector<std::string_view> CountedInGguf(const Family& family);
+
+// Why an architecture is refused, by any of its names: GGUF's, an entry of architectures, or model_type. Empty: it is not known as refused.
+std::string WhyUnsupported(std::string_view architecture);
 
 }  // namespace tally

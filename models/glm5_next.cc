@@ -90,6 +90,6 @@ void Read(Config& c, ModelSpec& spec) {
 extern constinit const Family kGlm5NextFamily = {
     "glm-5.3", {},   kHf,
     kHfTypes,  Read, {},
-    {},        {},   "Kimi delta attention, attention to the positions that an indexer chooses, and several residual streams"};
+    {},        {},   "attention to the positions that an indexer chooses and several residual streams"};
 
 }  // namespace tally

@@ -69,6 +69,8 @@ void Read(Config& c, ModelSpec& spec) {
 }  // namespace
 
 extern constinit const Family kKimiK3Family = {
-    "kimi-k3", {}, kHf, kHfTypes, Read, {}, {}, {}, "Kimi delta attention and residuals that attend to earlier layers"};
+    "kimi-k3", {},   kHf,
+    kHfTypes,  Read, {},
+    {},        {},   "residuals that attend to earlier layers, a norm within the experts and SiTU activations"};
 
 }  // namespace tally

@@ -120,7 +120,7 @@ Recipe AsGguf(Recipe r) {
     SetAttentionScale(r, UsualAttentionScale(r));
   }
   if (r.stored_xielu) {  // GGUF has keys for them. The numbers are a new model's, since there are no tensors to read them from
-    r.stored_xielu = false;
+    r.stored_xielu = r.stored_xielu_beta = r.stored_xielu_eps = false;
     for (LayerRecipe& layer : r.layers) layer.xielu = {.alpha_n = 0.8f, .alpha_p = 0.8f};
   }
   r.eos_tokens = {};

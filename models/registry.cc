@@ -113,9 +113,7 @@ Result<const Family*> Lookup(const Inventory& inventory, Names names, std::strin
     for (const std::string_view name : family->*names) known += (known.empty() ? "" : ", ") + std::string(name);
   }
   const std::string place = inventory.metadata.source + ": " + std::string(key) + " " + Quote(wanted);
-  if (const std::string_view layers = UnsupportedLayers(wanted); !layers.empty()) {
-    return BadInput(place + " has " + std::string(layers) + ", which are not supported");
-  }
+  if (const std::string why = WhyUnsupported(wanted); !why.empty()) return BadInput(place + " is not supported: " + why);
   return BadInput(place + " is not supported; known: " + known);
 }
 
@@ -185,7 +183,7 @@ Result<Found> FindHuggingFace(const Inventory& inventory) {
   Found found{nullptr, std::string(with_head.empty() ? named : with_head), {}, {}};
   if (!with_head.empty()) found.base_class = named;
   const Family* const of_type = type.has_value() ? Known(&Family::hf_model_types, *type) : nullptr;
-  const bool unknown = Known(&Family::hf_architectures, found.architecture) == nullptr && UnsupportedLayers(named).empty();
+  const bool unknown = Known(&Family::hf_architectures, found.architecture) == nullptr && WhyUnsupported(named).empty();
   if (of_type != nullptr && unknown && named.ends_with("ForCausalLM") && !m.Has("auto_map.AutoModelForCausalLM")) {
     return Found{of_type,
                  *type,

@@ -37,6 +37,8 @@ std::optional<PrintedNumber> ParsePrinted(std::string_view text) {
     if (__builtin_add_overflow(n.value, static_cast<uint64_t>(c - '0'), &n.value)) return std::nullopt;
   }
   if (!digits || __builtin_mul_overflow(n.value, n.unit, &n.value)) return std::nullopt;
+  n.digits = n.unit;
+  while (!point && scale > 1 && n.value > 0 && n.value / n.digits % 10 == 0) n.digits *= 10;
   return n;
 }
 
@@ -48,8 +50,21 @@ Agreement Agrees(uint64_t count, const PrintedNumber& printed) {
   return digits && count >= printed.value && distance < printed.unit ? Agreement::kTruncated : Agreement::kNo;
 }
 
+std::string_view AgreementName(Agreement agreement) {
+  switch (agreement) {
+    case Agreement::kExact: return "exact";
+    case Agreement::kRounded: return "rounded";
+    case Agreement::kTruncated: return "truncated";
+    case Agreement::kRoundedToZeros: return "rounded to its zeros";
+    case Agreement::kNo: break;
+  }
+  return "no";
+}
+
 bool ClaimCheck::holds() const {
-  return std::any_of(conventions.begin(), conventions.end(), [](const Convention& c) { return c.agreement != Agreement::kNo; });
+  return std::any_of(conventions.begin(), conventions.end(), [this](const Convention& c) {
+    return c.agreement != Agreement::kNo && (stated.empty() || c.name == stated);
+  });
 }
 
 std::vector<ClaimCheck> CheckPublished(const Count& count, const PublishedFigures& published) {
@@ -65,16 +80,24 @@ std::vector<ClaimCheck> CheckPublished(const Count& count, const PublishedFigure
   using Candidates = std::vector<std::pair<std::string, uint64_t>>;
   auto check = [&](const char* figure, const std::string& printed, Candidates candidates, uint64_t with_prediction) {
     if (printed.empty()) return;
-    ClaimCheck c{figure, printed, {}};
+    ClaimCheck c{figure, printed};
     const std::optional<PrintedNumber> number = ParsePrinted(printed);
     if (count.prediction > 0) {
       const size_t n = candidates.size();
       for (size_t i = 0; i < n; ++i) {
         candidates.emplace_back(candidates[i].first + " with multi-token prediction", candidates[i].second + with_prediction);
       }
+      if (published.body_and_prediction) c.stated = candidates.back().first;  // the last is without embedding and head
     }
     for (auto& [name, value] : candidates) {
       c.conventions.push_back({std::move(name), value, number ? Agrees(value, *number) : Agreement::kNo});
+    }
+    const auto agrees = [](const ClaimCheck::Convention& of) { return of.agreement != Agreement::kNo; };
+    if (number && number->digits > number->unit && std::ranges::none_of(c.conventions, agrees)) {
+      const PrintedNumber coarse{number->value, number->digits, number->digits};
+      for (ClaimCheck::Convention& of : c.conventions) {
+        if (Agrees(of.count, coarse) == Agreement::kRounded) of.agreement = Agreement::kRoundedToZeros;
+      }
     }
     checks.push_back(std::move(c));
   };

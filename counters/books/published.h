@@ -17,20 +17,25 @@ namespace tally::books {
 struct PublishedFigures {
   std::string total = {}, active = {}, non_embedding = {};
   std::string source = {};
-  bool from_memory = false;  // quoted from memory; the source was not checked
+  // The source says that it counts layers for multi-token prediction, and neither embedding nor head (GLM-4.5).
+  bool body_and_prediction = false;
 };
 
-// "20.91B": value 20,910,000,000; unit, the value of the last digit, 10,000,000.
+// "20.91B": value 20,910,000,000; unit, the value of the last digit, 10,000,000. digits: the same without the zeros that end a whole
+// number, which claim nothing: of "230B" 10^10, of "400M" 10^8, of "4.0B" its unit.
 struct PrintedNumber {
-  uint64_t value = 0, unit = 1;
+  uint64_t value = 0, unit = 1, digits = 1;
 };
 // nullopt if the text is not such a number or does not fit.
 TALLY_API std::optional<PrintedNumber> ParsePrinted(std::string_view text);
 
-enum class Agreement : uint8_t { kNo, kExact, kRounded, kTruncated };
+enum class Agreement : uint8_t { kNo, kExact, kRounded, kTruncated, kRoundedToZeros };
 // kRounded: rounding the count to the printed digits gives `printed` (a half may go either way). kTruncated: dropping the others does,
-// and two digits or more are printed: with one digit, nearly twice as much would still hold.
+// and two digits or more are printed: with one digit, nearly twice as much would still hold. Never kRoundedToZeros, which CheckPublished
+// gives: rounding to PrintedNumber::digits gives `printed`, and no convention agrees better.
 TALLY_API Agreement Agrees(uint64_t count, const PrintedNumber& printed);
+// "exact", "rounded", "truncated", "rounded to its zeros", "no".
+TALLY_API std::string_view AgreementName(Agreement agreement);
 
 struct ClaimCheck {
   std::string figure = {};  // "total", "active", "non-embedding"
@@ -41,7 +46,8 @@ struct ClaimCheck {
     Agreement agreement = Agreement::kNo;
   };
   std::vector<Convention> conventions = {};  // all that the figure may follow
-  bool holds() const;                        // true if at least one agrees
+  std::string stated = {};                   // the one that the source says it follows; empty: it does not say
+  bool holds() const;                        // true if the stated one agrees, or, if none is stated, at least one
 };
 
 // One check for each published figure.

@@ -10,29 +10,16 @@ namespace tally::app {
 namespace {
 
 using books::Agreement;
+using books::AgreementName;
 using books::ClaimCheck;
 using books::WithThousands;
-
-const char* AgreementName(Agreement agreement) {
-  switch (agreement) {
-    case Agreement::kExact: return "exact";
-    case Agreement::kRounded: return "rounded";
-    case Agreement::kTruncated: return "truncated";
-    case Agreement::kNo: break;
-  }
-  return "no";
-}
 
 // "no: 16.00 % more": how far the count is from the printed number, if it does not agree.
 std::string HoldsText(const ClaimCheck& check, const ClaimCheck::Convention& c) {
   const auto printed = books::ParsePrinted(check.printed);
-  if (c.agreement != Agreement::kNo || !printed || printed->value == 0) return AgreementName(c.agreement);
+  if (c.agreement != Agreement::kNo || !printed || printed->value == 0) return std::string(AgreementName(c.agreement));
   const uint64_t distance = std::max(c.count, printed->value) - std::min(c.count, printed->value);
   return "no: " + Share(distance, printed->value) + (c.count > printed->value ? " more" : " less");
-}
-
-std::string SourceText(const books::PublishedFigures& published) {
-  return published.source + (published.from_memory ? ", from memory" : "");
 }
 
 bool Holds(const ClaimCheck::Convention& c) { return c.agreement != Agreement::kNo; }
@@ -45,10 +32,16 @@ std::string ClaimText(const ClaimCheck& check) {
   const bool none = std::ranges::none_of(check.conventions, Holds);
   for (const auto& c : check.conventions) {
     std::string& names = Holds(c) ? holds : fails;
-    if (!Holds(c) && (CountsPrediction(c) || (c.name == "total without embedding and head" && !none))) continue;
-    names += (names.empty() ? "" : ", ") + c.name + (c.agreement == Agreement::kTruncated ? " (truncated)" : "");
+    if (!Holds(c) && c.name != check.stated && (CountsPrediction(c) || (c.name == "total without embedding and head" && !none)))
+      continue;
+    const bool loosely = c.agreement == Agreement::kTruncated || c.agreement == Agreement::kRoundedToZeros;
+    names += (names.empty() ? "" : ", ") + c.name + (loosely ? " (" + std::string(AgreementName(c.agreement)) + ")" : "");
   }
   if (none) return check.figure + " " + check.printed + " holds under no convention: not as " + fails;
+  if (!check.holds()) {
+    return check.figure + " " + check.printed + " does not hold as " + check.stated +
+           ", which its source counts; it would hold as " + holds;
+  }
   return check.figure + " " + check.printed + " holds as " + holds + (fails.empty() ? "" : ", not as " + fails);
 }
 
@@ -59,13 +52,13 @@ Claims ClaimsOf(const CountedModel& m) { return {m.name, m.published, books::Che
 std::string ClaimsSentence(const Claims& claims) {
   std::string text;
   for (const ClaimCheck& check : claims.checks) text += (text.empty() ? "" : "; ") + ClaimText(check);
-  return text + " (" + SourceText(claims.published) + ")";
+  return text + " (" + claims.published.source + ")";
 }
 
 std::string ClaimsText(std::span<const Claims> claims, size_t width) {
   std::string text;
   for (const Claims& one : claims) {
-    Table t{one.model + ": published figures (" + SourceText(one.published) + ")",
+    Table t{one.model + ": published figures (" + one.published.source + ")",
             {"figure", "printed", "convention", "count", "holds"},
             {},
             {true, false, true, false, true}};
@@ -88,8 +81,8 @@ std::string ClaimsMarkdown(std::span<const Claims> claims) {
   for (const Claims& one : claims) {
     for (const books::ClaimCheck& check : one.checks) {
       for (const auto& c : check.conventions) {
-        t.rows.push_back({one.model, check.figure, check.printed, c.name, WithThousands(c.count), HoldsText(check, c),
-                          SourceText(one.published)});
+        t.rows.push_back(
+            {one.model, check.figure, check.printed, c.name, WithThousands(c.count), HoldsText(check, c), one.published.source});
       }
     }
   }
@@ -101,14 +94,15 @@ Json ClaimsJson(const Claims& of) {
   for (const ClaimCheck& check : of.checks) {
     Json conventions = Json::array();
     for (const auto& x : check.conventions) {
-      conventions.push_back({{"convention", x.name}, {"count", x.count}, {"holds", AgreementName(x.agreement)}});
+      conventions.push_back({{"convention", x.name}, {"count", x.count}, {"holds", std::string(AgreementName(x.agreement))}});
     }
     claims.push_back({{"figure", check.figure},
                       {"printed", check.printed},
                       {"holds", check.holds()},
+                      {"stated", check.stated.empty() ? Json() : Json(check.stated)},
                       {"conventions", std::move(conventions)}});
   }
-  return {{"source", of.published.source}, {"from_memory", of.published.from_memory}, {"claims", std::move(claims)}};
+  return {{"source", of.published.source}, {"claims", std::move(claims)}};
 }
 
 }  // namespace tally::app

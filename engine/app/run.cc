@@ -81,9 +81,10 @@ Json RunJson(const RunFlags& flags, const Engine& engine, const GenerateResult& 
   const auto bytes = [&](ByteKind k) { return Number(f.bytes_per_token[static_cast<size_t>(k)]); };
   Json document = {{"model", flags.model.model}, {"text", result.text}};
   document.update(FiguresJson(result, books, engine));
-  document.update({{"decode_steps", result.decode_steps},
+  document.update({{"decode_tokens", result.decode_tokens},
+                   {"decode_steps", result.decode_steps},
                    {"generated_tokens_per_second",
-                    result.generate_seconds > 0 ? static_cast<double>(result.decode_steps) / result.generate_seconds : 0.0},
+                    result.generate_seconds > 0 ? static_cast<double>(result.decode_tokens) / result.generate_seconds : 0.0},
                    {"flops_per_token_by_class", by_class},
                    {"executed_flops_per_token", Number(f.all.executed)},
                    {"weight_bytes_per_token", bytes(ByteKind::kWeightsPacked)},

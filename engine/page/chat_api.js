@@ -141,7 +141,7 @@ function costOf(message) {
     bytes: movedBytes(bill?.prefill) + movedBytes(bill?.decode),
     touched: bill?.parameters_touched ?? 0,
     seconds: bill?.generate_seconds ?? 0,
-    steps: bill?.decode_steps ?? 0,
+    decoded: bill?.decode_tokens ?? 0,
   };
 }
 

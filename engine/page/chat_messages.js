@@ -95,7 +95,7 @@ function costLine(message) {
   const cost = costOf(message);
   if (!cost) return "";
   const parts = [`${count(cost.written)} tokens`];
-  if (cost.seconds > 0 && cost.steps > 0) parts.push(`${rate(cost.steps / cost.seconds)} a second`);
+  if (cost.seconds > 0 && cost.decoded > 0) parts.push(`${rate(cost.decoded / cost.seconds)} a second`);
   if (cost.flops > 0) parts.push(si(cost.flops, "FLOP"), si(cost.bytes, "B"));
   if (cost.cached > 0) parts.push(`${count(cost.cached)} of ${count(cost.read)} cached`);
   return parts.join(" \u00b7 ");

@@ -230,7 +230,8 @@ Status CheckFeedForward(const Recipe& r) {
   if (!r.gated_ffn && two) return BadInput("gated: this model's activation has a gate");
   if (r.activation == ActivationKind::kNone) return BadInput("the feed-forward has no activation");
   if (xielu && (r.gated_ffn || r.layer_embedding > 0)) return BadInput("gated: this model's activation has no gate");
-  if (r.stored_xielu && !xielu) return BadInput("numbers of xIELU are stored, and it is not the activation");
+  if ((r.stored_xielu || r.stored_xielu_beta || r.stored_xielu_eps) && !xielu)
+    return BadInput("numbers of xIELU are stored, and it is not the activation");
   if (r.ungated_experts && two) return BadInput("ungated_experts: this model's activation has a gate");
   if (r.shared_activation && (r.d_shared > 0 || !r.pre_norms || xielu || two)) {
     return BadInput("shared_activation is for blocks with a norm before them and without shared experts");

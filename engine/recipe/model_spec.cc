@@ -31,7 +31,8 @@ bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wan
     std::erase(longer, uint64_t{1});
     return longer == std::vector<uint64_t>(wanted.begin(), wanted.end());
   }
-  if (stored.size() + 1 != wanted.size() || stored.empty()) return std::ranges::equal(stored, wanted);
+  if (stored.empty()) return wanted.empty() || (wanted.size() == 1 && wanted[0] == 1);
+  if (stored.size() + 1 != wanted.size()) return std::ranges::equal(stored, wanted);
   return wanted[0] > 0 && stored[0] % wanted[0] == 0 && stored[0] / wanted[0] == wanted[1] &&
          std::ranges::equal(stored.subspan(1), wanted.subspan(2));
 }

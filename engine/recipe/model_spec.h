@@ -102,7 +102,8 @@ uint64_t ScalesOfSlice(const TensorBinding& binding, const ScaleGrid& grid);
 uint64_t ScalesOfRow(const TensorBinding& binding, const ScaleGrid& grid);
 
 // True if the shapes are equal, or if the first dimension of `stored` is the first two of `wanted` as one (heads; a single expert;
-// a matrix of one row), or if a vector is stored with two or more dimensions of extent 1 besides its own (torch's views).
+// a matrix of one row), or if a vector is stored with two or more dimensions of extent 1 besides its own (torch's views), or one
+// of one element without dimensions.
 bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wanted);
 
 // The ledger's entry for a bound weight, without its bytes.

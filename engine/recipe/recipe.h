@@ -116,7 +116,9 @@ struct LayerRecipe {
   bool v_is_k = false;  // the values are the keys as their matrix gives them (Gemma 4)
   // Limits of the SwiGLU of experts, and of shared experts: kSwigluLimited (Ling 3); 0: none.
   float expert_limit = 0, shared_limit = 0;
-  Xielu xielu = {};  // with the activation kXielu; its alphas, if the checkpoint does not store them as tensors
+  Xielu xielu =
+      {};  // with the activation kXielu; its alphas, if the checkpoint does not store them as tensors; beta and eps of a model
+           // that is not loaded are those of a new one if they are tensors
   bool prediction =
       false;  // a layer for multi-token prediction, which reads the output of the layers before it and the next token
 
@@ -228,9 +230,10 @@ struct Recipe {
   bool gated_ffn = true;         // down(act(gate x) * up x) instead of down(act(up x))
   bool ungated_experts = false;  // experts, but for shared ones, have no gate, whatever gated_ffn says
   ActivationKind activation = ActivationKind::kSilu;
-  float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;  // kSwigluOai: g = min(g, limit), u clamped, g*sigmoid(alpha g)*(u+1)
-  bool stored_xielu = false;                         // kXielu: the checkpoint stores the alphas (Hugging Face)
-  bool ffn_bias = false;                             // of the dense feed-forward
+  float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;          // kSwigluOai: g = min(g, limit), u clamped, g*sigmoid(alpha g)*(u+1)
+  bool stored_xielu = false;                                 // kXielu: the checkpoint stores the alphas (Hugging Face)
+  bool stored_xielu_beta = false, stored_xielu_eps = false;  // and these, which loading sets in LayerRecipe::xielu
+  bool ffn_bias = false;                                     // of the dense feed-forward
 
   int32_t n_experts = 0;  // X
   int32_t top_k = 0;      // k

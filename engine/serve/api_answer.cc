@@ -117,13 +117,14 @@ const char* ApiFinish(const ApiChoice& choice) {
 }
 
 OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine) {
-  int64_t prompt_tokens = 0, decode_steps = 0, preemptions = 0;
+  int64_t prompt_tokens = 0, decode_tokens = 0, decode_steps = 0, preemptions = 0;
   uint64_t kv_bytes = 0;
   double prompt_seconds = 0, first_token_seconds = 0, generate_seconds = 0;
   Bill bill;
   for (const std::shared_ptr<Request>& choice : choices) {
     const GenerateResult& r = choice->result();
     prompt_tokens += r.prompt_tokens;
+    decode_tokens += r.decode_tokens;
     decode_steps += r.decode_steps;
     preemptions += choice->preemptions();
     prompt_seconds += r.prompt_seconds;
@@ -135,6 +136,7 @@ OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& 
     }
   }
   OrderedJson json = {{"prompt_tokens", prompt_tokens},
+                      {"decode_tokens", decode_tokens},
                       {"decode_steps", decode_steps},
                       {"preemptions", preemptions},
                       {"prompt_seconds", prompt_seconds},

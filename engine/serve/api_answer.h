@@ -56,7 +56,7 @@ struct ApiAnswer {
 // "stop", "length" or "tool_calls"
 const char* ApiFinish(const ApiChoice& choice);
 
-// What an answer cost, of all its choices together: {"prompt_tokens", "decode_steps", "preemptions", "prompt_seconds",
+// What an answer cost, of all its choices together: {"prompt_tokens", "decode_tokens", "decode_steps", "preemptions", "prompt_seconds",
 // "first_token_seconds", "generate_seconds", "prefill", "decode", "parameters_touched"}. prompt_tokens are those that ran;
 // first_token_seconds is the least of a choice; prefill and decode are the work of its Bill: {"rows", "logit_rows", "rows_again",
 // "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}.

@@ -41,9 +41,9 @@ struct GenerateResult {
   int32_t end_token = -1;             // the end token that was drawn, if `finish` is kEos
   std::string text = {};              // UTF-8; empty without a tokenizer
   int64_t prompt_tokens = 0;          // prompt tokens that were run
-  int64_t decode_steps = 0;           // tokens that ran after the prompt, without drafts that were not accepted; the first token
+  int64_t decode_tokens = 0;          // tokens that ran after the prompt, without drafts that were not accepted; the first token
                                       // comes from the prompt's logits
-  int64_t decode_passes = 0;          // steps that they took: fewer where drafts were accepted
+  int64_t decode_steps = 0;           // steps that they took: fewer than tokens where drafts were accepted
   int64_t drafted = 0, accepted = 0;  // tokens that were drafted; of these, drawn
   double prompt_seconds = 0;          // prefill
   double first_token_seconds = 0;     // from the beginning of the prefill until the first token was chosen; 0: none was

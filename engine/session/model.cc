@@ -247,6 +247,7 @@ class Loader {
       if (!has_tokenizer_) MakeTokenizer();
     };
     TALLY_ASSIGN_OR_RETURN(model_->weights_, LoadWeights(inventory_, weight_plan_, *team_, options_.progress, beside));
+    TALLY_RETURN_IF_ERROR(SetXielus());
     TALLY_RETURN_IF_ERROR(Prefixed(path_, model_->MakeRope(stepper_.context).status()));
     const ModelSpec& spec = model_->spec_;
     model_->table_ = books::WeightTable(inventory_, Stored());
@@ -255,6 +256,18 @@ class Loader {
     model_->not_run_ = books::CountNotRun(inventory_, Stored());
     model_->description_ = spec.recipe.family + ", " + std::to_string(spec.recipe.n_layers) + " layers, " +
                            JoinTypes(model_->matrix_types_) + ", " + BytesText(model_->plan_.packed_weights) + " packed";
+    return {};
+  }
+
+  // The numbers of xIELU that the checkpoint stores as buffers.
+  Status SetXielus() {
+    for (const TensorBinding& b : Stored().bindings) {
+      if (b.role != Role::kXieluBeta && b.role != Role::kXieluEps) continue;
+      Xielu& xielu = model_->spec_.recipe.layers[static_cast<size_t>(b.layer)].xielu;
+      const bool beta = b.role == Role::kXieluBeta;
+      (beta ? xielu.beta : xielu.eps) = model_->weights_.HostVector(b.role, b.layer)[0];
+      if (!(xielu.eps <= 0)) return BadInput(path_ + ": tensor " + Quote(b.names[0]) + " is above 0, and xIELU's eps cannot be");
+    }
     return {};
   }
 

@@ -71,8 +71,8 @@ void Request::Ran(int64_t length, int64_t rows) {
   const int64_t prompt = std::clamp<int64_t>(prompt_size_ - (length - fresh), 0, fresh);
   ran_ = std::max(ran_, length);
   result_.prompt_tokens += prompt;
-  result_.decode_steps += fresh - prompt;
-  result_.decode_passes += fresh > prompt ? 1 : 0;
+  result_.decode_tokens += fresh - prompt;
+  result_.decode_steps += fresh > prompt ? 1 : 0;
   const double now = MonotonicSeconds();
   if (decode_begin_ == 0) {
     result_.prompt_seconds = now - begin_;
@@ -136,7 +136,7 @@ void Request::Drafted(int64_t drafted, int64_t accepted, double row_cost) {
   result_.drafted += drafted;
   result_.accepted += accepted;
   // They ran in the step of the token before them.
-  result_.decode_steps += accepted;
+  result_.decode_tokens += accepted;
   ran_ += accepted;
 }
 

@@ -53,16 +53,17 @@ std::vector<PartNotRun> AsType(std::vector<PartNotRun> parts, DType type) {
 Source FromCatalog(CatalogModel model) {
   const DType type = IsOfExperts(model.expert_type) ? model.expert_type : model.type;
   const PublishedClaim& c = model.claim;
-  return {std::move(model.recipe),
-          type,
-          {},
-          TypeText(type),
-          {std::string(c.total), std::string(c.active), std::string(c.non_embedding), std::string(c.source), c.from_memory},
-          {},
-          std::move(model.other_method),
-          AsType(std::move(model.parts_not_run), model.type),
-          {},
-          {}};
+  return {
+      std::move(model.recipe),
+      type,
+      {},
+      TypeText(type),
+      {std::string(c.total), std::string(c.active), std::string(c.non_embedding), std::string(c.source), c.body_and_prediction},
+      {},
+      std::move(model.other_method),
+      AsType(std::move(model.parts_not_run), model.type),
+      {},
+      {}};
 }
 
 Result<Source> FromConfig(const Inventory& inventory) {

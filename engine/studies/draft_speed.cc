@@ -44,8 +44,8 @@ Result<DraftSpeedReport> MeasureDrafts(Engine& engine, std::span<const RecordedA
         TALLY_ASSIGN_OR_RETURN(const GenerateResult result, generate(drafts ? options.draft : 0));
         (drafts ? drafted : plain).push_back(result.generate_seconds);
         if (drafts) {
-          speed = {.tokens = result.decode_steps,
-                   .passes = result.decode_passes,
+          speed = {.tokens = result.decode_tokens,
+                   .passes = result.decode_steps,
                    .drafted = result.drafted,
                    .accepted = result.accepted};
         }

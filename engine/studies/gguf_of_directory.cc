@@ -34,6 +34,11 @@ bool StoredAsF32(const TensorBinding& b) {
   return b.vector() || b.role == Role::kRouter || b.role == Role::kPositionEmbedding || b.role == Role::kSharedExpertSigmoid;
 }
 
+constexpr std::pair<Role, const char*> kXieluKeys[] = {{Role::kXieluN, "xielu.alpha_n"},
+                                                       {Role::kXieluP, "xielu.alpha_p"},
+                                                       {Role::kXieluBeta, "xielu.beta"},
+                                                       {Role::kXieluEps, "xielu.eps"}};
+
 bool IsOverRootInBoth(const TensorBinding* from, const TensorBinding& made) {
   return from != nullptr && from->storage == Storage::kOverRoot && made.storage == Storage::kOverRoot;
 }
@@ -76,22 +81,25 @@ Status GgufOfDirectory::SetTypes() {
   return {};
 }
 
-// The alphas of xIELU, which GGUF has as keys, as they are stored.
+// The numbers of xIELU, which GGUF has as keys, as they are stored; those that are not keep the values of a new model.
 Status GgufOfDirectory::SetXielu() {
   ModelSpec sub;
   sub.recipe = spec_.recipe;
   for (const TensorBinding& b : spec_.bindings) {
-    if (b.role != Role::kXieluN && b.role != Role::kXieluP) continue;
+    if (std::ranges::find(kXieluKeys, b.role, &std::pair<Role, const char*>::first) == std::end(kXieluKeys)) continue;
     sub.bindings.push_back(b);
     sub.bindings.back().storage = Storage::kPlain;
   }
   Team team(1);
   TALLY_ASSIGN_OR_RETURN(const WeightPlan plan, PlanWeights(source_, sub, 0));
   TALLY_ASSIGN_OR_RETURN(const PackedWeights weights, LoadWeights(source_, plan, team, nullptr));
-  for (const auto& [role, key] : {std::pair{Role::kXieluN, "xielu.alpha_n"}, std::pair{Role::kXieluP, "xielu.alpha_p"}}) {
+  for (const auto& [role, key] : kXieluKeys) {
     std::vector<double> of;
-    for (int32_t i = 0; i < spec_.recipe.n_layers; ++i) of.push_back(static_cast<double>(weights.Get(role, i).Vector()[0]));
-    made_.inventory.metadata.Set(key, std::move(of));
+    for (int32_t i = 0; i < spec_.recipe.n_layers && HasRole(spec_.recipe, role, i); ++i) {
+      const bool buffer = FactsOf(role).kind == WeightInfo::Kind::kBuffer;
+      of.push_back(static_cast<double>(buffer ? weights.HostVector(role, i)[0] : weights.Get(role, i).Vector()[0]));
+    }
+    if (!of.empty()) made_.inventory.metadata.Set(key, std::move(of));
   }
   return {};
 }

@@ -531,7 +531,7 @@ class WeightLoader {
       std::vector<float> values(v.source->elements());
       WidenToF32(v.source->dtype, static_cast<int64_t>(values.size()), 1, bytes.data(), values.data());
       TALLY_RETURN_IF_ERROR(loader.CheckFinite(*v.source, values));
-      weights.host_vectors_.emplace_back(v.role, std::move(values));
+      weights.host_vectors_.push_back({v.role, v.layer, std::move(values)});
     }
     for (size_t i = 0; i < files.size(); ++i) TALLY_RETURN_IF_ERROR(files[i].CheckUnchanged(inventory.files[i]));
     for (const PlannedWeight& w : plan.weights) {
@@ -560,9 +560,9 @@ const WeightView& PackedWeights::Get(Role role, int32_t layer) const {
   return at != entries_.end() && std::tuple(at->layer, at->role) == key ? at->view : none_;
 }
 
-std::span<const float> PackedWeights::HostVector(Role role) const {
-  for (const auto& [r, values] : host_vectors_) {
-    if (r == role) return values;
+std::span<const float> PackedWeights::HostVector(Role role, int32_t layer) const {
+  for (const HostValues& v : host_vectors_) {
+    if (v.role == role && v.layer == layer) return v.values;
   }
   return {};
 }

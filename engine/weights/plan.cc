@@ -98,11 +98,11 @@ class Planner {
   }
 
   Status AddHostVector(const TensorBinding& binding) {
-    if (binding.names.size() != 1) return InternalError("rope factors are bound to more than one tensor");
+    if (binding.names.size() != 1) return InternalError("a buffer is bound to more than one tensor");
     TALLY_ASSIGN_OR_RETURN(const StoredTensor* t, Find(binding, binding.names[0]));
     TALLY_RETURN_IF_ERROR(CheckVectorType(*t));
     TALLY_RETURN_IF_ERROR(Check(*t, binding.shape));
-    plan_.host_vectors.push_back({binding.role, t});
+    plan_.host_vectors.push_back({binding.role, binding.layer, t});
     return {};
   }
 

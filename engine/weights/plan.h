@@ -66,6 +66,7 @@ struct PlannedWeight {
 
 struct PlannedHostVector {
   Role role{};
+  int32_t layer = -1;
   const StoredTensor* source = nullptr;
 };
 

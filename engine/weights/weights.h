@@ -32,8 +32,8 @@ class PackedWeights {
   bool guarded() const { return guarded_; }
   // Bytes of the arena without guards. Includes page padding, unlike infos()[i].packed_bytes.
   uint64_t packed_bytes() const { return packed_bytes_; }
-  // Values of a small vector that is not used by kernels (kRopeFactors). Empty if absent.
-  std::span<const float> HostVector(Role role) const;
+  // Values of a buffer, which no kernel reads (kRopeFactors, kXieluBeta). Empty if absent.
+  std::span<const float> HostVector(Role role, int32_t layer = -1) const;
 
  private:
   friend class WeightLoader;
@@ -44,7 +44,12 @@ class PackedWeights {
     WeightView view;
   };
   std::vector<Entry> entries_;  // sorted by (layer, role)
-  std::vector<std::pair<Role, std::vector<float>>> host_vectors_;
+  struct HostValues {
+    Role role;
+    int32_t layer;
+    std::vector<float> values;
+  };
+  std::vector<HostValues> host_vectors_;
   std::vector<WeightInfo> infos_;
   std::vector<WeightView> views_;
   bool guarded_ = false;

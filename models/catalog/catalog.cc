@@ -23,11 +23,13 @@ struct Row {
   std::string_view config;
 };
 
+constexpr bool kUnstated = false, kBodyAndPrediction = true;  // PublishedClaim::body_and_prediction
+
 constexpr Row kRows[] = {
-#define TALLY_MODEL(name, total, active, non_embedding, source, from_memory, config) \
-  {Kind::kRuns, name, {}, {total, active, non_embedding, source, from_memory}, config},
-#define TALLY_COUNTED(name, total, active, non_embedding, source, from_memory, config) \
-  {Kind::kCounted, name, {}, {total, active, non_embedding, source, from_memory}, config},
+#define TALLY_MODEL(name, total, active, non_embedding, source, counts, config) \
+  {Kind::kRuns, name, {}, {total, active, non_embedding, source, counts}, config},
+#define TALLY_COUNTED(name, total, active, non_embedding, source, counts, config) \
+  {Kind::kCounted, name, {}, {total, active, non_embedding, source, counts}, config},
 #include "models/catalog/published.inc"
 #include "models/catalog/published_m_to_z.inc"
 #define TALLY_VARIANT(name, base, total, active, non_embedding, source, changes) \

@@ -15,8 +15,8 @@ namespace tally {
 // Parameters as the model's makers print them ("20.91B", "3,209M", "7,615,616,512"); empty if not published.
 struct PublishedClaim {
   std::string_view total, active, non_embedding;
-  std::string_view source;
-  bool from_memory = false;  // quoted from memory; the source was not checked
+  std::string_view source;           // where the figures were seen; empty: nothing is known to be published
+  bool body_and_prediction = false;  // the source says that it counts multi-token prediction, and neither embedding nor head
 };
 
 struct CatalogModel {

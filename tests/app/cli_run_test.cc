@@ -69,12 +69,14 @@ TEST(CliRun, Drafts) {
   };
   const Json plain = Json::parse(run({"--json"}).out), drafted = Json::parse(run({"--json", "--draft", "lookup"}).out);
   EXPECT_EQ(drafted.at("tokens"), plain.at("tokens"));
-  EXPECT_EQ(drafted.at("decode_steps"), plain.at("decode_steps"));
+  EXPECT_EQ(plain.at("decode_steps"), plain.at("decode_tokens"));
+  EXPECT_EQ(drafted.at("decode_tokens"), plain.at("decode_tokens"));
   EXPECT_FALSE(plain.contains("drafts"));
   const Json& drafts = drafted.at("drafts");
   EXPECT_GT(drafts.at("accepted"), 30);
   EXPECT_GT(drafts.at("drafted"), drafts.at("accepted"));
-  EXPECT_EQ(drafts.at("passes").get<int64_t>() + drafts.at("accepted").get<int64_t>(), plain.at("decode_steps"));
+  EXPECT_EQ(drafted.at("decode_steps"), drafts.at("passes"));
+  EXPECT_EQ(drafts.at("passes").get<int64_t>() + drafts.at("accepted").get<int64_t>(), drafted.at("decode_tokens"));
   const std::string line = "drafted " + std::to_string(drafts.at("drafted").get<int64_t>()) + ", accepted ";
   EXPECT_NE(run({"--draft", "lookup:4"}).err.find(line), std::string::npos);
   EXPECT_NE(run({"--draft", "lookup", "-v"}).err.find("in vain"), std::string::npos);
@@ -123,6 +125,9 @@ TEST(CliRun, DraftsByLayersInBatchAndChat) {
     ASSERT_EQ(batch.code, 0) << batch.err;
     const Json answer = Json::parse(ReadAll(out));
     said[drafts].push_back(answer.at("response").at("body").at("choices").dump());
+    const Json& bill = answer.at("response").at("body").at("usage").at("tally");
+    const int64_t accepted = drafts ? bill.at("drafts").at("accepted").get<int64_t>() : 0;
+    EXPECT_EQ(bill.at("decode_steps").get<int64_t>() + accepted, bill.at("decode_tokens"));
     const Ended chat =
         Tally({"chat", model, "-p", "a", "--chat-template", chat_template, "--temp", "0", "--draft", draft, "--json"});
     ASSERT_EQ(chat.code, 0) << chat.err;

@@ -79,7 +79,7 @@ const work = (rows, flops, weights, kv) => ({
 });
 const usageOf = (tokens, prompt, bill) => ({
   prompt_tokens: prompt, completion_tokens: tokens, total_tokens: tokens + prompt, prompt_tokens_details: { cached_tokens: Math.floor(prompt / 2) },
-  ...(bill && { tally: { prompt_tokens: prompt, decode_steps: tokens, prompt_seconds: 0.2, first_token_seconds: 0.25, generate_seconds: tokens * 0.04,
+  ...(bill && { tally: { prompt_tokens: prompt, decode_tokens: tokens, decode_steps: tokens, prompt_seconds: 0.2, first_token_seconds: 0.25, generate_seconds: tokens * 0.04,
     prefill: work(prompt, prompt * 7e9, 4e9, 1e6), decode: work(tokens, tokens * 7e9, tokens * 4e9, tokens * 2e6), parameters_touched: 3608310144 } }),
 });
 

@@ -75,9 +75,7 @@ uint64_t Flops(const Count& c, FlopsView view, Part part) {
 
 uint64_t Full(const Count& c) { return c.prefill.total[0]; }
 
-std::string Share(uint64_t part, uint64_t whole, int digits = 2) {
-  return Scaled(100.0 * static_cast<double>(part), static_cast<double>(whole), digits, "%");
-}
+std::string Share(uint64_t part, uint64_t whole, int digits = 2) { return PercentOf(part, whole, digits); }
 
 std::string ShareOf(const Count& c, Part part, int digits = 2) {
   return Share(Flops(c, FlopsView::kFullSquare, part), Full(c), digits);
@@ -299,16 +297,6 @@ std::string Cell(std::string text) {
   return text;
 }
 
-const char* AgreementWord(books::Agreement a) {
-  switch (a) {
-    case books::Agreement::kExact: return "exact";
-    case books::Agreement::kRounded: return "rounded";
-    case books::Agreement::kTruncated: return "truncated";
-    case books::Agreement::kNo: break;
-  }
-  return "";
-}
-
 // The matrices of attention and, of the experts, `experts` of each layer.
 uint64_t InAttentionAndExperts(const Count& c, uint64_t experts) {
   uint64_t sum = 0;
@@ -334,6 +322,16 @@ std::string MoeCapRows() {
 }
 
 }  // namespace
+
+std::string PercentOf(uint64_t part, uint64_t whole, int digits) {
+  __extension__ using Wide = unsigned __int128;
+  uint64_t unit = 1;
+  for (int i = 0; i < digits; ++i) unit *= 10;
+  const auto scaled = static_cast<uint64_t>((Wide{part} * 100 * unit * 2 + whole) / (Wide{whole} * 2));
+  std::string text = std::to_string(scaled / unit);
+  if (digits > 0) text += "." + std::to_string(unit + scaled % unit).substr(1);
+  return text + " %";
+}
 
 std::vector<CourseClaim> CourseClaims() {
   std::vector<CourseClaim> claims;
@@ -386,6 +384,12 @@ std::string ClaimsPage() {
       "| model | claim | claimed | counted | convention |\n| --- | --- | ---: | ---: | --- |\n" +
       HybridClaimRows();
   page +=
+      "\n## FLOPs relative to another model\n\n"
+      "Of a decoded token that sees so many positions, everything. A figure that is only part is not compared: what it lacks is "
+      "named.\n\n"
+      "| model | of | positions | printed | counted | FLOPs | source |\n| --- | --- | ---: | ---: | ---: | --- | --- |\n" +
+      FlopsShareRows();
+  page +=
       "\n## What a token costs\n\n"
       "The same of parameters that are stored or charged to a token, of the FLOPs of training that a share of the peak (MFU) is "
       "made "
@@ -397,9 +401,14 @@ std::string ClaimsPage() {
       "\n## Published figures of the built-in models\n\n"
       "Under each convention that could be meant, those under which the printed figure holds: to the nearest (rounded), with "
       "digits\n"
-      "dropped (truncated, to two digits or more), or exactly. \"memory\": the source's text was not seen again when this was "
-      "written, so it is no "
-      "evidence.\n\n"
+      "dropped (truncated, to two digits or more), or exactly. Zeros that end a whole number are digits that it claims where "
+      "some convention\n"
+      "holds so; else they claim nothing, and the verdict says so: 230B is then any number that rounds to 230 in tens of "
+      "billions, 400M one that\n"
+      "rounds to 400 in hundreds of millions (rounded to its zeros). Where the source says what it counts, the figure has to "
+      "hold under that. \"As\n"
+      "public repositories quote it\": the figure was found in copies and quotations of its source; \"name of the model\": "
+      "it claims as much as a name does.\n\n"
       "| model | figure | printed | holds as | source |\n| --- | --- | ---: | --- | --- |\n";
   for (const std::string_view name : KnownModels()) {
     CountRequest request;
@@ -410,7 +419,12 @@ std::string ClaimsPage() {
       std::string holds;
       for (const auto& c : check.conventions) {
         if (c.agreement == books::Agreement::kNo) continue;
-        holds += (holds.empty() ? "" : "; ") + c.name + " " + N(c.count) + " (" + AgreementWord(c.agreement) + ")";
+        holds += (holds.empty() ? "" : "; ") + c.name + " " + N(c.count) + " (" + std::string(AgreementName(c.agreement)) + ")";
+      }
+      for (const auto& c : check.conventions) {
+        if (c.name != check.stated || check.holds()) continue;
+        holds =
+            "**not as its source counts**: " + c.name + " " + N(c.count) + (holds.empty() ? "" : "; it would hold as ") + holds;
       }
       if (holds.empty()) {
         holds = "**none**:";
@@ -418,7 +432,7 @@ std::string ClaimsPage() {
         holds.pop_back();
       }
       page += "| " + std::string(name) + " | " + check.figure + " | " + check.printed + " | " + holds + " | " +
-              Cell(counted->published.source) + (counted->published.from_memory ? " (memory)" : "") + " |\n";
+              Cell(counted->published.source) + " |\n";
     }
   }
   return page;

@@ -36,6 +36,20 @@ std::vector<HybridClaim> WorkClaims();     // of any model: what a token costs
 std::string HybridClaimRows();
 std::string WorkClaimRows();
 
+// A share as text, "11.5 %": part of whole, to the nearest at that many digits, a half up. In integers: a tie is a tie. whole > 0.
+std::string PercentOf(uint64_t part, uint64_t whole, int digits);
+
+// FLOPs of a decoded token at a context, as a share of another model's.
+struct FlopsShareClaim {
+  std::string model, of;
+  uint64_t positions = 0;
+  std::string printed, source;
+  uint64_t flops = 0, flops_of = 0;  // of both, everything; 0 where `lacks` says what is not counted
+  std::string lacks;                 // what the count of one of them lacks, by name; empty: both are whole
+};
+std::vector<FlopsShareClaim> FlopsShareClaims();
+std::string FlopsShareRows();
+
 // docs/claims.md: the claims above, and the published figures of every built-in model under every convention that could be meant.
 std::string ClaimsPage();
 

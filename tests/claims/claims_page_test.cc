@@ -94,6 +94,33 @@ TEST(Claims, DisputedFiguresOfModelsThatAreCounted) {
   EXPECT_EQ(figures["Kimi-K3, 2.8T-A"].second, 104'189'614'848u);
 }
 
+TEST(Claims, SharesAreRoundedToTheNearest) {
+  EXPECT_EQ(PercentOf(11'475, 100'000, 1), "11.5 %");
+  EXPECT_EQ(PercentOf(11'475, 100'000, 2), "11.48 %");
+  EXPECT_EQ(PercentOf(11'449'999, 100'000'000, 1), "11.4 %");
+  EXPECT_EQ(PercentOf(5, 10'000, 1), "0.1 %");
+  EXPECT_EQ(PercentOf(0, 3, 2), "0.00 %");
+  EXPECT_EQ(PercentOf(2, 3, 0), "67 %");
+  EXPECT_EQ(PercentOf(999'999, 1'000'000, 2), "100.00 %");
+  EXPECT_EQ(PercentOf(UINT64_MAX / 2, UINT64_MAX, 1), "50.0 %");
+}
+
+// The maker's shares of V3.2's FLOPs, by the published equations: 304.2 G and 141.0 G of 1,165.9 G. Either the counts are whole and give
+// them, or they say what they lack and give nothing.
+TEST(Claims, FlopsRelativeToAnotherModel) {
+  const std::vector<FlopsShareClaim> claims = FlopsShareClaims();
+  ASSERT_EQ(claims.size(), 2u);
+  const char* const shares[] = {"26.1 %", "12.1 %"};
+  for (size_t i = 0; i < 2; ++i) {
+    if (claims[i].lacks.empty()) {
+      EXPECT_EQ(PercentOf(claims[i].flops, claims[i].flops_of, 1), shares[i]);
+    } else {
+      EXPECT_EQ(claims[i].flops + claims[i].flops_of, 0u);
+      EXPECT_NE(FlopsShareRows().find("not counted: " + claims[i].lacks), std::string::npos);
+    }
+  }
+}
+
 // The rules give what was printed: llmfit's list, torchtitan's table (pytorch/torchtitan pull request 4300).
 TEST(Claims, WhatATokenCosts) {
   std::map<std::string, std::pair<uint64_t, uint64_t>> figures;

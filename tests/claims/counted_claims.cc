@@ -36,11 +36,13 @@ std::string Active(const Count& c) {
          WithThousands(c.parameters.active_head) + ", with both " + WithThousands(c.parameters.active_all);
 }
 
-// Of the other's cache: "11.4 %".
+// Of the other's cache: "11.5 %".
 std::string Percent(const Model& m, const Model& of) {
-  const uint64_t tenths = 1000 * m.count.kv_bytes_at_context / of.count.kv_bytes_at_context;
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
+  return PercentOf(m.count.kv_bytes_at_context, of.count.kv_bytes_at_context, 1);
 }
+
+// What the FLOPs of a count lack; empty: they are everything.
+std::string Lacks(const Count& c) { return c.recipe.counted_only ? c.recipe.counted_only->why : ""; }
 
 // Numbers that DeepSeek-V4 stores: experts in FP4, two a byte, with a scale for each 32; other matrices in FP8, with a scale for each 128 x
 // 128; and the experts of each token of the layers that look them up.
@@ -60,10 +62,42 @@ uint64_t StoredNumbers(const Count& c, uint64_t hashed_layers) {
   return sum;
 }
 
+constexpr uint64_t kMillion = 1 << 20;
+
 }  // namespace
 
+std::vector<FlopsShareClaim> FlopsShareClaims() {
+  const Count sparse = Counted("DeepSeek-V3.2", kMillion).count;
+  std::vector<FlopsShareClaim> claims;
+  for (const auto& [model, printed] : {std::pair{"DeepSeek-V4-Pro", "27 %"}, {"DeepSeek-V4-Flash", "10 %"}}) {
+    const Count count = Counted(model, kMillion).count;
+    FlopsShareClaim claim{model, "DeepSeek-V3.2", kMillion, printed, "arXiv 2606.19348", 0, 0, {}};
+    for (const auto& [name, of] : {std::pair<const char*, const Count*>{model, &count}, {"DeepSeek-V3.2", &sparse}}) {
+      const std::string lacks = Lacks(*of);
+      if (!lacks.empty()) claim.lacks += (claim.lacks.empty() ? "" : "; ") + std::string(name) + " lacks " + lacks;
+    }
+    if (claim.lacks.empty()) {
+      claim.flops = count.decode.total[static_cast<size_t>(books::FlopsView::kEverything)];
+      claim.flops_of = sparse.decode.total[static_cast<size_t>(books::FlopsView::kEverything)];
+    }
+    claims.push_back(std::move(claim));
+  }
+  return claims;
+}
+
+std::string FlopsShareRows() {
+  std::string rows;
+  for (const FlopsShareClaim& c : FlopsShareClaims()) {
+    const bool whole = c.lacks.empty();
+    rows += "| " + c.model + " | " + c.of + " | " + WithThousands(c.positions) + " | " + c.printed + " | " +
+            (whole ? PercentOf(c.flops, c.flops_of, 1) : "") + " | " +
+            (whole ? WithThousands(c.flops) + " of " + WithThousands(c.flops_of) : "not counted: " + c.lacks) + " | " + c.source +
+            " |\n";
+  }
+  return rows;
+}
+
 std::vector<HybridClaim> CountedClaims() {
-  constexpr uint64_t kMillion = 1 << 20;
   const Model glm = Counted("GLM-5.3-Flash"), qwen = Counted("Qwen3.8-Flash-Next"), kimi = Counted("Kimi-K3"),
               flash = Counted("DeepSeek-V4-Flash", kMillion), pro = Counted("DeepSeek-V4-Pro", kMillion),
               sparse = Counted("DeepSeek-V3.2", kMillion), m3 = Counted("MiniMax-M3");
@@ -84,10 +118,10 @@ std::vector<HybridClaim> CountedClaims() {
       {"DeepSeek-V4-Pro", "1.6T (its card)", 1'600'000'000'000, text(pro), without_mtp},
       {"DeepSeek-V4-Pro", "A49B (its card)", 49'000'000'000, pro.count.parameters.active_head, Active(pro.count)},
       {"DeepSeek-V4-Pro", "10 % of DeepSeek-V3.2's cache at 1,048,576 positions (arXiv 2606.19348)",
-       sparse.count.kv_bytes_at_context / 10, pro.count.kv_bytes_at_context,
+       (sparse.count.kv_bytes_at_context + 5) / 10, pro.count.kv_bytes_at_context,
        "bytes, every element f16, " + Percent(pro, sparse) + "; published caches are of mixed types"},
       {"DeepSeek-V4-Flash", "7 % of DeepSeek-V3.2's cache at 1,048,576 positions (arXiv 2606.19348)",
-       sparse.count.kv_bytes_at_context * 7 / 100, flash.count.kv_bytes_at_context, "the same, " + Percent(flash, sparse)},
+       (sparse.count.kv_bytes_at_context * 7 + 50) / 100, flash.count.kv_bytes_at_context, "the same, " + Percent(flash, sparse)},
       {"Qwen3.8-Flash-Next", "180.0B, the sum of its tensors", 179'999'981'459,
        text(qwen) + qwen.count.prediction + qwen.parts + 35,
        "with " + WithThousands(qwen.count.prediction) + " of multi-token prediction, " + WithThousands(qwen.parts) +

@@ -45,6 +45,10 @@ TEST(Published, Agreement) {
   EXPECT_EQ(Agrees(590'000'000, *ParsePrinted("0.5B")), Agreement::kNo);
   EXPECT_EQ(Agrees(1'090'000'000, *ParsePrinted("1.0B")), Agreement::kTruncated);
   EXPECT_EQ(Agrees(30'990'000'000, *ParsePrinted("30B")), Agreement::kTruncated);
+  for (const auto& [text, digits] : std::initializer_list<std::pair<const char*, uint64_t>>{
+           {"230B", 10'000'000'000}, {"400M", 100'000'000}, {"4.0B", 100'000'000}, {"103,680", 1}, {"1T", 1'000'000'000'000}}) {
+    EXPECT_EQ(ParsePrinted(text)->digits, digits) << text;
+  }
 }
 
 TEST(Published, GptOssHoldsUnderTheCardsConvention) {
@@ -59,6 +63,33 @@ TEST(Published, GptOssHoldsUnderTheCardsConvention) {
   EXPECT_EQ(checks[1].conventions[2].agreement, Agreement::kNo);       // none: 3.03B
   EXPECT_FALSE(
       CheckPublished(count, {.total = "21.51B", .active = "", .non_embedding = "", .source = ""})[0].holds());  // scales counted
+}
+
+// Zeros that end a whole number claim nothing where no convention holds with them.
+TEST(Published, ZerosAreNoDigitsWhereNothingElseHolds) {
+  const Count count = CountRecipe(GptOss(24, 32), {}).value();  // 20,914,757,184; active 4.187, 3.608, 3.029 B
+  const auto of = [&](const char* total, const char* active) {
+    return CheckPublished(count, {.total = total, .active = active});
+  };
+  EXPECT_EQ(of("21B", "")[0].conventions[0].agreement, Agreement::kRounded);
+  EXPECT_EQ(of("20B", "")[0].conventions[0].agreement, Agreement::kTruncated);
+  EXPECT_EQ(of("10B", "")[0].conventions[0].agreement, Agreement::kNo);
+  EXPECT_EQ(of("", "4000M")[0].conventions[0].agreement, Agreement::kRoundedToZeros);
+  EXPECT_EQ(of("", "4000M")[0].conventions[2].agreement, Agreement::kNo);
+  EXPECT_EQ(of("", "4.0B")[0].conventions[0].agreement, Agreement::kNo);
+  EXPECT_TRUE(of("", "4000M")[0].holds());
+}
+
+// A source that says what it counts is held to it.
+TEST(Published, TheStatedConventionDecides) {
+  const Count count = CountRecipe(DeepSeekV3(), {}).value();
+  PublishedFigures figures{.total = "671B", .active = "", .non_embedding = "", .source = ""};
+  EXPECT_TRUE(CheckPublished(count, figures)[0].holds());
+  figures.body_and_prediction = true;
+  const ClaimCheck stated = CheckPublished(count, figures)[0];
+  EXPECT_EQ(stated.stated, "total without embedding and head with multi-token prediction");
+  EXPECT_FALSE(stated.holds());
+  EXPECT_EQ(stated.conventions[0].agreement, Agreement::kRounded);
 }
 
 TEST(Published, PredictionLayersMayBeMeant) {

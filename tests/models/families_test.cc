@@ -93,33 +93,46 @@ TEST(Registry, UnknownArchitectures) {
   ExpectBadInput(Without(no_architectures, "model_type"), {"neither architectures nor model_type"});
 }
 
-// Architectures with layers that nothing here computes are refused with the reason, by each of their names.
-TEST(Registry, UnsupportedLayersAreNamed) {
-  const auto refused = [](const std::string& layers, std::vector<std::string> hf, std::vector<std::string> types,
-                          std::vector<std::string> gguf) {
-    const std::string reason = " has " + layers + " layers, which are not supported";
-    for (const std::string& name : hf) {
-      ExpectBadInput(With(synthetic::HfLlama(), "architectures", std::vector<std::string>{name}), {"'" + name + "'" + reason});
-    }
-    for (const std::string& name : types) {
-      ExpectBadInput(With(Without(synthetic::HfLlama(), "architectures"), "model_type", name), {"'" + name + "'" + reason});
-    }
-    for (const std::string& name : gguf) {
-      ExpectBadInput(With(synthetic::GgufLlama(), "general.architecture", name), {"'" + name + "'" + reason});
-    }
+// Architectures that are known and do not run are refused with the reason, by each of their names, in either format.
+TEST(Registry, UnsupportedAreRefusedWithTheReason) {
+  const auto gguf = [](std::string_view name) { return With(synthetic::GgufLlama(), "general.architecture", std::string(name)); };
+  const auto of_type = [](std::string_view name) {
+    return With(Without(synthetic::HfLlama(), "architectures"), "model_type", std::string(name));
   };
-  refused("state-space", {"MambaLMHeadModel", "ZambaForCausalLM", "Zamba2ForCausalLM", "Plamo2ForCausalLM"}, {"zamba2", "plamo2"},
-          {"mamba", "jamba", "plamo2"});
-  refused("linear-attention", {"RwkvForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxForCausalLM"},
-          {"rwkv", "minimax_text_01", "minimax"}, {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"});
-  refused("recurrent", {"RecurrentGemmaForCausalLM"}, {"recurrent_gemma"}, {});
-  ExpectBadInput(
-      With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector<std::string>{"MiniMaxM9ForCausalLM"}),
-      {"known: "});
+  const auto of_class = [](std::string_view name) {
+    return With(Without(synthetic::HfLlama(), "model_type"), "architectures", std::vector{std::string(name)});
+  };
+  const auto reason = [](std::string_view name, std::string_view why) {
+    return "'" + std::string(name) + "' is not supported: " + std::string(why);
+  };
+  for (const UnsupportedArchitecture& u : UnsupportedArchitectures()) {
+    for (const char* const rest : {"", "2"}) {
+      std::string hf(u.hf), name(u.gguf);
+      if (hf.find('*') != hf.npos) hf.replace(hf.find('*'), 1, rest);
+      if (name.find('*') != name.npos) name.replace(name.find('*'), 1, rest);
+      EXPECT_NE(hf, "");
+      ExpectBadInput(of_class(hf), {reason(hf, u.why)});
+      if (!name.empty()) ExpectBadInput(gguf(name), {reason(name, u.why)});
+    }
+  }
+  // model_type, as it is spelled there.
+  for (const auto& [type, why] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"zamba2", "it has state-space layers"},
+           {"minimax_text_01", "it has linear-attention layers"},
+           {"recurrent_gemma", "it has recurrent layers"},
+           {"mimo_v2_flash", "it is a mixture of experts without a reader"},
+           {"hy_v3", "it is a mixture of experts without a reader"},
+           {"bailing_moe", "it is a mixture of experts without a reader"},
+           {"gemma3n_text", "it has several residual streams"}}) {
+    ExpectBadInput(of_type(type), {reason(type, why)});
+  }
+  ExpectBadInput(of_class("MiniMaxM9ForCausalLM"), {"known: "});
   for (const Family* f : Families()) {
-    if (!f->not_run.empty()) continue;  // its GGUF names are refused
-    for (const auto names : {f->gguf_architectures, f->hf_architectures, f->hf_model_types}) {
-      for (const std::string_view name : names) EXPECT_EQ(UnsupportedLayers(name), "") << name;
+    const std::string not_run = "it is counted from its config.json and not run: it has " + std::string(f->not_run);
+    EXPECT_EQ(CountedInGguf(*f).empty(), f->not_run.empty()) << f->name;
+    for (const std::string_view name : CountedInGguf(*f)) ExpectBadInput(gguf(name), {reason(name, not_run)});
+    for (const auto names : {f->hf_architectures, f->hf_model_types, f->gguf_architectures}) {
+      for (const std::string_view name : names) EXPECT_TRUE(WhyUnsupported(name).empty() || !f->not_run.empty()) << name;
     }
   }
 }
@@ -142,10 +155,28 @@ TEST(Registry, CountedOnlyIsRefused) {
     }
   }
   EXPECT_EQ(refused, 9u);
-  for (const char* name : {"deepseek32", "deepseek4", "glm-dsa", "kimi-k3", "minimax-m3", "jamba", "mamba", "rwkv7"}) {
-    ExpectBadInput(With(synthetic::GgufLlama(), "general.architecture", std::string(name)),
-                   {"'" + std::string(name) + "' has", "not supported"});
+}
+
+// Buffers that nothing reads have no number that a model uses: transformers computes them anew, whatever is stored, or skips them.
+TEST(Families, BuffersAreComputedAnew) {
+  const std::set<std::string> computed = {
+      "inv_freq",    "original_inv_freq", "cos_cached",   "sin_cached",     "cos_cache", "sin_cache",
+      "masked_bias", "position_ids",      "causal_mask",  "bias",           "mask",      "attn_rot_embd",
+      "input_scale", "activation_scale",  "output_scale", "input_scale_ub", "k_scale",   "v_scale"};
+  std::set<std::string> families;
+  for (const auto& [name, inventory] : AllSynthetic()) {
+    SCOPED_TRACE(name);
+    const ModelSpec spec = MustRead(inventory);
+    families.insert(spec.recipe.family);
+    for (const std::string& buffer : spec.buffers) {
+      EXPECT_TRUE(computed.contains(buffer.substr(buffer.rfind('.') + 1))) << buffer;
+    }
+    if (inventory.format == FileFormat::kGguf) continue;
+    for (const char* const number : {"model.layers.0.mlp.act_fn.beta", "model.layers.0.mlp.alpha", "model.embed_scale"}) {
+      ExpectBadInput(WithTensor(inventory, number, {1}), {number, "has no place"});
+    }
   }
+  EXPECT_GT(families.size(), 3u);
 }
 
 TEST(Families, AccountsAgree) {

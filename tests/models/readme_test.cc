@@ -73,12 +73,18 @@ TEST(Readme, FamiliesAreTheRegistrys) {
     table += "| " + std::string(f->name) + " | " + Joined(hf) + " | " + Joined(f->gguf_architectures) + " |\n";
   }
   ExpectLines("docs/files.md", table);
-  std::string counted = "| family | Hugging Face | what nothing runs |\n|---|---|---|\n";
+  std::string counted = "| family | Hugging Face | refused in GGUF as | what nothing runs |\n|---|---|---|---|\n";
   for (const Family* f : Families()) {
     if (f->not_run.empty()) continue;
-    counted += "| " + std::string(f->name) + " | " + Joined(f->hf_architectures) + " | " + std::string(f->not_run) + " |\n";
+    counted += "| " + std::string(f->name) + " | " + Joined(f->hf_architectures) + " | " + Joined(CountedInGguf(*f)) + " | " +
+               std::string(f->not_run) + " |\n";
   }
   ExpectLines("docs/files.md", counted);
+  std::string refused = "| Hugging Face | GGUF | why |\n|---|---|---|\n";
+  for (const UnsupportedArchitecture& u : UnsupportedArchitectures()) {
+    refused += "| " + std::string(u.hf) + " | " + std::string(u.gguf) + " | " + std::string(u.why) + " |\n";
+  }
+  ExpectLines("docs/files.md", refused);
 }
 
 TEST(Readme, WeightTypesAreTheFormats) {

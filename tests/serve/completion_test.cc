@@ -91,6 +91,7 @@ TEST(Completion, Text) {
                                 {"prompt_tokens_details", {{"cached_tokens", 0}}},
                                 {"completion_tokens_details", {{"reasoning_tokens", 0}}}}));
   EXPECT_EQ(bill["prompt_tokens"], 2);
+  EXPECT_EQ(bill["decode_tokens"], 2);
   EXPECT_EQ(bill["decode_steps"], 2);
   EXPECT_EQ(bill["prefill"]["rows"], 2);
   EXPECT_EQ(bill["decode"]["rows"], 2);

@@ -86,7 +86,7 @@ TEST_P(Drafts, EveryPatternGivesTheSameBits) {
   RunAll(engine, {plain});
   const Said expected = SaidBy(*plain);
   EXPECT_EQ(expected.tokens, answer);
-  EXPECT_EQ(plain->result().decode_passes, plain->result().decode_steps);
+  EXPECT_EQ(plain->result().decode_steps, plain->result().decode_tokens);
   options.draft = 4;
   for (const bool shares : {false, true}) {
     options.prefix_key = shares ? std::optional<std::string>("key") : std::nullopt;
@@ -94,8 +94,8 @@ TEST_P(Drafts, EveryPatternGivesTheSameBits) {
     const std::set<Pattern> patterns = RunAll(engine, {drafted});
     EXPECT_EQ(SaidBy(*drafted), expected) << shares;
     for (int64_t accepted = 0; accepted <= 4; ++accepted) EXPECT_TRUE(patterns.contains({4, accepted})) << accepted;
-    EXPECT_EQ(drafted->result().decode_steps, plain->result().decode_steps);
-    EXPECT_EQ(drafted->result().decode_passes + drafted->result().accepted, drafted->result().decode_steps);
+    EXPECT_EQ(drafted->result().decode_tokens, plain->result().decode_tokens);
+    EXPECT_EQ(drafted->result().decode_steps + drafted->result().accepted, drafted->result().decode_tokens);
   }
 }
 
@@ -161,8 +161,8 @@ TEST_P(Drafts, BillsNameWhatWasInVain) {
   EXPECT_GT(drafts.rejected, 0u);
   const BillWork& work = drafted.bill.at(Phase::kDecode);
   EXPECT_EQ(work.rows_in_vain, drafts.rejected);
-  EXPECT_EQ(work.rows - work.rows_in_vain, static_cast<uint64_t>(drafted.decode_steps));
-  EXPECT_EQ(drafted.decode_steps, plain.decode_steps);
+  EXPECT_EQ(work.rows - work.rows_in_vain, static_cast<uint64_t>(drafted.decode_tokens));
+  EXPECT_EQ(drafted.decode_tokens, plain.decode_tokens);
   for (int c = 0; c < kWorkClasses; ++c) {
     const WorkClass work_class = static_cast<WorkClass>(c);
     EXPECT_EQ(work.useful.Flops(work_class) - drafts.in_vain.Flops(work_class),
@@ -226,7 +226,7 @@ TEST(FakeDrafts, AnswersEndWhereTheyDoWithout) {
         for (const OutputPart& part : event.parts) texts[draft > 0 ? 1 : 0].back() += part.text;
       }
       EXPECT_EQ(engine.live_sequences(), 0u);
-      const bool saved = request->result().decode_passes < request->result().decode_steps;
+      const bool saved = request->result().decode_steps < request->result().decode_tokens;
       EXPECT_EQ(saved, draft > 0);
     }
     EXPECT_EQ(texts[0], texts[1]) << c.stop;

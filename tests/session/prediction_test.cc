@@ -252,7 +252,7 @@ TEST_P(Prediction, BillsAreTheLedger) {
   EXPECT_GT(drafts.predicting.Bytes(ByteKind::kWeightsPacked), 0u);
   EXPECT_EQ(drafted.bill.total().rows - drafts.rejected, plain.bill.total().rows);
   EXPECT_EQ(ledger.rows(Phase::kPrefill), prompt.size());
-  EXPECT_EQ(ledger.steps(Phase::kDecode), static_cast<uint64_t>(drafted.decode_passes));
+  EXPECT_EQ(ledger.steps(Phase::kDecode), static_cast<uint64_t>(drafted.decode_steps));
   Cost layer;
   const int32_t last = opened.model->recipe().n_layers;
   for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {

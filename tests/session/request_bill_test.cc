@@ -65,7 +65,7 @@ void ExpectOnce(const Request& request) {
   EXPECT_EQ(bill.at(Phase::kPrefill).rows - bill.at(Phase::kPrefill).rows_again,
             static_cast<uint64_t>(request.result().prompt_tokens));
   EXPECT_EQ(bill.at(Phase::kDecode).rows - bill.at(Phase::kDecode).rows_again,
-            static_cast<uint64_t>(request.result().decode_steps));
+            static_cast<uint64_t>(request.result().decode_tokens));
   EXPECT_TRUE(bill.total().rows_again == 0 || request.preemptions() > 0);
   EXPECT_GT(bill.parameters_touched(), 0u);
 }
@@ -117,7 +117,7 @@ TEST(RequestBills, AddUpToTheLedger) {
   ExpectTheLedger(engine.ledger(), requests, shared.size());
   EXPECT_EQ(failed->result().finish, FinishReason::kError);
   EXPECT_EQ(failed->result().bill.total().rows_in_vain, 1u);
-  EXPECT_EQ(failed->result().bill.at(Phase::kDecode).rows, static_cast<uint64_t>(failed->result().decode_steps) + 1);
+  EXPECT_EQ(failed->result().bill.at(Phase::kDecode).rows, static_cast<uint64_t>(failed->result().decode_tokens) + 1);
   EXPECT_EQ(failed->result().bill.at(Phase::kPrefill).rows, 5u);
   EXPECT_EQ(cancelled->result().finish, FinishReason::kInterrupted);
   uint64_t again = 0;

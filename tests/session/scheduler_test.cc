@@ -237,6 +237,7 @@ TEST(Scheduler, TheYoungestIsPreemptedAndGoesOn) {
     const GenerateResult& result = requests[static_cast<size_t>(i)]->result();
     EXPECT_EQ(result.finish, FinishReason::kLength) << result.error.message();
     EXPECT_EQ(result.prompt_tokens, 5);
+    EXPECT_EQ(result.decode_tokens, 19);
     EXPECT_EQ(result.decode_steps, 19);
     Tokens want;
     for (int32_t t = 1; t <= 20; ++t) want.push_back(i * 100 + t);

@@ -119,9 +119,11 @@ std::vector<Case> HyperParameterCases() {
       {"ArchitectureUnknown", gguf("general.architecture", std::string("fly")),
        "DIR/m.gguf: general.architecture 'fly' is not supported; known: " + KnownToGguf()},
       {"ArchitectureOfStateSpaces", gguf("general.architecture", std::string("mamba")),
-       "DIR/m.gguf: general.architecture 'mamba' has state-space layers, which are not supported"},
+       "DIR/m.gguf: general.architecture 'mamba' is not supported: it is counted from its config.json and not run: it has "
+       "Mamba's "
+       "layers, with a decay for each channel and state"},
       {"ArchitectureOfLinearAttention", hf("architectures", std::vector<std::string>{"MiniMaxText01ForCausalLM"}),
-       "DIR/config.json: architecture 'MiniMaxText01ForCausalLM' has linear-attention layers, which are not supported"},
+       "DIR/config.json: architecture 'MiniMaxText01ForCausalLM' is not supported: it has linear-attention layers"},
       {"ArchitectureOfControlCharacters", gguf("general.architecture", std::string("a\n\x1b[2J")),
        "DIR/m.gguf: general.architecture 'a\\n\\x1b[2J' is not supported; known: " + KnownToGguf()},
       {"ArchitectureMissing", File(Without(GgufLlama(), "general.architecture")),

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -146,6 +148,60 @@ TEST(QuantizeDirectory, TensorsAndListsThatBecomeKeys) {
     ASSERT_TRUE(made.ok()) << made.status().message();
     ConvertAll({folder / name}, 1);
   }
+}
+
+// Adds F32 tensors of one number to a file of safetensors; `shape`: "[]" or "[1]".
+void AddNumbers(const std::string& path, const std::map<std::string, float>& numbers, const char* shape) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(in), {});
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  OrderedJson header = OrderedJson::parse(bytes.substr(8, length));
+  std::string data = bytes.substr(8 + length);
+  for (const auto& [name, number] : numbers) {
+    const size_t at = data.size();
+    data.append(reinterpret_cast<const char*>(&number), sizeof number);
+    header[name] = {{"dtype", "F32"}, {"shape", OrderedJson::parse(shape)}, {"data_offsets", {at, data.size()}}};
+  }
+  const std::string text = header.dump();
+  length = text.size();
+  std::ofstream(path, std::ios::binary) << std::string(reinterpret_cast<const char*>(&length), sizeof length) << text << data;
+}
+
+// xIELU's beta and eps, which transformers stores as buffers, are those of the file, not of a new model.
+TEST(QuantizeDirectory, StoredNumbersOfXielu) {
+  const TempFolder folder;
+  OrderedJson config = SmallConfig("Apertus-8B");
+  config["rope_scaling"] = {{"rope_type", "default"}};
+  SynthOptions options;
+  options.type = DType::kF32;
+  const std::string made = folder / "apertus", file = made + "/model.safetensors";
+  ASSERT_TRUE(Synthesize(folder.Write("config.json", config.dump()), made, options).ok());
+  const std::vector<float> usual = LogitsOf(made);
+  const auto act = [](size_t layer, const char* of) { return "model.layers." + std::to_string(layer) + ".mlp.act_fn." + of; };
+  const std::vector<double> beta = {0.25, 0.75, 1, 0.5, 0.125, 0.5}, eps = {-0.5, -0.25, -1, 0, -0.125, -0.5};
+  std::map<std::string, float> betas, epss;
+  for (size_t i = 0; i < beta.size(); ++i) {
+    betas[act(i, "beta")] = static_cast<float>(beta[i]);
+    epss[act(i, "eps")] = static_cast<float>(eps[i]);
+  }
+  AddNumbers(file, betas, "[]");
+  const std::vector<float> with_beta = LogitsOf(made);
+  AddNumbers(file, epss, "[1]");
+  EXPECT_NE(with_beta, usual);
+  EXPECT_NE(LogitsOf(made), with_beta);
+  ConvertAll({made}, 1);
+  QuantizeOptions to;
+  to.type = "F32";
+  ASSERT_TRUE(Quantize(made, folder / "out.gguf", to).ok());
+  const Inventory gguf = ReadGguf(folder / "out.gguf").value();
+  EXPECT_EQ(gguf.metadata.GetDoubles("xielu.beta").value(), beta);
+  EXPECT_EQ(gguf.metadata.GetDoubles("xielu.eps").value(), eps);
+
+  AddNumbers(file, {{act(2, "eps"), 0.5f}}, "[1]");
+  const auto refused = LoadModel(made, {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find(act(2, "eps")), std::string::npos) << refused.status().message();
 }
 
 // Types that are kept: BF16 matrices, and experts in MXFP4 whatever the preset.

@@ -91,7 +91,7 @@ inline void ExpectLoaded(const Inventory& inventory, const ModelSpec& spec, cons
     SCOPED_TRACE(WeightName(b.role, b.layer) + " of " + b.names[0]);
     const std::vector<float> expected = ExpectedValues(inventory, b);
     if (FactsOf(b.role).kind == WeightInfo::Kind::kBuffer) {
-      const auto values = weights.HostVector(b.role);
+      const auto values = weights.HostVector(b.role, b.layer);
       ASSERT_EQ(values.size(), expected.size());
       EXPECT_TRUE(SameBits(values.data(), expected.data(), expected.size()));
       EXPECT_TRUE(weights.Get(b.role, b.layer).empty());
