@@ -74,8 +74,11 @@ std::string BoundText(const StepBound& b, const FitMachine& machine, std::string
   for (const double n : b.flops) flops += n;
   const std::string head = "at most " + ShortRate(b.tokens_per_second) + " tokens/s: ";
   if (b.reads_longer()) {
+    const RateRange& range = machine.read_range;
+    const auto at = [&](double read) { return ShortRate(static_cast<double>(b.tokens) * read / b.bytes); };
     return head + Scaled(b.bytes, "B") + " of weights and KV a " + std::string(each) + ", read at " +
            Scaled(machine.read, "B/s") +
+           (range.low > 0 ? "; " + at(range.low) + " to " + at(range.high) + " in the least and best moments" : "") +
            (b.missing.empty() ? "" : "; by memory alone: the machine's " + b.missing + " not given");
   }
   std::string text = head + Scaled(flops / static_cast<double>(b.tokens), "FLOP") + " a token, " + Units(b) + ", at " +
@@ -145,7 +148,10 @@ std::string MachineText(const FitMachine& m) {
   } else {
     text += "; " + GibText(m.available, Rounding::kDown) + " of " + GibText(m.total, Rounding::kDown) + " free";
   }
-  if (m.read > 0) text += "; reads " + Scaled(m.read, "B/s");
+  const auto moments = [](const RateRange& range, const char* unit) {
+    return range.low > 0 ? " (" + Scaled(range.low, unit) + " to " + Scaled(range.high, unit) + ")" : std::string();
+  };
+  if (m.read > 0) text += "; reads " + Scaled(m.read, "B/s") + moments(m.read_range, "B/s");
   std::vector<std::string> peaks;  // those that are known
   for (const FitUnit unit : {FitUnit::kF32, FitUnit::kBF16, FitUnit::kInt8}) {
     const std::string name(kFitUnitNames[static_cast<size_t>(unit)]);
@@ -348,6 +354,8 @@ Json FitDocument(const FitPage& page, const std::vector<FittedModel>& models) {
                   {"available_bytes", known(static_cast<double>(m.available))},
                   {"cache_bytes", known(static_cast<double>(m.caches))},
                   {"read_bytes_per_second", known(m.read)},
+                  {"read_bytes_per_second_low", known(m.read_range.low)},
+                  {"read_bytes_per_second_high", known(m.read_range.high)},
                   {"f32_flops_per_second", known(m.peaks[0])},
                   {"bf16_flops_per_second", known(m.peaks[1])},
                   {"int8_ops_per_second", known(m.peaks[2])},

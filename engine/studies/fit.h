@@ -29,6 +29,12 @@ inline constexpr std::array<std::string_view, kFitUnits> kFitUnitNames = {"f32",
                                                                           "int8"};  // as ParseMachine takes them
 
 // What a machine has, and what it does in a second. 0: unknown.
+// Of the moments in which a rate was measured: the least and the best; 0: unknown.
+struct RateRange {
+  double low = 0, high = 0;
+};
+
+// Rates are sustained ones: the median of what was measured, or what a whole run reached, if that is more.
 struct FitMachine {
   std::string target = {};            // instruction set of the kernels; empty: not measured, but described
   int threads = 0;                    // which share the kernels' scratch and the peaks
@@ -37,6 +43,8 @@ struct FitMachine {
   double read = 0;                    // bytes
   uint64_t caches = 0;                // bytes of all caches of data; 0: unknown
   std::array<double, kFitUnits> peaks = {};
+  RateRange read_range = {};
+  std::array<RateRange, kFitUnits> peak_ranges = {};
   bool bf16_dots = true;  // false: there is no bf16 dot product, and BF16 is multiplied in f32
   bool int8_dots = true;  // false: there is no dot product of bytes; kInt8 is then the peak of the instructions in its place
 };
@@ -47,15 +55,15 @@ struct FitMachine {
 TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
 
 // This machine on `threads` threads (as EngineOptions::threads): memory as it is now, rates as measured in about two seconds. They are
-// kept in `directory` ("": nowhere) for this boot, number of threads and instruction set: the best of all moments that were measured,
-// KeepBestRates included, as a neighbour's share of a moment is no bound. A kept file that is damaged, or of another boot, is measured
-// anew and replaced. `anew`: the rates are those of now, even if better ones are kept, and raise what is kept.
+// kept in `directory` ("": nowhere) for this boot, number of threads and instruction set, with the range of all moments that were
+// measured, KeepBestRates included. A kept file that is damaged, of another boot or without ranges is measured anew and replaced.
+// `anew`: the rates are those of now, replace those kept and widen the kept range.
 TALLY_API Result<FitMachine> MeasureMachine(const std::string& directory, int threads, bool anew = false);
 // The same where it is kept there; nothing is measured. `threads`: at least 1.
 TALLY_API std::optional<FitMachine> FindMachine(const std::string& directory, int threads);
-// Raises what MeasureMachine keeps to the best moments of a measurement of speed (SpeedReport::best) and to the rates that its decodes
-// and prefills reached themselves, so that what was measured stays within the bounds. A decode counts if a step reads more than the
-// caches hold. Nothing happens where nothing can be kept.
+// Raises the range that MeasureMachine keeps to the best moments of a measurement of speed (SpeedReport::best), and its rates to those
+// that the decodes and prefills reached themselves (medians), so that what was measured stays within the bounds. A decode counts if a
+// step reads more than the caches hold. Nothing happens where nothing can be kept.
 TALLY_API void KeepBestRates(const std::string& directory, const SpeedReport& report);
 // The same of a run's decode, if rates are kept.
 TALLY_API void KeepBestRates(const std::string& directory, const books::RunFigures& run);

@@ -72,19 +72,43 @@ Status SetPart(std::string_view key, std::string_view value, FitMachine& m) {
 
 // ---- measured
 
-constexpr int kVersion = 2;  // of the file
-constexpr int kMoments = 4;
-constexpr double kMomentSeconds = 0.25;  // of each roof; all of them take about two seconds
+constexpr int kVersion = 3;  // of the file; 2 had no ranges
+constexpr int kMoments = 5;
+constexpr double kMomentSeconds = 0.2;  // of each roof; all of them take about two seconds
 
-void KeepBest(double rate, double& best) { best = std::max(best, rate); }
-void KeepBest(const ArithmeticPeaks& peaks, FitMachine& m) {
-  const std::array<double, kFitUnits> rates = {peaks.f32, peaks.bf16, peaks.int8, peaks.int8_narrow};
-  for (size_t u = 0; u < rates.size(); ++u) KeepBest(rates[u], m.peaks[u]);
+// A rate of a machine, its range, and its name in the file.
+struct KeptRate {
+  const char* key;
+  double* rate;
+  RateRange* range;
+};
+std::array<KeptRate, 1 + kFitUnits> RatesOf(FitMachine& m) {
+  return {{{"read", &m.read, &m.read_range},
+           {"f32", &m.peaks[0], &m.peak_ranges[0]},
+           {"bf16", &m.peaks[1], &m.peak_ranges[1]},
+           {"int8", &m.peaks[2], &m.peak_ranges[2]},
+           {"int8_narrow", &m.peaks[3], &m.peak_ranges[3]}}};
+}
+std::array<double, 1 + kFitUnits> InOrder(double read, const ArithmeticPeaks& p) {
+  return {read, p.f32, p.bf16, p.int8, p.int8_narrow};
 }
 
-void KeepBest(const FitMachine& other, FitMachine& m) {
-  KeepBest(other.read, m.read);
-  for (size_t u = 0; u < m.peaks.size(); ++u) KeepBest(other.peaks[u], m.peaks[u]);
+void Widen(RateRange& range, double low, double high) {
+  if (low > 0) range.low = range.low > 0 ? std::min(range.low, low) : low;
+  range.high = std::max(range.high, high);
+}
+// Of a best moment: the range alone.
+void WidenTo(const std::array<double, 1 + kFitUnits>& best, FitMachine& m) {
+  const auto rates = RatesOf(m);
+  for (size_t i = 0; i < rates.size(); ++i) Widen(*rates[i].range, 0, best[i]);
+}
+// What was reached holds, since it was held for a whole measurement.
+void Reach(const std::array<double, 1 + kFitUnits>& reached, FitMachine& m) {
+  const auto rates = RatesOf(m);
+  for (size_t i = 0; i < rates.size(); ++i) {
+    *rates[i].rate = std::max(*rates[i].rate, reached[i]);
+    Widen(*rates[i].range, 0, reached[i]);
+  }
 }
 
 // Whether the bytes of a step cannot come from caches, which are faster than the memory.
@@ -107,9 +131,17 @@ Status MeasureRates(int threads, FitMachine& m) {
   TALLY_RETURN_IF_ERROR(team.status());
   TALLY_ASSIGN_OR_RETURN(const RoofMemory memory, MemoryForRoof(uint64_t{1} << 30));
   ReadRoof read(team, memory.bytes);
+  std::array<std::vector<double>, 1 + kFitUnits> moments;
   for (int i = 0; i < kMoments; ++i) {
-    KeepBest(read.Measure(kMomentSeconds / 2), m.read);
-    KeepBest(MeasurePeaks(team, kMomentSeconds), m);
+    const double bytes = read.Measure(kMomentSeconds / 2);
+    const auto now = InOrder(bytes, MeasurePeaks(team, kMomentSeconds));
+    for (size_t r = 0; r < now.size(); ++r) moments[r].push_back(now[r]);
+  }
+  const auto rates = RatesOf(m);
+  for (size_t r = 0; r < rates.size(); ++r) {
+    *rates[r].rate = Median(moments[r]);
+    const auto [low, high] = std::ranges::minmax(moments[r]);
+    Widen(*rates[r].range, low, high);
   }
   return {};
 }
@@ -134,8 +166,8 @@ class KeptRates {
   KeptRates(const std::string& directory, const FitMachine& m)
       : directory_(directory), name_("machine-" + m.target + "-" + std::to_string(m.threads) + ".json"), boot_(BootId()) {}
 
-  // Raises the rates of `m` to those kept. True if MeasureRates was among what they come from.
-  bool Raise(FitMachine& m) const {
+  // Gives `m` the rates that are kept. True if MeasureRates was among what they come from.
+  bool Read(FitMachine& m) const {
     const std::optional<std::string> text = usable() ? ReadKeptFile(directory_ + "/" + name_) : std::nullopt;
     const Json j = text ? Json::parse(*text, nullptr, false) : Json();
     if (!j.is_object()) return false;
@@ -144,28 +176,35 @@ class KeptRates {
       return false;
     const bool measured = is("measured", true);
     FitMachine kept;
-    for (const auto& [key, rate] : RatesOf(kept)) {
-      if (!j.contains(key) || !j[key].is_number()) return false;
-      *rate = j[key].get<double>();
-      const bool may_lack = !measured || rate == &kept.peaks[1];
-      if (!(*rate >= 0 && *rate < 1e18) || (*rate == 0 && !may_lack)) return false;
+    for (const auto& [key, rate, range] : RatesOf(kept)) {
+      const std::string name = key;
+      for (const auto& [of, number] : {std::pair{name, rate}, {name + "_low", &range->low}, {name + "_high", &range->high}}) {
+        if (!j.contains(of) || !j[of].is_number()) return false;
+        *number = j[of].get<double>();
+        const bool may_lack = !measured || rate == &kept.peaks[1];
+        if (!(*number >= 0 && *number < 1e18) || (*number == 0 && !may_lack)) return false;
+      }
     }
-    KeepBest(kept, m);
+    m.read = kept.read;
+    m.peaks = kept.peaks;
+    m.read_range = kept.read_range;
+    m.peak_ranges = kept.peak_ranges;
     return measured;
   }
 
   void Write(FitMachine m, bool measured) const {
     if (!usable()) return;
     Json j = {{"tally_machine", kVersion}, {"boot", boot_}, {"target", m.target}, {"threads", m.threads}, {"measured", measured}};
-    for (const auto& [key, rate] : RatesOf(m)) j[key] = *rate;
+    for (const auto& [key, rate, range] : RatesOf(m)) {
+      const std::string name = key;
+      j[name] = *rate;
+      j[name + "_low"] = range->low;
+      j[name + "_high"] = range->high;
+    }
     WriteKeptFile(directory_, name_, j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
 
  private:
-  static std::array<std::pair<const char*, double*>, 1 + kFitUnits> RatesOf(FitMachine& m) {
-    return {
-        {{"read", &m.read}, {"f32", &m.peaks[0]}, {"bf16", &m.peaks[1]}, {"int8", &m.peaks[2]}, {"int8_narrow", &m.peaks[3]}}};
-  }
   bool usable() const { return !directory_.empty() && !boot_.empty(); }
 
   const std::string directory_, name_, boot_;
@@ -199,19 +238,24 @@ Result<FitMachine> ParseMachine(std::string_view text) {
 Result<FitMachine> MeasureMachine(const std::string& directory, int threads, bool anew) {
   Team team(threads);
   TALLY_RETURN_IF_ERROR(team.status());
-  FitMachine best = Unmeasured(team.threads());
-  const KeptRates kept(directory, best);
-  if (kept.Raise(best) && !anew) return best;
+  FitMachine before = Unmeasured(team.threads());
+  const KeptRates kept(directory, before);
+  if (kept.Read(before) && !anew) return before;
   FitMachine now = Unmeasured(team.threads());
   TALLY_RETURN_IF_ERROR(MeasureRates(now.threads, now));
-  KeepBest(now, best);
-  kept.Write(best, true);
-  return anew ? now : best;
+  FitMachine both = now;
+  const auto of_before = RatesOf(before), of_both = RatesOf(both);
+  for (size_t i = 0; i < of_both.size(); ++i) {
+    Widen(*of_both[i].range, of_before[i].range->low, of_before[i].range->high);
+    if (!anew) *of_both[i].rate = std::max(*of_both[i].rate, *of_before[i].rate);  // what a bench reached
+  }
+  kept.Write(both, true);
+  return anew ? now : both;
 }
 
 std::optional<FitMachine> FindMachine(const std::string& directory, int threads) {
   FitMachine m = Unmeasured(threads);
-  (void)KeptRates(directory, m).Raise(m);
+  (void)KeptRates(directory, m).Read(m);
   return m.read > 0 ? std::optional(std::move(m)) : std::nullopt;
 }
 
@@ -219,17 +263,16 @@ void KeepBestRates(const std::string& directory, const SpeedReport& report) {
   for (const MeasuredRoofs& best : report.best) {
     FitMachine m = Unmeasured(best.threads);
     m.target = report.target;
-    m.read = best.bandwidth;
-    KeepBest(best.peaks, m);
+    const KeptRates kept(directory, m);
+    const bool measured = kept.Read(m);
+    WidenTo(InOrder(best.bandwidth, best.peaks), m);
     for (const DecodeSpeed& d : report.decode) {
       if (d.threads == m.threads && IsFromMemory(d.bytes_per_token * static_cast<double>(d.batch), m))
-        KeepBest(d.bytes_per_token * d.rate.most, m.read);
+        Reach(InOrder(d.bytes_per_token * d.rate.median, {}), m);
     }
     for (const PrefillSpeed& p : report.prefill) {
-      if (p.threads == m.threads) KeepBest(PeaksReached(p), m);
+      if (p.threads == m.threads) Reach(InOrder(0, PeaksReached(p)), m);
     }
-    const KeptRates kept(directory, m);
-    const bool measured = kept.Raise(m);
     kept.Write(m, measured);
   }
 }
@@ -241,8 +284,8 @@ void KeepBestRates(const std::string& directory, const books::RunFigures& run) {
   const double step_seconds = run.generate_seconds / static_cast<double>(std::max<uint64_t>(run.decode_steps, 1));
   if (!IsFromMemory(rate * step_seconds, *m)) return;
   const KeptRates kept(directory, *m);
-  const bool measured = kept.Raise(*m);
-  m->read = rate;
+  const bool measured = kept.Read(*m);
+  Reach(InOrder(rate, {}), *m);
   kept.Write(*m, measured);
 }
 

@@ -11,8 +11,10 @@
 #include "engine/page/charts.h"
 #include "engine/page/figure.h"
 #include "engine/recipe/shard.h"
+#include "engine/session/split.h"
 #include "engine/studies/count.h"
 #include "engine/studies/fit.h"
+#include "engine/studies/fit_parts.h"
 
 namespace tally {
 namespace {
@@ -57,7 +59,7 @@ CountedModel Counted(const char* name, std::string_view type) {
 }
 
 // One row for each gather of a decode step, like ones together.
-std::string FormsTable(const CountedModel& model, FitSplit split) {
+std::string FormsTable(const CountedModel& model, FitSplit split, const FitMachine& machine) {
   const Recipe& recipe = model.count.recipe;
   const bool owned = split == FitSplit::kExperts;
   constexpr int32_t kShown = 4;
@@ -65,12 +67,17 @@ std::string FormsTable(const CountedModel& model, FitSplit split) {
   rows[0].embedded = 1;
   for (books::RankRows& r : rows) r.routed.assign(recipe.layers.size(), static_cast<uint64_t>(recipe.top_k) / kShown);
   const Shard shard{.rank = 0, .ranks = kShown, .whole_mixers = owned, .own_experts = owned};
+  const Result<PackedViews> packed = PackedOf(model, shard);
+  if (!packed.ok()) return "";
+  const auto gathered = [&](Role role, int32_t layer) {
+    return GatheredAs(packed->View(recipe, role, layer).dtype, ActivationMode::kAuto, machine.bf16_dots);
+  };
   struct Like {
     uint64_t times = 0, received = 0;
   };
   std::vector<std::string> order;
   std::map<std::string, Like> likes;
-  for (const books::CommunicationForm& f : books::CommunicationForms(recipe, shard, {.context = 4096}, rows)) {
+  for (const books::CommunicationForm& f : books::CommunicationForms(recipe, shard, {.context = 4096}, rows, gathered)) {
     const std::string key = std::string(ComponentName(f.component)) + " | " + f.sent.text() + " | " + f.received.text() + " | ";
     if (likes.find(key) == likes.end()) order.push_back(key);
     ++likes[key].times;
@@ -95,13 +102,17 @@ Page ScalingPage() {
       "Written by build/release/tests/scaling/scaling_page; scaling_page_test compares. docs/mpi.md says how several machines "
       "are used.\n\n"
       "## Bytes and messages of a step\n\n"
-      "A gather gives each of Z ranks the whole of a matrix of f32 of which each has computed a part: a rank sends its part to Z "
-      "- 1 others, a\n"
-      "message each, and receives theirs. own(n) is the rank's part of n columns, R_o the rows whose embedding it has, M the "
-      "rows routed to its\n"
-      "experts; counters/books/communication.h has the other symbols where closed_form.h does not. Logits go to rank 0 alone. A "
-      "step has two\n"
-      "messages more, by which ranks keep in step: 1,024 bytes to each rank, and 8 from each.\n\n"
+      "A gather gives each of Z ranks the whole of a matrix of which each has computed a part: a rank sends its part to Z - 1 "
+      "others, a message\n"
+      "each, and receives theirs. What a product reads next is sent as the product reads it, if every rank has whole blocks of "
+      "it: 44/32 is 44\n"
+      "bytes for 32 elements (int8 codes, a scale, sums), 4/2 bf16. All else is f32, 4 bytes an element. own(n) is the rank's "
+      "part of n columns,\n"
+      "R_o the rows whose embedding it has, M the rows routed to its experts; counters/books/communication.h has the other "
+      "symbols where\n"
+      "closed_form.h does not. Logits go to rank 0 alone. A step has two messages more, by which ranks keep in step: 1,024 "
+      "bytes to each rank,\n"
+      "and 8 from each.\n\n"
       "`mpirun -n N tally audit MODEL` compares these forms with the ledger of every rank, site by site; "
       "tests/goldens/shards_test does so for\n"
       "every family of the catalogue on 2, 3, 4 and 7 ranks. tests/mpi/witness_test compares the ledgers with the bytes that a "
@@ -109,11 +120,12 @@ Page ScalingPage() {
       "program and MPI saw.\n\n";
   std::array<CountedModel, kModels.size()> models;
   for (size_t m = 0; m < kModels.size(); ++m) models[m] = Counted(kModels[m], kTypes[m]);
-  text += "All outputs divided (`rows`), " + std::string(kModels[0]) + ", a decoded token:\n\n" +
-          FormsTable(models[0], FitSplit::kRows);
-  text += "\nExperts by owner, all else on every rank (`experts`):\n\n" + FormsTable(models[0], FitSplit::kExperts);
-
   Result<FitMachine> machine = ParseMachine(kMachine);
+  if (!machine.ok()) return page;
+  text += "All outputs divided (`rows`), " + std::string(kModels[0]) + ", a decoded token:\n\n" +
+          FormsTable(models[0], FitSplit::kRows, *machine);
+  text += "\nExperts by owner, all else on every rank (`experts`):\n\n" + FormsTable(models[0], FitSplit::kExperts, *machine);
+
   text += "\n## Predictions\n\nDecode of one sequence at position 4,096, tokens/s, at most: every machine has " +
           std::string(kMachine) +
           " (invented, the same for\nall; `tally fit MODEL --ranks 2,4,8 --machine ... --network ... --latency ...` takes "

@@ -150,7 +150,7 @@ TEST(QuantizeDirectory, TensorsAndListsThatBecomeKeys) {
   }
 }
 
-// Adds F32 tensors of one number to a file of safetensors; `shape`: "[]" or "[1]".
+// Sets F32 tensors of one number in a file of safetensors; `shape`: "[]" or "[1]", of new ones.
 void AddNumbers(const std::string& path, const std::map<std::string, float>& numbers, const char* shape) {
   std::ifstream in(path, std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(in), {});
@@ -159,6 +159,10 @@ void AddNumbers(const std::string& path, const std::map<std::string, float>& num
   OrderedJson header = OrderedJson::parse(bytes.substr(8, length));
   std::string data = bytes.substr(8 + length);
   for (const auto& [name, number] : numbers) {
+    if (header.contains(name)) {
+      std::memcpy(data.data() + header[name]["data_offsets"][0].get<size_t>(), &number, sizeof number);
+      continue;
+    }
     const size_t at = data.size();
     data.append(reinterpret_cast<const char*>(&number), sizeof number);
     header[name] = {{"dtype", "F32"}, {"shape", OrderedJson::parse(shape)}, {"data_offsets", {at, data.size()}}};
