@@ -210,10 +210,8 @@ void Scheduler::Share() {
   if (prompts.empty() && !is_full_) ShareDrafts(room);
 }
 
-// Gives `room` rows to prompts. Returns what is left.
-int64_t Scheduler::SharePrompts(std::vector<Entry*> prompts, int64_t room) {
-  std::ranges::sort(prompts, {}, &Entry::arrival);
-  // A client whose prompts did not wait before begins with the rows of the one that has had the fewest.
+// A client whose prompts did not wait before begins with the rows of the one that has had the fewest, or with its own if it has had more.
+void Scheduler::CountClients(std::span<Entry* const> prompts) {
   std::map<std::string, int64_t> had;
   int64_t fewest = 0;
   for (const Entry* e : prompts) {
@@ -223,25 +221,53 @@ int64_t Scheduler::SharePrompts(std::vector<Entry*> prompts, int64_t room) {
     had.insert(*known);
   }
   for (const Entry* e : prompts) had.try_emplace(e->request->client(), fewest);
+  for (const auto& [client, rows] : prompt_rows_) {
+    if (rows > fewest && !prompts.empty()) had.try_emplace(client, rows);
+  }
   prompt_rows_.swap(had);
+}
+
+// Gives `room` rows to prompts. Returns what is left.
+int64_t Scheduler::SharePrompts(std::vector<Entry*> prompts, int64_t room) {
+  std::ranges::sort(prompts, {}, &Entry::arrival);
+  CountClients(prompts);
   while (room > 0 && !prompts.empty()) {
     const auto next = NextPrompt(prompts);
     Entry& e = **next;
+    const std::string& client = e.request->client();
     e.rows = std::min(MostRows(e), room);
     e.overtaken = std::max<int64_t>(0, e.overtaken - e.rows);
     for (auto before = prompts.begin(); before != next; ++before) {
-      if ((*before)->request->client() == e.request->client()) (*before)->overtaken += e.rows;
+      if ((*before)->request->client() == client) (*before)->overtaken += e.rows;
     }
-    prompt_rows_[e.request->client()] += e.rows;
+    prompt_rows_[client] += e.rows;
+    if (TurnGoesOn(prompts) == prompts.end()) {
+      turn_ = client;
+      turn_rows_ = 0;
+    }
+    if (turn_ == client) turn_rows_ += e.rows;
     room -= e.rows;
     prompts.erase(next);
   }
   return room;
 }
 
+// The first prompt of the client whose turn it is; end: its turn is over.
+std::vector<Scheduler::Entry*>::iterator Scheduler::TurnGoesOn(std::vector<Entry*>& prompts) const {
+  if (turn_rows_ >= kTurn) return prompts.end();
+  return std::ranges::find_if(prompts, [&](const Entry* e) { return e->request->client() == turn_; });
+}
+
 // Of prompts in the order in which they came, the one that is to run next.
 std::vector<Scheduler::Entry*>::iterator Scheduler::NextPrompt(std::vector<Entry*>& prompts) {
-  const auto first = std::ranges::min_element(prompts, {}, [&](const Entry* e) { return prompt_rows_[e->request->client()]; });
+  const auto had = [&](const Entry* e) { return prompt_rows_.at(e->request->client()); };
+  auto first = std::ranges::min_element(prompts, {}, had);
+  if (const auto in_turn = TurnGoesOn(prompts); in_turn != prompts.end()) {
+    const auto cuts_in = std::ranges::find_if(prompts, [&](const Entry* e) {
+      return Left(*e) < kShortPrompt && had(e) <= had(*in_turn) && e->request->client() != turn_;
+    });
+    first = cuts_in != prompts.end() ? cuts_in : in_turn;
+  }
   if (Left(**first) < kShortPrompt) return first;
   const auto overtakes = std::find_if(first, prompts.end(), [&](const Entry* e) {
     return e->request->client() == (*first)->request->client() && Left(*e) < kShortPrompt &&
@@ -379,6 +405,7 @@ void Scheduler::Step() {
   const size_t ran = running_.size();
   DropEnded();
   if (full && running_.size() == ran) PreemptYoungest();  // none that ended made room
+  if (idle()) prompt_rows_.clear(), turn_rows_ = kTurn;
 }
 
 }  // namespace tally

@@ -5,10 +5,10 @@
 // Requests begin in the order in which they came, as long as there is room. If a running request needs room and there is none, the one
 // that began last is preempted: it gives its sequence back. Later it runs its tokens again and continues with the same bits.
 //
-// Prompts run one after the other, not side by side: none would be done sooner, and most later. First comes the client whose prompts have
-// had the fewest rows since they wait, so that clients have equal shares. Of a client's prompts the first that came is the next, but those
-// with fewer than kShortPrompt rows to run overtake longer ones, and together keep one waiting for at most kMostOvertaking rows and as many
-// as it has run itself.
+// Prompts run one after the other, not side by side: none would be done sooner, and most later. Clients take turns of kTurn rows, and the
+// turn is that of the client whose prompts have had the fewest, so that clients have equal shares; a prompt with fewer than kShortPrompt
+// rows to run does not wait for another's turn to end, unless its client has had more. Of a client's prompts the first that came is the
+// next, but short ones overtake longer ones, and together keep one waiting for at most kMostOvertaking rows and as many as it has run itself.
 //
 // Requests that draft get further rows in steps of few rows that are all decode: such a step waits for the weights, and rows cost little.
 // Rows that were not accepted are taken back before the request is told. If a step fails for a sequence with drafts, the next has none.
@@ -40,7 +40,7 @@ struct SchedulerOptions {
 // Not to be used by two threads at once.
 class Scheduler {
  public:
-  static constexpr int64_t kShortPrompt = 256, kMostOvertaking = 512;  // rows
+  static constexpr int64_t kShortPrompt = 256, kMostOvertaking = 512, kTurn = 1024;  // rows
   // `engine` must outlive the scheduler.
   explicit Scheduler(Engine& engine, const SchedulerOptions& options = {});
   Scheduler(const Scheduler&) = delete;
@@ -87,6 +87,8 @@ class Scheduler {
   int64_t Left(const Entry& entry) const;  // tokens that have not run
   void Share();
   int64_t SharePrompts(std::vector<Entry*> prompts, int64_t room);
+  void CountClients(std::span<Entry* const> prompts);
+  std::vector<Entry*>::iterator TurnGoesOn(std::vector<Entry*>& prompts) const;
   std::vector<Entry*>::iterator NextPrompt(std::vector<Entry*>& prompts);
   void ShareDrafts(int64_t room);
   void Predict(std::span<const DraftWish> wishes, std::span<Entry* const> of);
@@ -105,7 +107,10 @@ class Scheduler {
   std::deque<Entry> waiting_;
   std::vector<Entry> running_;  // in the order in which they began
   uint64_t arrivals_ = 0;
-  std::map<std::string, int64_t> prompt_rows_;  // of each client that has prompts to run: rows that they have had
+  // Rows that prompts of a client have had while others waited: of clients that have prompts to run, or are ahead of all that have.
+  std::map<std::string, int64_t> prompt_rows_;
+  std::string turn_;           // the client whose turn it is
+  int64_t turn_rows_ = kTurn;  // in this turn
   StepClock clock_;
   std::vector<BatchRow> rows_;
   int64_t decode_rows_ = 0;  // of the step, drafts included

@@ -96,6 +96,7 @@ TEST(Scheduler, PromptsOfAClientRunInTheOrderInWhichTheyCame) {
   for (size_t i = 0; i < 8; ++i) EXPECT_EQ(p.first_token[i], 384 * (static_cast<int64_t>(i) + 1)) << i;
 }
 
+// A turn of another client is the most that a prompt waits for its own client's turn; a short one does not wait.
 TEST(Scheduler, ClientsHaveEqualSharesOfPrompts) {
   PromptRows p;
   for (int i = 0; i < 6; ++i) p.Add(640, "many");
@@ -103,16 +104,34 @@ TEST(Scheduler, ClientsHaveEqualSharesOfPrompts) {
   const int64_t before = p.rows;
   const size_t one = p.Add(640, "one"), third = p.Add(64, "third");
   p.RunAll();
-  EXPECT_LE(p.first_token[third], before + 3 * 64);
-  EXPECT_LE(p.first_token[one], before + 2 * 640 + 64 + 64);
-  EXPECT_LE(p.first_token[0], before + 2 * 640 + 64) << "nor does the first client wait for the others";
-  // A client that comes back has nothing saved up.
-  const size_t second_long = p.Add(640, "many");
-  const size_t later = p.Add(640, "one");
+  EXPECT_EQ(p.first_token[third], before + 64);
+  EXPECT_EQ(p.first_token[one], 64 + Scheduler::kTurn + 640);
+  EXPECT_EQ(p.first_token[0], 640 + 64) << "nor does the first client wait for the others";
+  // Prompts of several clients that are no longer than a turn: one after the other.
   const int64_t again = p.rows;
+  std::vector<size_t> later;
+  for (const char* client : {"many", "one", "third", "fourth"}) later.push_back(p.Add(640, client));
   p.RunAll();
-  EXPECT_GT(p.first_token[later], again + 640);
-  EXPECT_GT(p.first_token[second_long], again + 640);
+  for (size_t i = 0; i < later.size(); ++i) EXPECT_EQ(p.first_token[later[i]], again + 640 * (static_cast<int64_t>(i) + 1));
+}
+
+// A client that sends its next short prompt when the last is done, and another that does so too, take no more than their shares.
+TEST(Scheduler, AClientWithOneShortPromptAfterTheOtherTakesItsShare) {
+  PromptRows p;
+  const size_t large = p.Add(20'000, "large");
+  size_t small = p.Add(200, "small");
+  int64_t done = 0, waited = 0, came = p.rows;
+  while (p.first_token[large] < 0) {
+    p.Step();
+    if (p.first_token[small] < 0) continue;
+    ++done;
+    waited = std::max(waited, p.rows - came);
+    came = p.rows;
+    small = p.Add(200, "small");
+  }
+  EXPECT_LE(p.first_token[large], 2 * 20'000 + Scheduler::kTurn);
+  EXPECT_GE(done, 90) << "half of the rows";
+  EXPECT_LE(waited, 3 * 200 + 2 * 64);
 }
 
 // A short prompt does not wait for a long one, and short ones without end do not keep the long one waiting.
