@@ -72,7 +72,7 @@ void Read(Config& c, ModelSpec& spec) {
   r.stored_xielu = true;
   for (int32_t i = 0; i < r.n_layers; ++i) {
     for (const char* of : {"beta", "eps"}) {
-      std::string name = "model.layers." + std::to_string(i) + ".mlp.act_fn." + of;
+      std::string name = ExpandName("~model.layers.#.mlp.act_fn.", i, c.tensor_prefix) + of;
       if (IsStored(c.inventory(), name)) spec.buffers.push_back(std::move(name));
     }
   }
