@@ -17,7 +17,7 @@ set(public_headers
   engine/session/batch.h engine/session/conversation.h engine/session/engine.h engine/session/generate.h engine/session/model.h engine/session/sampling.h
   engine/studies/audit.h engine/studies/count.h engine/studies/draft_speed.h engine/studies/fit.h engine/studies/inspect.h engine/studies/logits.h engine/studies/perplexity.h engine/studies/quantize.h engine/studies/report.h engine/studies/run_info.h engine/studies/speed.h
   engine/studies/summary.h engine/studies/synth.h
-  counters/books/books.h counters/books/closed_form.h counters/books/communication.h counters/books/form.h counters/books/model_count.h counters/books/parts.h counters/books/published.h
+  counters/books/books.h counters/books/closed_form.h counters/books/communication.h counters/books/figure.h counters/books/form.h counters/books/model_count.h counters/books/parts.h counters/books/published.h
   counters/books/step_audit.h counters/books/training.h
   counters/cost/cost.h counters/cost/op_description.h counters/cost/site.h
   counters/ledger/bill.h counters/ledger/ledger.h counters/ledger/process_books.h counters/ledger/record.h counters/ledger/touch_set.h counters/ledger/weight_slices.h
