@@ -80,7 +80,15 @@ TEST(ScaledWeights, Refusals) {
     c.Bind(Role::kQ, 0, {"w"}, codes).scales = {"w_scale"};
     return c.Error();
   };
-  EXPECT_NE(error({40, 100}, DType::kF32, {1, 1}).find("cannot cut into blocks of 128"), std::string::npos);
+  {  // rows that are no whole blocks, of keys that are transposed by head
+    WrittenCheckpoint c;
+    c.Tensor("kv_b", DType::kF8_E4M3, {3 * (24 + 40), 100});
+    c.Tensor("kv_b_scale", DType::kF32, {3 * (24 + 40)});
+    TensorBinding& keys = c.Bind(Role::kKB, 0, {"kv_b"}, {3, 100, 24}, RowMap{0, 24, 64});
+    keys.storage = Storage::kTransposedHeads;
+    keys.scales = {"kv_b_scale"};
+    EXPECT_NE(c.Error().find("cannot cut into blocks of 128"), std::string::npos);
+  }
   EXPECT_NE(error({400, 128}, DType::kF32, {3, 1}).find("a scale for all, for each of 400 rows"), std::string::npos);
   EXPECT_NE(error({40, 128}, DType::kI32, {1, 1}).find("expected F32, F16 or BF16"), std::string::npos);
   EXPECT_NE(error({40, 128}, DType::kF32, {1, 1}, DType::kBF16).find("expected F8_E4M3"), std::string::npos);
