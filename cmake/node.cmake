@@ -45,12 +45,14 @@ function(tally_node)
   endif()
 endfunction()
 
-# tally_tests(PROGRAM kernels_tests [COMPUTES] [STARTS_TALLY] [PLAIN] [FAST name...] [GOLDENS name...] [SLOW name...] SOURCES file... DEPS target...):
+# tally_tests(PROGRAM kernels_tests [COMPUTES] [STARTS_TALLY] [PLAIN] [FAST name...] [GOLDENS name...] [SLOW name...] [AVX2_TOO name...]
+#   SOURCES file... DEPS target...):
 # one program of several <name>_test.cc, each of which is a test of ctest's of that name and group. COMPUTES: what they compare with takes
-# time, so that it is worth optimising. STARTS_TALLY: they start the command. PLAIN: sanitizers would find nothing in them.
+# time, so that it is worth optimising. STARTS_TALLY: they start the command. PLAIN: sanitizers would find nothing in them. AVX2_TOO: of
+# those, the ones that run once more as <name>_avx2, as on a processor without AVX-512, where this one has more than AVX2.
 # Label `sanitized`: what .ci/run runs with the address sanitizer too: the fast tests of the library, and whole models.
 function(tally_tests)
-  cmake_parse_arguments(T "COMPUTES;STARTS_TALLY;PLAIN" "PROGRAM" "FAST;GOLDENS;SLOW;SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(T "COMPUTES;STARTS_TALLY;PLAIN" "PROGRAM" "FAST;GOLDENS;SLOW;AVX2_TOO;SOURCES;DEPS" ${ARGN})
   set(threads parallel concurrent golden http_server serving)  # what threads meet in: the team, engines side by side, whole models, servers
   set(models golden families_golden checkpoint loaders_goldens)
   if(T_STARTS_TALLY AND CMAKE_CROSSCOMPILING)  # an emulated program cannot start another
@@ -75,6 +77,13 @@ function(tally_tests)
       set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 600 ENVIRONMENT OMP_WAIT_POLICY=passive)
       if(group STREQUAL SLOW)
         set_tests_properties(${name} PROPERTIES COST 100)  # begins early
+      endif()
+      # Instrumented kernels have no more than AVX2 anyway.
+      if(name IN_LIST T_AVX2_TOO AND NOT TALLY_SANITIZE AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+        add_test(NAME ${name}_avx2 COMMAND ${T_PROGRAM} --file=${name}_test.cc --again)
+        string(TOLOWER ${group} labels)
+        set_tests_properties(${name}_avx2 PROPERTIES LABELS ${labels} TIMEOUT 600
+          ENVIRONMENT "OMP_WAIT_POLICY=passive;TALLY_TEST_TARGET=AVX2")
       endif()
     endforeach()
   endforeach()

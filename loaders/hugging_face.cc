@@ -156,6 +156,60 @@ void StripPrefixes(Inventory* inventory) {
   }
 }
 
+// A name without the parts that stand above a text model in some files and not in others; empty: it is of no text model.
+std::string_view NameInBody(std::string_view name) {
+  constexpr std::string_view kAbove[] = {"model.", "language_model."};
+  for (bool again = true; std::exchange(again, false);) {
+    for (const std::string_view part : kAbove) {
+      if (!name.starts_with(part)) continue;
+      name.remove_prefix(part.size());
+      again = true;
+    }
+  }
+  constexpr std::string_view kBody[] = {"layers.", "embed_tokens.", "norm.", "lm_head."};
+  return std::ranges::any_of(kBody, [&](std::string_view part) { return name.starts_with(part); }) ? name : std::string_view();
+}
+
+// If a text model's tensors are there by several prefixes ("model.layers", "model.language_model.layers"), lists each once, by the prefix
+// of the first layer tensor.
+Status KeepOneBody(const std::string& place, Inventory* inventory) {
+  std::map<std::string_view, std::vector<size_t>> bodies;
+  for (size_t i = 0; i < inventory->tensors.size(); ++i) {
+    if (const std::string_view name = NameInBody(inventory->tensors[i].name); !name.empty()) bodies[name].push_back(i);
+  }
+  std::vector<bool> left_out(inventory->tensors.size());
+  std::string kept_prefix;
+  for (const auto& [name, found] : bodies) {
+    if (found.size() < 2 || name.starts_with("lm_head.") || name.starts_with("norm.")) continue;
+    const std::string& first = inventory->tensors[found[0]].name;
+    kept_prefix = first.substr(0, first.size() - name.size());
+    break;
+  }
+  for (const auto& [name, found] : bodies) {
+    if (found.size() < 2) continue;
+    size_t kept = found[0];
+    for (const size_t i : found) {
+      if (inventory->tensors[i].name == kept_prefix + std::string(name)) kept = i;
+    }
+    for (const size_t i : found) {
+      if (i == kept) continue;
+      const StoredTensor &a = inventory->tensors[kept], &b = inventory->tensors[i];
+      TALLY_ASSIGN_OR_RETURN(const bool same, AreSame(*inventory, a, b));
+      if (!same) {
+        return BadInput(place + ": tensors " + Quote(a.name) + " and " + Quote(b.name) +
+                        " are one of the text model's by their names, and they differ");
+      }
+      left_out[i] = true;
+    }
+  }
+  std::vector<StoredTensor> kept;
+  for (size_t i = 0; i < inventory->tensors.size(); ++i) {
+    if (!left_out[i]) kept.push_back(std::move(inventory->tensors[i]));
+  }
+  inventory->tensors = std::move(kept);
+  return {};
+}
+
 Status ReadSharded(const std::string& directory, Inventory* inventory) {
   const std::string index_path = JoinPath(directory, kIndexFile), place = Printable(index_path);
   TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(index_path, kMaxIndexBytes));
@@ -262,6 +316,7 @@ Result<Inventory> ReadHuggingFace(const std::string& path) {
   }
   TALLY_RETURN_IF_ERROR(ReadWeights(directory, &inventory));
   StripPrefixes(&inventory);
+  TALLY_RETURN_IF_ERROR(KeepOneBody(Printable(directory), &inventory));
   if (const std::string tokenizer = JoinPath(directory, "tokenizer.json"); Exists(tokenizer))
     inventory.tokenizer_json = tokenizer;
   inventory.BuildIndex();

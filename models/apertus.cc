@@ -73,8 +73,8 @@ void Read(Config& c, ModelSpec& spec) {
   SetBiases(r, bias, bias);
   c.ExpectBool("mlp_bias", false);
   r.stored_xielu = true;
-  r.stored_xielu_beta = AnyLayerHas(c.inventory(), r, kBeta);
-  r.stored_xielu_eps = AnyLayerHas(c.inventory(), r, kEps);
+  r.stored_xielu_beta = AnyLayerHas(c.inventory(), r, kBeta, c.tensor_prefix);
+  r.stored_xielu_eps = AnyLayerHas(c.inventory(), r, kEps, c.tensor_prefix);
 }
 
 }  // namespace

@@ -8,21 +8,22 @@
 #include <vector>
 
 #include "engine/base/format.h"
+#include "models/gate_up_rows.h"
 
 namespace tally {
 
 std::string ExpandName(std::string_view name, int32_t layer, std::string_view prefix, int64_t expert) {
   std::string out;
-  if (prefix == kWithoutBody) {
-    for (const std::string_view body : {"~", "model."}) {
-      if (name.starts_with(body)) name.remove_prefix(body.size());
+  if (prefix.starts_with(kBody)) {
+    const std::string_view body = prefix.substr(kBody.size());
+    const bool optional = name.starts_with("~");
+    if (optional) name.remove_prefix(1);
+    if (name.starts_with("model.")) {
+      name.remove_prefix(6);
+      out = body;
+    } else if (optional && body.ends_with(".model.")) {
+      out = body.substr(0, body.size() - 6);
     }
-  }
-  if (prefix == kTextModelWithin && name.starts_with("~")) {  // the body is below it, the head beside it
-    constexpr std::string_view kBody = "~model.";
-    const bool body = name.starts_with(kBody);
-    if (body) out = prefix;
-    name.remove_prefix(body ? kBody.size() : 1);
   }
   for (const char c : name) {
     if (c == '#') {
@@ -36,6 +37,19 @@ std::string ExpandName(std::string_view name, int32_t layer, std::string_view pr
     }
   }
   return out;
+}
+
+std::string FindBody(const Inventory& inventory) {
+  std::string_view found;
+  size_t most = 0;
+  for (const std::string_view body :
+       {"model.", "language_model.model.", "model.language_model.", "", "language_model.", "model.language_model.model."}) {
+    const std::string layers = std::string(body) + "layers.", embedding = std::string(body) + "embed_tokens.";
+    const size_t n = static_cast<size_t>(std::ranges::count_if(
+        inventory.tensors, [&](const StoredTensor& t) { return t.name.starts_with(layers) || t.name.starts_with(embedding); }));
+    if (n > most) found = body, most = n;
+  }
+  return most == 0 || found == "model." ? "" : std::string(kBody) + std::string(found);
 }
 
 namespace {
@@ -117,9 +131,9 @@ std::vector<NeededTensor> NeededTensors(const ModelSpec& spec) {
 
 bool IsStored(const Inventory& inventory, std::string_view name) { return inventory.Find(name) != nullptr; }
 
-bool AnyLayerHas(const Inventory& inventory, const Recipe& recipe, std::string_view name) {
+bool AnyLayerHas(const Inventory& inventory, const Recipe& recipe, std::string_view name, std::string_view prefix) {
   for (int32_t layer = 0; layer < recipe.n_layers; ++layer) {
-    if (IsStored(inventory, ExpandName(name, layer, ""))) return true;
+    if (IsStored(inventory, ExpandName(name, layer, prefix))) return true;
   }
   return false;
 }
@@ -143,7 +157,7 @@ void FindScales(const Inventory& inventory, TensorBinding& b, ModelSpec& spec) {
     constexpr std::string_view kWeight = ".weight";
     if (!name.ends_with(kWeight)) continue;
     const std::string module = name.substr(0, name.size() - kWeight.size());
-    for (const char* scale : {".input_scale", ".activation_scale", ".input_scale_ub", ".output_scale", ".k_scale", ".v_scale"}) {
+    for (const char* scale : {".input_scale", ".activation_scale", ".input_scale_ub"}) {
       const std::string other = module + scale;
       if (IsStored(inventory, other) && std::ranges::find(spec.buffers, other) == spec.buffers.end())
         spec.buffers.push_back(other);
@@ -176,10 +190,48 @@ struct LayerNames {
   }
 };
 
+// An entry of a table of names, or one that follows from it.
+struct FoundName {
+  std::string name;
+  Storage storage = Storage::kPlain;
+  RowMap (*rows)(const Recipe&) = nullptr;
+  std::optional<DType> split = std::nullopt;
+  bool each_expert() const { return name.find('*') != name.npos; }
+};
+using MaybeName = std::optional<FoundName>;
+
+MaybeName ToFound(const RoleName* name) {
+  if (name == nullptr) return std::nullopt;
+  return FoundName{std::string(name->name), name->storage, name->rows, name->split};
+}
+
+// What may follow "experts." in any family's Hugging Face files: a tensor for each expert, by either of the usual names, or those of all as
+// one (transformers 5: gate_up_proj [experts, 2 width, in], gate's rows first, and down_proj [experts, out, width]).
+constexpr RoleName kExpertForms[] = {
+    {Role::kExpertGate, "*.gate_proj.weight"},
+    {Role::kExpertUp, "*.up_proj.weight"},
+    {Role::kExpertDown, "*.down_proj.weight"},
+    {Role::kExpertGate, "*.w1.weight"},
+    {Role::kExpertUp, "*.w3.weight"},
+    {Role::kExpertDown, "*.w2.weight"},
+    {Role::kExpertGate, "gate_up_proj", Storage::kPlain, GateRows<&Recipe::d_expert>},
+    {Role::kExpertUp, "gate_up_proj", Storage::kPlain, UpRows<&Recipe::d_expert>},
+    {Role::kExpertUp, "up_proj"},
+    {Role::kExpertDown, "down_proj"},
+};
+
+// Gate and up of a feed-forward, or of the shared experts, as one tensor: "gate_up_proj" in place of either name.
+constexpr RoleName kGateUpForms[] = {
+    {Role::kGate, "gate_proj.", Storage::kPlain, GateRows<&Recipe::d_ff>},
+    {Role::kUp, "up_proj.", Storage::kPlain, UpRows<&Recipe::d_ff>},
+    {Role::kSharedExpertGate, "gate_proj.", Storage::kPlain, GateRows<&Recipe::d_shared>},
+    {Role::kSharedExpertUp, "up_proj.", Storage::kPlain, UpRows<&Recipe::d_shared>},
+};
+
 // The entry of a role in `own`, or else in HfDecoderNames: the first that is stored, or else the first. From GgufOtherNames only one that
 // is stored. Null: none. In a layer for prediction, entries of such layers come before others. `made_with`: as in BindRoles.
-const RoleName* FindName(const Inventory& inventory, std::span<const RoleName> own, const LayerNames& names, Role role,
-                         std::optional<DType> made_with = std::nullopt) {
+const RoleName* FindEntry(const Inventory& inventory, std::span<const RoleName> own, const LayerNames& names, Role role,
+                          std::optional<DType> made_with) {
   const bool gguf = inventory.format == FileFormat::kGguf;
   const std::span<const RoleName> usual = gguf ? GgufOtherNames() : HfDecoderNames();
   const auto find = [&](std::span<const RoleName> table, bool prediction, bool only_stored) {
@@ -196,6 +248,76 @@ const RoleName* FindName(const Inventory& inventory, std::span<const RoleName> o
   }
   if (const RoleName* const found = find(own, false, false)) return found;
   return find(usual, false, gguf);
+}
+
+// Another form that is stored in place of `entry`, which is not. transformers 5 calls every family's mixture "mlp": its router, the
+// router's bias and its experts are looked for there, too.
+MaybeName FindOtherForm(const Inventory& inventory, const LayerNames& names, Role role, const RoleName& entry) {
+  const auto stored = [&](const std::string& name) { return IsStored(inventory, names.Expand(name)); };
+  constexpr std::string_view kExperts = "experts.", kMixture = "~model.layers.#.mlp.";
+  std::string own(entry.name);
+  if (std::ranges::find(kExpertForms, role, &RoleName::role) != std::end(kExpertForms)) {
+    size_t end = own.find(kExperts);  // of the module that has the experts
+    if (end == own.npos) end = own.rfind('.', own.rfind('.') - 1) + 1;
+    own.resize(end);
+    for (const std::string& module : {own, std::string(kMixture)}) {
+      for (const RoleName& form : kExpertForms) {
+        const std::string name = module + std::string(kExperts) + std::string(form.name);
+        if (form.role == role && stored(name)) return FoundName{name, form.storage, form.rows};
+      }
+    }
+  }
+  for (const RoleName& form : kGateUpForms) {
+    const size_t at = own.rfind(form.name);
+    if (form.role != role || at == own.npos) continue;
+    const std::string name = own.substr(0, at) + "gate_up_proj." + own.substr(at + form.name.size());
+    if (stored(name)) return FoundName{name, form.storage, form.rows};
+  }
+  if (role == Role::kRouter || role == Role::kRouterBias) {
+    const std::string last = role == Role::kRouter ? "gate.weight" : own.substr(own.rfind('.') + 1);
+    for (const std::string& name : {std::string(kMixture) + last, std::string(kMixture) + "gate." + last,
+                                    std::string(kMixture) + "gate.moe_statics." + last}) {
+      if (stored(name)) return FoundName{name, entry.storage, entry.rows};
+    }
+  }
+  return std::nullopt;
+}
+
+// How the experts' matrices lie in a tensor that has those of all: as [out, in], or transposed (Llama 4, gpt-oss, the published files of
+// Qwen3-VL). The shape says it, or else that of the tensor beside it: a width cannot be both the input's and twice an expert's, and also the
+// expert's. nullopt: neither shape says it.
+std::optional<Storage> ExpertStorage(const Inventory& inventory, const Recipe& r, const std::string& name, Role role) {
+  const uint64_t width = static_cast<uint64_t>(r.d_expert),
+                 outer = static_cast<uint64_t>(r.expert_latent > 0 ? r.expert_latent : r.d_model);
+  constexpr std::string_view kDown = "down_proj", kGateUp = "gate_up_proj";
+  const auto of = [&](const std::string& tensor, uint64_t out, uint64_t in) -> std::optional<Storage> {
+    const StoredTensor* const t = inventory.Find(tensor);
+    if (t == nullptr || t->shape.size() != 3 || out == in) return std::nullopt;
+    if (t->shape[1] == out && t->shape[2] == in) return Storage::kPlain;
+    if (t->shape[1] == in && t->shape[2] == out) return Storage::kTransposed;
+    return std::nullopt;
+  };
+  const bool down = role == Role::kExpertDown, both = name.ends_with(kGateUp);
+  const auto own = down ? of(name, outer, width) : of(name, both ? 2 * width : width, outer);
+  if (own || !(down ? name.ends_with(kDown) : both)) return own;
+  const std::string module = name.substr(0, name.size() - (down ? kDown : kGateUp).size());
+  return down ? of(module + std::string(kGateUp), 2 * width, outer) : of(module + std::string(kDown), outer, width);
+}
+
+// The name of a role, and how its tensor is stored.
+MaybeName FindName(const Inventory& inventory, std::span<const RoleName> own, const LayerNames& names, Role role,
+                   const Recipe* recipe = nullptr, std::optional<DType> made_with = std::nullopt) {
+  const RoleName* const entry = FindEntry(inventory, own, names, role, made_with);
+  MaybeName found = ToFound(entry);
+  if (!found || inventory.format == FileFormat::kGguf || made_with || found->split) return found;
+  if (!IsStored(inventory, names.Expand(entry->name))) {
+    if (MaybeName other = FindOtherForm(inventory, names, role, *entry)) found = std::move(other);
+  }
+  const bool matrix = role == Role::kExpertGate || role == Role::kExpertUp || role == Role::kExpertDown;
+  if (matrix && recipe != nullptr && !found->each_expert()) {
+    found->storage = ExpertStorage(inventory, *recipe, names.Expand(found->name), role).value_or(found->storage);
+  }
+  return found;
 }
 
 // The recipe of a model all of whose layers have this layer's sizes.
@@ -227,8 +349,8 @@ uint64_t StoredHeads(const Recipe& r, Role role, int32_t layer, bool gguf) {
   return static_cast<uint64_t>(heads);
 }
 
-std::string NameOf(const RoleName* name, const LayerNames& names, Role role) {
-  return name == nullptr ? GgufName(role, names.layer) : names.Expand(name->name);
+std::string NameOf(const MaybeName& name, const LayerNames& names, Role role) {
+  return name ? names.Expand(name->name) : GgufName(role, names.layer);
 }
 
 }  // namespace
@@ -253,8 +375,8 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
       if (!HasRole(r, b.role, layer)) continue;
       b.shape = RoleShape(r, b.role, layer);
       b.stored_heads = StoredHeads(r, b.role, layer, gguf);
-      const RoleName* n = FindName(inventory, own, names, b.role, made_with);
-      if (n == nullptr && !gguf) return InternalError("family " + r.family + " has no name for " + WeightName(b.role, layer));
+      const MaybeName n = FindName(inventory, own, names, b.role, &r, made_with);
+      if (!n && !gguf) return InternalError("family " + r.family + " has no name for " + WeightName(b.role, layer));
       std::string name = NameOf(n, names, b.role);
       if (b.role == Role::kTokenEmbedding && r.tied_head && IsStored(inventory, head)) {
         if (IsStored(inventory, name)) {
@@ -265,13 +387,13 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
           name = head;
         }
       }
-      if (n != nullptr) {
+      if (n) {
         b.storage = n->storage;
         b.split = n->split;
         if (n->rows != nullptr) b.rows = n->rows(layer >= 0 ? OfLayer(r, layer) : r);
       }
       b.names = b.split ? std::vector<std::string>{name + "_blocks", name + "_scales"} : std::vector<std::string>{name};
-      if (n != nullptr && n->name.find('*') != n->name.npos) {
+      if (n && n->each_expert()) {
         while ((made_with || IsStored(inventory, b.names.back())) && static_cast<int64_t>(b.names.size()) < r.n_experts) {
           b.names.push_back(names.Expand(n->name, static_cast<int64_t>(b.names.size())));
         }
@@ -284,6 +406,16 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
 }
 
 namespace {
+
+// Scales that belong to a quantised KV cache or to quantised activations of attention (compressed-tensors, ModelOpt, Quark, vLLM). The
+// cache here has scales of its own, or none.
+bool IsCacheScale(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"k_scale",        "v_scale",      "q_scale",     "kv_scale",
+                                                "kv_cache_scale", "p_scale",      "prob_scale",  "softmax_scale",
+                                                "output_scale",   "k_zero_point", "v_zero_point"};
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  return name.find("attn") != name.npos && std::ranges::find(kNames, last) != std::end(kNames);
+}
 
 // transformers computes these anew: they are not among a model's parameters, or listed as _keys_to_ignore_on_load_unexpected. llama.cpp
 // skips attn_rot_embd.
@@ -308,10 +440,17 @@ void AddBuffers(const Inventory& inventory, ModelSpec& spec) {
     claimed.insert(b.scales.begin(), b.scales.end());
   }
   std::vector<std::string> buffers;
+  std::vector<std::string> scales;
   for (const StoredTensor& t : inventory.tensors) {
-    if (IsComputed(t, inventory.format == FileFormat::kGguf) && !claimed.contains(t.name)) buffers.push_back(t.name);
+    const bool scale = inventory.format == FileFormat::kHuggingFace && IsCacheScale(t.name) && !claimed.contains(t.name);
+    if (scale) scales.push_back(t.name);
+    if (!scale && IsComputed(t, inventory.format == FileFormat::kGguf) && !claimed.contains(t.name)) buffers.push_back(t.name);
   }
   spec.buffers.insert(spec.buffers.end(), buffers.begin(), buffers.end());
+  if (scales.empty()) return;
+  spec.notes.push_back("its scales of a quantised KV cache (" + Quote(scales[0]) +
+                       (scales.size() > 1 ? " and " + std::to_string(scales.size() - 1) + " more" : "") + ") are not used");
+  spec.buffers.insert(spec.buffers.end(), scales.begin(), scales.end());
 }
 
 namespace {

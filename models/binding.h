@@ -15,7 +15,8 @@
 namespace tally {
 
 // The name of a role's tensor in a file. '#' stands for the layer, '*' for the expert (one tensor each), '~' for a prefix that
-// some files have. A role may have several names: the first that is stored counts.
+// some files have. A role may have several names: the first that is stored counts. Experts need one form of their names: BindRoles finds
+// the others in Hugging Face files.
 struct RoleName {
   Role role;
   std::string_view name;
@@ -25,13 +26,15 @@ struct RoleName {
   bool prediction = false;                    // the name in a layer for multi-token prediction, and in no other
 };
 
-// A special prefix: "~model.layers" is model.language_model.layers, "~lm_head" lm_head. transformers has written checkpoints with a vision
-// tower so since 4.52.
-inline constexpr std::string_view kTextModelWithin = "model.language_model.";
+// A special prefix: what follows it stands in place of "model." or "~model." at the beginning of a name. "(body)language_model.model.":
+// "~model.layers" is language_model.model.layers, and "~lm_head" language_model.lm_head; "(body)model.language_model.":
+// model.language_model.layers and lm_head; "(body)": layers and lm_head.
+inline constexpr std::string_view kBody = "(body)";
 
-// Another special prefix: names are those of the body alone, without the part above it ("~model.layers" and "model.layers" are layers).
-// transformers writes checkpoints of a class without a head so.
-inline constexpr std::string_view kWithoutBody = "(body)";
+// The prefix by which the files' names of layers and embedding begin: kBody with "language_model.model.", "model.language_model.", ... or
+// nothing. Files of one model differ in it: transformers has written those with a vision tower in several ways, those of a class without a
+// head without "model.", and text models that are saved alone in all of them. Empty: "model.", or there are no such names.
+std::string FindBody(const Inventory& inventory);
 
 std::string ExpandName(std::string_view name, int32_t layer, std::string_view prefix, int64_t expert = 0);
 
@@ -43,7 +46,7 @@ std::span<const RoleName> GgufOtherNames();
 bool IsStored(const Inventory& inventory, std::string_view name);
 // True if the files have the tensor of this name ('#': the layer) in some layer. For optional tensors such as biases: if one
 // layer has them, CheckClaims requires them in all.
-bool AnyLayerHas(const Inventory& inventory, const Recipe& recipe, std::string_view name);
+bool AnyLayerHas(const Inventory& inventory, const Recipe& recipe, std::string_view name, std::string_view prefix = "");
 bool AnyLayerHas(const Inventory& gguf, const Recipe& recipe, Role role);
 
 // The name of a role's tensor outside the layers: from `own` or else from HfDecoderNames or GgufName. Stored or not.
@@ -54,11 +57,13 @@ std::string TensorName(const Inventory& inventory, std::span<const RoleName> own
 // that is stored alone is bound as the embedding. kInternal: a role without a name.
 // A layer for prediction whose matrix (kNextProj) has a name in `own` that begins with "mtp." has names that begin with "mtp.layers.0." in
 // place of "model.layers.#.", unless `own` has names for such layers alone (RoleName::prediction).
+// Experts of Hugging Face files are found in every form that transformers publishes or saves: a tensor for each, whatever their names, or
+// gate and up, and down, of all as one tensor, as [out, in] or transposed. Gate and up of the shared experts may be one tensor, too.
 // `made_with`: for a checkpoint that is to be made, with experts of this type. All experts are bound.
 Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
                  std::optional<DType> made_with = std::nullopt);
 
-// Lists as buffers the stored tensors that are none of the spec's and that transformers, or llama.cpp, computes anew: frequencies and
+// Lists as buffers the scales of a quantised KV cache, with a note, and the stored tensors that are none of the spec's and that transformers, or llama.cpp, computes anew: frequencies and
 // tables of rope, causal masks and their value, positions; and those without elements.
 void AddBuffers(const Inventory& inventory, ModelSpec& spec);
 

@@ -47,6 +47,7 @@ void CountedParts::DeltaAttention(uint64_t heads, uint64_t head_dim, uint64_t ta
   Vector("ssm_norm", Component::kRecurrentNorm, head_dim);
   Matrix("attn_output", Component::kRecurrentOut, E, inner);
   only_.state_elements += inner * head_dim + 3 * (taps - 1) * inner;
+  Recurrence(inner * head_dim, 3, taps, 3 * inner);
 }
 
 void CountedParts::MixedStreams(std::string_view place, uint64_t streams) {

@@ -36,6 +36,19 @@ class CountedParts {
   // Residual streams that are mixed at one place (DeepSeek-V4's manifold-constrained hyper-connections).
   void MixedStreams(std::string_view place, uint64_t streams);
 
+  // Products of each row.
+  void Work(Component component, uint64_t flops) { only_.work.push_back({layer_, component, flops}); }
+  // The convolution of `channels`, and the products of a recurrence's state of so many elements with vectors and of the vectors that are
+  // added to it, so many of both.
+  void Recurrence(uint64_t state, uint64_t products, uint64_t taps, uint64_t channels) {
+    if (taps > 0) Work(Component::kRecurrentConv, 2 * taps * channels);
+    Work(Component::kRecurrence, 2 * products * state);
+  }
+  // Products of each row with the entries that it sees.
+  void See(Component component, uint64_t flops, uint64_t every = 1, uint64_t most = 0, uint64_t window = 0) {
+    only_.work.push_back({layer_, component, flops, true, every, window, most});
+  }
+
   CountedOnly& only() { return only_; }
 
  private:

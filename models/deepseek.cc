@@ -12,7 +12,6 @@
 #include "engine/recipe/rope_freqs.h"
 #include "models/deepseek.h"
 #include "models/family.h"
-#include "models/gate_up_rows.h"
 #include "models/latent_rows.h"
 
 namespace tally {
@@ -24,24 +23,17 @@ constexpr std::string_view kHf[] = {"DeepseekForCausalLM", "DeepseekV2ForCausalL
 constexpr std::string_view kHfTypes[] = {"deepseek", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4"};
 
 #define TALLY_LAYER "~model.layers.#."
-constexpr RoleName kHfNames[] = {
-    {Role::kQA, TALLY_LAYER "self_attn.q_a_proj.weight"},
-    {Role::kQANorm, TALLY_LAYER "self_attn.q_a_layernorm.weight"},
-    {Role::kQB, TALLY_LAYER "self_attn.q_b_proj.weight"},
-    {Role::kKvA, TALLY_LAYER "self_attn.kv_a_proj_with_mqa.weight"},
-    {Role::kKvANorm, TALLY_LAYER "self_attn.kv_a_layernorm.weight"},
-    {Role::kKB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kTransposedHeads, LatentKeyRows},
-    {Role::kVB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kPlain, LatentValueRows},
-    {Role::kRouterBias, TALLY_LAYER "mlp.gate.e_score_correction_bias"},
-    {Role::kSharedExpertGate, TALLY_LAYER "mlp.shared_experts.gate_proj.weight"},
-    {Role::kSharedExpertUp, TALLY_LAYER "mlp.shared_experts.up_proj.weight"},
-    {Role::kSharedExpertDown, TALLY_LAYER "mlp.shared_experts.down_proj.weight"},
-    {Role::kExpertGate, TALLY_LAYER "mlp.experts.*.gate_proj.weight"},
-    {Role::kExpertUp, TALLY_LAYER "mlp.experts.*.up_proj.weight"},
-    {Role::kExpertDown, TALLY_LAYER "mlp.experts.*.down_proj.weight"},
-    {Role::kExpertGate, TALLY_LAYER "mlp.experts.gate_up_proj", Storage::kPlain, GateRows<&Recipe::d_expert>},
-    {Role::kExpertUp, TALLY_LAYER "mlp.experts.gate_up_proj", Storage::kPlain, UpRows<&Recipe::d_expert>},
-    {Role::kExpertDown, TALLY_LAYER "mlp.experts.down_proj"}};
+constexpr RoleName kHfNames[] = {{Role::kQA, TALLY_LAYER "self_attn.q_a_proj.weight"},
+                                 {Role::kQANorm, TALLY_LAYER "self_attn.q_a_layernorm.weight"},
+                                 {Role::kQB, TALLY_LAYER "self_attn.q_b_proj.weight"},
+                                 {Role::kKvA, TALLY_LAYER "self_attn.kv_a_proj_with_mqa.weight"},
+                                 {Role::kKvANorm, TALLY_LAYER "self_attn.kv_a_layernorm.weight"},
+                                 {Role::kKB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kTransposedHeads, LatentKeyRows},
+                                 {Role::kVB, TALLY_LAYER "self_attn.kv_b_proj.weight", Storage::kPlain, LatentValueRows},
+                                 {Role::kRouterBias, TALLY_LAYER "mlp.gate.e_score_correction_bias"},
+                                 {Role::kSharedExpertGate, TALLY_LAYER "mlp.shared_experts.gate_proj.weight"},
+                                 {Role::kSharedExpertUp, TALLY_LAYER "mlp.shared_experts.up_proj.weight"},
+                                 {Role::kSharedExpertDown, TALLY_LAYER "mlp.shared_experts.down_proj.weight"}};
 #undef TALLY_LAYER
 constexpr RoleName kGgufNames[] = {{Role::kKB, "blk.#.attn_k_b.weight"},
                                    {Role::kKB, "blk.#.attn_kv_b.weight", Storage::kTransposedHeads, LatentKeyRows},
@@ -123,10 +115,8 @@ void ReadRoutingV1(Config& c, Recipe& r) {
 void ReadMistral4(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   const bool towers = !c.gguf() && !c.Is({"Mistral4ForCausalLM"}) && c.inventory().metadata.Has("text_config.model_type");
-  if (towers) {
-    EnterTextModel(c, spec, {"vision_tower.", "multi_modal_projector."});
-    if (c.inventory().tensors.empty()) spec.parts_not_run.push_back({"vision_tower and projector", std::nullopt});
-  }
+  if (!c.gguf()) EnterTextModel(c, spec, {"vision_tower.", "multi_modal_projector."});
+  if (towers && c.inventory().tensors.empty()) spec.parts_not_run.push_back({"vision_tower and projector", std::nullopt});
   r.family = "mistral4";
   ReadLatent(c, r, 256, 1024, 64);
   ReadMistralDecoder(c, spec, {.norm_eps = 1e-6, .n_heads = 32, .context = 1048576, .vocab = 131072}, /*required=*/true);

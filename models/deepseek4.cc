@@ -14,7 +14,7 @@ constexpr std::string_view kHf[] = {"DeepseekV4ForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"deepseek_v4"};
 
 struct Sizes {
-  uint64_t E, heads, dim, q_rank, groups, o_rank, index_heads, index_dim, streams;
+  uint64_t E, heads, dim, q_rank, groups, o_rank, index_heads, index_dim, streams, window, chosen;
 };
 
 void Attend(CountedParts& parts, const Sizes& s) {
@@ -38,6 +38,20 @@ void Compress(CountedParts& parts, const std::string& name, Component component,
   parts.Matrix(name + "_gate", component, width, E);
   parts.Vector(name + "_ape", component, ratio * width);
   parts.Vector(name + "_norm", component, dim);
+}
+
+// Keys and values that a row sees, and the keys of the indexer. The rows that are not yet an entry are a state: of 8 positions where
+// entries of 4 overlap, each with what it is weighted by.
+void See(CountedParts& parts, const Sizes& s, uint64_t ratio) {
+  const uint64_t each = 4 * s.heads * s.dim;
+  parts.See(Component::kAttention, each, 1, 0, s.window);
+  if (ratio == 0) return;
+  parts.See(Component::kAttention, each, ratio, ratio == 4 ? s.chosen : 0);
+  const uint64_t rows = ratio == 4 ? 2 * (2 * ratio) : ratio;
+  parts.only().state_elements += 2 * rows * s.dim;
+  if (ratio != 4) return;
+  parts.See(Component::kIndexer, 2 * s.index_heads * s.index_dim + 2 * s.index_heads, ratio);
+  parts.only().state_elements += 2 * rows * s.index_dim;
 }
 
 void Head(CountedParts& parts, const Sizes& s) {
@@ -69,7 +83,9 @@ void Read(Config& c, ModelSpec& spec) {
                    number("o_lora_rank", kMaxWidth, 1024),
                    number("index_n_heads", kMaxHeads, 64),
                    number("index_head_dim", kMaxHeads, 128),
-                   number("hc_mult", 64, 4)};
+                   number("hc_mult", 64, 4),
+                   number("sliding_window", kMaxContext, 128),
+                   number("index_topk", kMaxContext, 512)};
   ReadExperts(c, r, "n_routed_experts", "moe_intermediate_size");
   r.d_shared = c.Int("n_shared_experts", 0, 64, 1) * r.d_expert;
   r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers, 0);
@@ -91,6 +107,7 @@ void Read(Config& c, ModelSpec& spec) {
     parts.At(i);
     Attend(parts, s);
     const auto ratio = static_cast<uint64_t>(ratios[static_cast<size_t>(i)]);
+    See(parts, s, ratio);
     if (ratio > 0) Compress(parts, "attn_compressor", Component::kCompressor, s.E, s.dim, ratio);
     if (ratio == 4) {
       parts.Matrix("indexer.attn_q_b", Component::kIndexer, s.index_heads * s.index_dim, s.q_rank);
@@ -106,9 +123,8 @@ void Read(Config& c, ModelSpec& spec) {
     Predict(parts, s);
   }
   r.router_bias = false;  // of others it is among the parts
-  const auto window = static_cast<uint64_t>(c.Int("sliding_window", 1, kMaxContext, 128));
-  parts.only().caches = {{"keys and values within the window", static_cast<uint64_t>(r.n_layers), s.dim, 1, window},
-                         {"keys and values of 4 positions", of4, s.dim, 4},
+  parts.only().caches = {{"keys and values within the window", static_cast<uint64_t>(r.n_layers), s.dim, 1, s.window},
+                         {"keys and values of 4 positions", of4, s.dim, 4, 0, s.chosen},
                          {"keys and values of 128 positions", of128, s.dim, 128},
                          {"index keys of 4 positions", of4, s.index_dim, 4}};
 }

@@ -29,14 +29,21 @@ void Read(Config& c, ModelSpec& spec) {
   ReadDeepseek(c, spec);
   r.family = c.Is({"DeepseekV32ForCausalLM", "deepseek_v32"}) ? "deepseek-v3.2" : "glm-5";
   const auto heads = static_cast<uint64_t>(c.Int("index_n_heads", 1, kMaxHeads, r.family == "glm-5" ? 32 : 64)),
-             dim = static_cast<uint64_t>(c.Int("index_head_dim", 1, kMaxHeads, 128));
+             dim = static_cast<uint64_t>(c.Int("index_head_dim", 1, kMaxHeads, 128)),
+             chosen = static_cast<uint64_t>(c.Int("index_topk", 1, kMaxContext, 2048));
   const std::vector<bool> indexed = ReadIndexed(c, r);
   if (!c.ok()) return;
   CountedParts parts(r);
   const auto E = static_cast<uint64_t>(r.d_model), rank = static_cast<uint64_t>(r.latent.q_rank);
+  const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
   for (size_t i = 0; i < indexed.size(); ++i) {
-    if (!indexed[i]) continue;
     parts.At(static_cast<int32_t>(i));
+    const bool runs = i < static_cast<size_t>(r.n_layers);
+    if (runs) {
+      parts.See(Component::kAttention, 2 * u(r.n_heads) * (2 * u(r.latent.kv_rank) + u(r.latent.rope_dim)), 1, chosen);
+    }
+    if (!indexed[i]) continue;
+    if (runs) parts.See(Component::kIndexer, 2 * heads * dim + 2 * heads);  // with keys; each head's by its weight
     parts.Matrix("indexer.attn_q_b", Component::kIndexer, heads * dim, rank);
     parts.Matrix("indexer.attn_k", Component::kIndexer, dim, E);
     parts.Vector("indexer.k_norm", Component::kIndexer, dim);

@@ -113,9 +113,6 @@ inline RowMap DeltaAlphaOfGroups(const Recipe& r) {
   {Role::kExpertGate, TALLY_DELTA_MLP "experts.gate_up_proj", Storage::kPlain, GateRows<&Recipe::d_expert>},    \
   {Role::kExpertUp, TALLY_DELTA_MLP "experts.gate_up_proj", Storage::kPlain, UpRows<&Recipe::d_expert>},        \
   {Role::kExpertDown, TALLY_DELTA_MLP "experts.down_proj"},                                                     \
-  {Role::kExpertGate, TALLY_DELTA_MLP "experts.*.gate_proj.weight"},                                            \
-  {Role::kExpertUp, TALLY_DELTA_MLP "experts.*.up_proj.weight"},                                                \
-  {Role::kExpertDown, TALLY_DELTA_MLP "experts.*.down_proj.weight"},                                            \
   {Role::kSharedExpertGate, TALLY_DELTA_MLP "shared_expert.gate_proj.weight"},                                  \
   {Role::kSharedExpertUp, TALLY_DELTA_MLP "shared_expert.up_proj.weight"},                                      \
   {Role::kSharedExpertDown, TALLY_DELTA_MLP "shared_expert.down_proj.weight"},                                  \

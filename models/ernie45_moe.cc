@@ -43,8 +43,8 @@ void Read(Config& c, ModelSpec& spec) {
       {.norm_eps = 1e-5, .n_kv_heads = 4, .n_heads = 20, .context = 131072, .vocab = 103424, .rope_theta = 500000, .tied = true});
   ReadFeedForwardWidth(c, r);
   ReadMixture(c, r);
-  for (const char* part : {"model.mtp_block.", "model.mtp_emb_norm.", "model.mtp_hidden_norm.", "model.mtp_linear_proj."}) {
-    if (!c.gguf()) AddNotRun(c, spec, part);
+  for (const char* part : {"~model.mtp_block.", "~model.mtp_emb_norm.", "~model.mtp_hidden_norm.", "~model.mtp_linear_proj."}) {
+    if (!c.gguf()) AddNotRun(c, spec, ExpandName(part, -1, c.tensor_prefix));
   }
   c.ExpectBool("use_bias", false);
   ExpectSilu(c);

@@ -40,7 +40,7 @@ void AddVision(const Config& c, ModelSpec& spec) {
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   const bool tied = c.gguf() || c.Bool("tie_word_embeddings", true);  // of the whole checkpoint
-  if (OfSeveralParts(c)) EnterTextModel(c, spec, {"vision_tower.", "multi_modal_projector."});
+  EnterTextModel(c, spec, {"vision_tower.", "multi_modal_projector."});
   ReadDecoder(c, spec,
               {.norm_eps = 1e-6,
                .n_kv_heads = 4,

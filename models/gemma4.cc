@@ -162,12 +162,10 @@ void ReadMixture(Config& c, Recipe& r) {
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   const bool tied = c.gguf() || c.Bool("tie_word_embeddings", true);  // of the whole checkpoint
-  if (!c.Is({"Gemma4ForCausalLM", "gemma4_text", "Gemma4UnifiedForCausalLM", "gemma4_unified_text"})) {
-    EnterTextModel(c, spec,
-                   {"vision_tower.", "audio_tower.", "vision_embedder.", "audio_embedder.", "embed_vision.", "embed_audio."});
-    if (c.inventory().tensors.empty() && c.inventory().metadata.IsOther("vision_config")) {
-      spec.parts_not_run.push_back({"vision_config", std::nullopt});
-    }
+  EnterTextModel(c, spec,
+                 {"vision_tower.", "audio_tower.", "vision_embedder.", "audio_embedder.", "embed_vision.", "embed_audio."});
+  if (c.inventory().tensors.empty() && c.inventory().metadata.IsOther("vision_config")) {
+    spec.parts_not_run.push_back({"vision_config", std::nullopt});
   }
   ReadDecoder(c, spec,
               {.norm_eps = 1e-6,

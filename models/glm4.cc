@@ -40,9 +40,7 @@ void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   const bool sees = c.Is({"Glm4vForConditionalGeneration", "glm4v"}), sections = c.gguf() && c.Has("rope.dimension_sections");
   if (sees && c.inventory().tensors.empty()) spec.parts_not_run.push_back({"visual", std::nullopt});
-  const bool flat = sees && c.Has("hidden_size");  // the first published configurations have no text_config
   if (sees || sections) EnterTextModel(c, spec, {"visual."});
-  if (flat) c.Enter("");
   for (const char* key : {"rope_scaling.mrope_section", "rope_parameters.mrope_section"}) {
     if (sees) c.Ints(key);
   }

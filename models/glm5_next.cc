@@ -81,6 +81,8 @@ void Read(Config& c, ModelSpec& spec) {
       parts.Vector(name, Component::kPrediction, s.E);
     parts.Matrix("nextn.eh_proj", Component::kPrediction, s.E, 2 * s.E);
   }
+  parts.only().lacks_products = {"index scores", "attention"};
+  parts.only().lacks_reads = {"compressed keys and values of the positions that the indexer chooses"};
   parts.only().caches = {{"compressed keys and values", attending, s.kv_rank},
                          {"index keys of " + std::to_string(s.pool) + " positions", attending, s.index_dim, s.pool}};
 }

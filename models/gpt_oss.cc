@@ -38,7 +38,7 @@ constexpr RoleName kHfNames[] = {
 void CheckHf(Config& c, const Recipe& r) {
   if (c.ok() && !c.Has("rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type"))
     c.Fail("required key rope_scaling.rope_type is missing");
-  if (AnyLayerHas(c.inventory(), r, "model.layers.#.mlp.experts.gate_up_proj")) return;
+  if (AnyLayerHas(c.inventory(), r, "~model.layers.#.mlp.experts.gate_up_proj", c.tensor_prefix)) return;
   for (const int32_t width : {r.d_model, r.d_expert}) {
     if (c.ok() && width % 32 != 0) c.Fail("MXFP4 experts need widths in whole blocks of 32, not " + std::to_string(width));
   }

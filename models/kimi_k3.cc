@@ -46,13 +46,23 @@ void Read(Config& c, ModelSpec& spec) {
     parts.Vector(name + "_res_norm", Component::kStreams, E);
     parts.Vector(name + "_res_proj", Component::kStreams, E);
   };
+  // What earlier blocks left, and the sum at hand: each has a product with a vector, and joins a weighted sum.
+  const auto blocks = static_cast<uint64_t>(c.Int("attn_res_block_size", 1, kMaxLayers, 12));
+  if (!c.ok()) return;
+  const auto mix = [&](uint64_t earlier) {
+    if (earlier > 0) parts.Work(Component::kStreams, 4 * E * (earlier + 1));
+  };
+  const auto begun = [&](uint64_t layers) { return (layers + blocks - 1) / blocks; };  // by so many layers
   residual("output_attn");
+  mix(begun(static_cast<uint64_t>(r.n_layers)));
   for (int32_t i = 0; i < r.n_layers; ++i) {
     LayerRecipe& layer = r.layers[static_cast<size_t>(i)];
     SetSparse(layer, i >= dense);
     parts.At(i);
     residual("self_attention");
     residual("mlp");
+    mix(begun(static_cast<uint64_t>(i)));
+    mix(begun(static_cast<uint64_t>(i) + 1));
     if (std::ranges::find(full, i + 1) == full.end()) {
       layer.mixers = {};
       constexpr uint64_t kDecays = 128;

@@ -6,7 +6,6 @@
 
 #include "engine/base/format.h"
 #include "models/family.h"
-#include "models/gate_up_rows.h"
 
 namespace tally {
 namespace {
@@ -35,9 +34,6 @@ constexpr RoleName kHfNames[] = {
     {Role::kExpertGate, TALLY_FFN "experts.*.w1.weight"},
     {Role::kExpertUp, TALLY_FFN "experts.*.w3.weight"},
     {Role::kExpertDown, TALLY_FFN "experts.*.w2.weight"},
-    {Role::kExpertGate, TALLY_FFN "experts.gate_up_proj", Storage::kPlain, GateRows<&Recipe::d_expert>},
-    {Role::kExpertUp, TALLY_FFN "experts.gate_up_proj", Storage::kPlain, UpRows<&Recipe::d_expert>},
-    {Role::kExpertDown, TALLY_FFN "experts.down_proj"},
 };
 #undef TALLY_FFN
 #undef TALLY_LAYER

@@ -80,7 +80,7 @@ void ReadChunks(Config& c, Recipe& r) {
 
 // Published checkpoints have true, or a number.
 void ReadTemperature(Config& c, Recipe& r) {
-  const std::string prefix = !c.gguf() && OfSeveralParts(c) ? "text_config." : "";
+  const std::string prefix = !c.gguf() && c.inventory().metadata.IsOther("text_config") ? "text_config." : "";
   const auto number = c.inventory().metadata.GetInt(prefix + "attn_temperature_tuning");
   const bool tuned = number.ok() && number->has_value() ? **number != 0 : c.Bool("attn_temperature_tuning", true);
   if (tuned) r.temperature_scale = static_cast<float>(c.Positive("attn_scale", 0.1));
@@ -89,7 +89,7 @@ void ReadTemperature(Config& c, Recipe& r) {
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  if (OfSeveralParts(c)) EnterTextModel(c, spec, {"vision_model.", "multi_modal_projector."});
+  EnterTextModel(c, spec, {"vision_model.", "multi_modal_projector."});
   r.rope.style = RopeStyle::kAdjacentPair;
   ReadDecoder(c, spec,
               {.norm_eps = 1e-5,

@@ -38,6 +38,7 @@ void Mix(CountedParts& parts, const Sizes& s) {
   parts.Matrix("ssm_out", Component::kRecurrentOut, s.E, s.inner);
   biased("ssm_out.bias", Component::kRecurrentOut, s.E, s.bias);
   parts.only().state_elements += s.inner * s.state + (s.taps - 1) * s.inner;
+  parts.Recurrence(s.inner * s.state, 2, s.taps, s.inner);
 }
 
 // "auto": a 16th of the width.

@@ -55,6 +55,8 @@ void Read(Config& c, ModelSpec& spec) {
   const auto heads =
                  static_cast<uint64_t>(c.Int("sparse_attention_config.sparse_num_index_heads|index_n_heads", 1, kMaxHeads, 4)),
              dim = static_cast<uint64_t>(c.Int("sparse_attention_config.sparse_index_dim|index_head_dim", 1, kMaxHeads, 128)),
+             chosen = static_cast<uint64_t>(c.Int("sparse_attention_config.sparse_topk_blocks", 1, kMaxContext, 16)) *
+                      static_cast<uint64_t>(c.Int("sparse_attention_config.sparse_block_size", 1, 1 << 16, 128)),
              E = static_cast<uint64_t>(r.d_model);
   if (!c.ok()) return;
   if (sees) AddVision(c, spec, E);
@@ -65,6 +67,8 @@ void Read(Config& c, ModelSpec& spec) {
     if (indexed[i] == 0) continue;
     ++layers;
     parts.At(static_cast<int32_t>(i));
+    parts.See(Component::kIndexer, 2 * heads * dim);
+    parts.See(Component::kAttention, 4 * static_cast<uint64_t>(r.n_heads) * static_cast<uint64_t>(r.head_dim), 1, chosen);
     parts.Matrix("indexer.q_proj", Component::kIndexer, heads * dim, E);
     parts.Matrix("indexer.k_proj", Component::kIndexer, dim, E);
     parts.Vector("indexer.q_norm", Component::kIndexer, dim);

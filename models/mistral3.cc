@@ -26,10 +26,11 @@ void Read(Config& c, ModelSpec& spec) {
   bool mistral = false;  // Mistral Small 3: MistralConfig's defaults
   if (c.gguf()) {
     r.rope.style = RopeStyle::kAdjacentPair;
-  } else if (!c.Is({"Ministral3ForCausalLM", "ministral3"})) {
-    const bool vision = c.inventory().tensors.empty();
+  } else {
     EnterTextModel(c, spec, {"vision_tower.", "multi_modal_projector."});
-    if (vision) spec.parts_not_run.push_back({"vision_tower and projector", std::nullopt});
+  }
+  if (!c.gguf() && !c.Is({"Ministral3ForCausalLM", "ministral3"}) && c.inventory().metadata.IsOther("text_config")) {
+    if (c.inventory().tensors.empty()) spec.parts_not_run.push_back({"vision_tower and projector", std::nullopt});
     const std::string type = c.String("model_type", "mistral");
     mistral = type == "mistral";
     if (!mistral && type != "ministral3") c.Unsupported("text_config.model_type", Quote(type));

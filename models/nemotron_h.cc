@@ -49,9 +49,7 @@ constexpr RoleName kHfNames[] = {{Role::kTokenEmbedding, "~embeddings.weight"},
                                  {Role::kRouter, TALLY_MIXER "gate.weight"},
                                  {Role::kRouterBias, TALLY_MIXER "gate.e_score_correction_bias"},
                                  {Role::kExpertUp, TALLY_MIXER "experts.*.up_proj.weight"},
-                                 {Role::kExpertUp, TALLY_MIXER "experts.up_proj"},
                                  {Role::kExpertDown, TALLY_MIXER "experts.*.down_proj.weight"},
-                                 {Role::kExpertDown, TALLY_MIXER "experts.down_proj"},
                                  {Role::kSharedExpertUp, TALLY_MIXER "shared_experts.up_proj.weight"},
                                  {Role::kSharedExpertDown, TALLY_MIXER "shared_experts.down_proj.weight"},
                                  {Role::kLatentIn, TALLY_MIXER "fc1_latent_proj.weight"},
@@ -72,9 +70,7 @@ constexpr RoleName kHfNames[] = {{Role::kTokenEmbedding, "~embeddings.weight"},
                                  TALLY_PREDICTION(kRouter, "1.mixer.gate.weight"),
                                  TALLY_PREDICTION(kRouterBias, "1.mixer.gate.e_score_correction_bias"),
                                  TALLY_PREDICTION(kExpertUp, "1.mixer.experts.*.up_proj.weight"),
-                                 TALLY_PREDICTION(kExpertUp, "1.mixer.experts.up_proj"),
                                  TALLY_PREDICTION(kExpertDown, "1.mixer.experts.*.down_proj.weight"),
-                                 TALLY_PREDICTION(kExpertDown, "1.mixer.experts.down_proj"),
                                  TALLY_PREDICTION(kSharedExpertUp, "1.mixer.shared_experts.up_proj.weight"),
                                  TALLY_PREDICTION(kSharedExpertDown, "1.mixer.shared_experts.down_proj.weight"),
                                  TALLY_PREDICTION(kLatentIn, "1.mixer.fc1_latent_proj.weight"),
@@ -128,7 +124,7 @@ void ReadMixture(Config& c, Recipe& r) {
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  if (!c.gguf()) {
+  if (!c.gguf() && c.tensor_prefix != kBody) {
     c.tensor_prefix = "backbone.";
     FindPrefix(c, "model.layers.");
     if (c.tensor_prefix == "model.layers.") c.tensor_prefix = "model.";

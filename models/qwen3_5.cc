@@ -55,7 +55,7 @@ void Read(Config& c, ModelSpec& spec) {
       c.Is({"qwen35moe", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM", "qwen3_5_moe", "qwen3_5_moe_text"});
   const bool vision = parts && !c.gguf() && c.inventory().tensors.empty();
   if (vision) AddQwenVision(c, spec);
-  if (parts) EnterTextModel(c, spec, {"visual."});
+  EnterTextModel(c, spec, {"visual."});
   r.rope.style = RopeStyle::kRotateHalf;
   const std::vector<int64_t> sections = ReadSections(c);
   ReadDecoder(c, spec,

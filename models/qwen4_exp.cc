@@ -69,7 +69,7 @@ void ReadNgrams(Config& c, CountedParts& parts, const Sizes& s, uint64_t embeddi
   const auto number = [&](std::string_view key, int64_t most, int64_t otherwise) {
     return static_cast<uint64_t>(c.Int(key, 1, most, otherwise));
   };
-  const uint64_t heads = (number("ngram_size", 16, 3) - 1) * number("heads_per_ngram", 64, 8),
+  const uint64_t size = number("ngram_size", 16, 3), heads = (size - 1) * number("heads_per_ngram", 64, 8),
                  rows = NgramRows(number("ngram_vocab_size_base", 1 << 26, 20'000'000), c.ok() ? heads : 1,
                                   number("make_ngram_vocab_size_divisible_by", 1 << 16, 128)),
                  taps = number("ple_conv_kernel_size", kMaxTaps, 4), wide = s.streams * s.E;
@@ -83,7 +83,8 @@ void ReadNgrams(Config& c, CountedParts& parts, const Sizes& s, uint64_t embeddi
     parts.Matrix("ple_value", Component::kStreams, s.E, embedding);
     for (const char* name : {"ple_norm_key", "ple_norm_query", "ple_norm_conv"}) parts.Vector(name, Component::kStreams, wide);
     parts.Vector("ple_conv1d", Component::kStreams, taps * wide);
-    parts.only().state_elements += (taps - 1) * wide;
+    parts.only().state_elements += (taps - 1) * size * wide;  // dilated: a tap every `size` positions
+    parts.Work(Component::kStreams, 2 * taps * wide);
   }
 }
 
@@ -107,7 +108,8 @@ void Read(Config& c, ModelSpec& spec) {
   };
   const Sizes s = {static_cast<uint64_t>(r.d_model), number("hc_count", 64, 4), number("hc_lowrank", kMaxWidth, 320),
                    number("indexer_n_heads", kMaxHeads, 4), number("indexer_head_dim", kMaxHeads, 128)};
-  const uint64_t every = number("indexer_compress_ratio", 1 << 16, 4), embedding = number("ple_embed_dim", kMaxWidth, r.d_model);
+  const uint64_t every = number("indexer_compress_ratio", 1 << 16, 4), embedding = number("ple_embed_dim", kMaxWidth, r.d_model),
+                 chosen = number("indexer_budget", kMaxContext, 2048) + every - 1;  // and the block that is not complete
   if (!c.ok()) return;
   CountedParts parts(r);
   parts.only().output_norm = false;
@@ -120,6 +122,8 @@ void Read(Config& c, ModelSpec& spec) {
     Mix(parts, s, "hc_ffn", true);
     if (!r.layers[static_cast<size_t>(i)].attends()) continue;
     Index(parts, s);
+    parts.See(Component::kIndexer, 2 * s.index_heads * s.index_dim, every);
+    parts.See(Component::kAttention, 4 * static_cast<uint64_t>(r.n_heads) * static_cast<uint64_t>(r.head_dim), 1, chosen);
     ++attending;
   }
   ReadNgrams(c, parts, s, embedding);

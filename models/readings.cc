@@ -215,22 +215,36 @@ void ReadSharedExperts(Config& c, ModelSpec& spec, int32_t usual_dense) {
   if (!c.gguf()) ReadHfPredictionLayers(c, spec);
 }
 
+std::string PredictionLayerName(const Config& c, int32_t layer) {
+  return c.gguf() ? "blk." + std::to_string(layer) + "." : ExpandName("~model.layers.#.", layer, c.tensor_prefix);
+}
+
 void ReadHfPredictionLayers(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers, 0);
-  for (int32_t i = r.n_layers; c.ok() && i < r.n_layers + r.mtp_layers; ++i) {
-    AddNotRun(c, spec, "model.layers." + std::to_string(i) + ".");
-  }
+  for (int32_t i = r.n_layers; c.ok() && i < r.n_layers + r.mtp_layers; ++i) AddNotRun(c, spec, PredictionLayerName(c, i));
 }
 
 void ReadGgufPredictionLayers(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
-  const int32_t blocks = r.n_layers;
-  r.mtp_layers = c.Int("nextn_predict_layers", 0, std::max(0, blocks - 1), 0);
-  if (!c.ok()) return;
-  r.n_layers = blocks - r.mtp_layers;
+  const int32_t blocks = r.n_layers, told = c.Int("nextn_predict_layers", 0, std::max(0, blocks), 0);
+  const auto has = [&](int32_t block, std::string_view part) {
+    const std::string begin = PredictionLayerName(c, block) + std::string(part);
+    return std::ranges::any_of(c.inventory().tensors, [&](const StoredTensor& t) { return t.name.starts_with(begin); });
+  };
+  // Of the last blocks that the key counts, those with tensors of an ordinary layer alone are one.
+  while (c.ok() && r.n_layers > 1 && r.n_layers > blocks - told) {
+    const int32_t last = r.n_layers - 1;
+    if (has(last, "") && !has(last, "nextn.")) break;
+    r.n_layers = last;
+  }
   r.layers.resize(static_cast<size_t>(r.n_layers));
-  for (int32_t i = r.n_layers; i < blocks; ++i) AddNotRun(c, spec, "blk." + std::to_string(i) + ".");
+  const bool no_tensors = c.inventory().tensors.empty();
+  for (int32_t i = r.n_layers; c.ok() && i < r.n_layers + told; ++i) {
+    if (!no_tensors && !has(i, "nextn.")) continue;
+    ++r.mtp_layers;
+    AddNotRun(c, spec, PredictionLayerName(c, i));
+  }
 }
 
 void FindPrefix(Config& c, std::string_view prefix) {
@@ -254,12 +268,13 @@ void EnterTextModel(Config& c, ModelSpec& spec, std::initializer_list<std::strin
     for (const std::string_view part : {"v.", "mm."}) AddNotRun(c, spec, part);
     return;
   }
-  c.Enter("text_config.");
-  c.tensor_prefix = "language_model.";
-  FindPrefix(c, kTextModelWithin);
-  const std::string_view within = c.tensor_prefix == kTextModelWithin ? "model." : "";
-  for (const std::string_view part : others) AddNotRun(c, spec, std::string(within) + std::string(part));
   const Inventory& i = c.inventory();
+  const bool several = i.metadata.IsOther("text_config");
+  if (several) c.Enter("text_config.");
+  if (several && i.tensors.empty()) c.tensor_prefix = std::string(kBody) + "language_model.model.";
+  for (const std::string_view part : others) {
+    for (const std::string_view within : {"", "model."}) AddNotRun(c, spec, std::string(within) + std::string(part));
+  }
   if (i.tensors.empty() && i.metadata.IsOther("audio_config")) spec.parts_not_run.push_back({"audio_config", std::nullopt});
 }
 

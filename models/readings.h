@@ -103,18 +103,22 @@ void SetSparseFrom(Recipe& recipe, int32_t dense);  // the first `dense` layers 
 // `dense`: the default of the first layers; -1: none.
 void ReadSharedExperts(Config& config, ModelSpec& spec, int32_t dense = -1);
 
+// What the names of a layer's tensors begin with, where layers for multi-token prediction follow the last one: "blk.7.".
+std::string PredictionLayerName(const Config& config, int32_t layer);
 // Hugging Face: num_nextn_predict_layers, stored behind the last layer.
 void ReadHfPredictionLayers(Config& config, ModelSpec& spec);
-// GGUF: the last blocks are for multi-token prediction. They leave the recipe's layers.
+// GGUF: nextn_predict_layers. The last blocks are for multi-token prediction as far as they have tensors named nextn, or none; such a block
+// may also follow those that block_count counts. They leave the recipe's layers. A block with an ordinary layer's tensors alone stays,
+// whatever the key says.
 void ReadGgufPredictionLayers(Config& config, ModelSpec& spec);
 
 // Hugging Face: `prefix` is what '~' stands for in names of tensors, if some tensor's name begins with it.
 void FindPrefix(Config& config, std::string_view prefix);
 // Lists stored weights that are not run: all names with this prefix, which ends in '.'.
 void AddNotRun(Config& config, ModelSpec& spec, std::string_view prefix);
-// Selects the text model of a checkpoint of several parts; lists the tensors of the others as not run. Hugging Face: its keys are below
-// text_config, its tensors below language_model, and the others' names have these prefixes. GGUF: its keys are as always, and those
-// of others "v." and "mm.".
+// Selects the text model of a checkpoint that may have several parts; lists the tensors of the others as not run. Hugging Face: its keys
+// are below text_config if there is one, and the others' names have these prefixes, or these below "model.". GGUF: its keys are as always,
+// and those of others "v." and "mm.".
 void EnterTextModel(Config& config, ModelSpec& spec, std::initializer_list<std::string_view> others);
 
 // After a family has read: refuses attention to later positions, and options of other families (soft caps, scales, limits, ALiBi, kinds

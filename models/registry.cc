@@ -233,8 +233,9 @@ constexpr const char* kNeedsNone = "; --draft lookup needs none";
 // Makes the first layer for multi-token prediction the recipe's last layer, of the same kind as the last that attends; where such a layer has
 // no feed-forward, that of the last that has one. `stored`: the files
 // have tensors, so that it must be among them. Returns the name of the part that it was of.
-Result<std::string> AddPredictionLayer(const Family& family, const Inventory& inventory, bool stored, ModelSpec& spec) {
+Result<std::string> AddPredictionLayer(const Family& family, const Config& c, bool stored, ModelSpec& spec) {
   Recipe& r = spec.recipe;
+  const Inventory& inventory = c.inventory();
   const std::string& source = inventory.metadata.source;
   const auto has_part = [&](std::string_view name) {
     return std::ranges::find(spec.parts_not_run, name, &PartNotRun::name) != spec.parts_not_run.end();
@@ -245,9 +246,11 @@ Result<std::string> AddPredictionLayer(const Family& family, const Inventory& in
   if (!family.runs_prediction || attends == r.layers.rend()) {
     return BadInput(source + ": layers for multi-token prediction of family " + r.family + " cannot be run yet" + kNeedsNone);
   }
-  const bool gguf = inventory.format == FileFormat::kGguf;
-  const std::string part =
-      has_part(kApart) ? std::string(kApart) : (gguf ? "blk." : "model.layers.") + std::to_string(r.n_layers);
+  std::string part(kApart);
+  if (!has_part(kApart)) {
+    part = PredictionLayerName(c, r.n_layers);
+    part.pop_back();
+  }
   if (stored && !has_part(part)) {
     return BadInput(source + ": the files do not have the model's layer for multi-token prediction, " + part + kNeedsNone);
   }
@@ -299,8 +302,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   config.own_names = config.gguf() ? family.gguf_names : family.hf_names;
   ModelSpec spec;
   spec.recipe.family = family.name;
-  // A class without a head is saved without the prefix ("model.") that its tensors have below a class with one.
-  if (!config.gguf() && IsStored(inventory, "embed_tokens.weight")) config.tensor_prefix = kWithoutBody;
+  if (!config.gguf()) config.tensor_prefix = FindBody(inventory);
   family.read(config, spec);
   RefuseUnreadOptions(config);
   ReadGeneration(config, spec.recipe);
@@ -323,7 +325,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   }
   std::string part;
   if (prediction) {
-    TALLY_ASSIGN_OR_RETURN(part, AddPredictionLayer(family, inventory, !made_with, spec));
+    TALLY_ASSIGN_OR_RETURN(part, AddPredictionLayer(family, config, !made_with, spec));
   }
   TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.own_names, config.tensor_prefix, spec, made_with));
   if (prediction) TakeFromNotRun(inventory, part, spec);

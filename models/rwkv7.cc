@@ -45,6 +45,7 @@ void Read(Config& c, ModelSpec& spec) {
     for (const char* name : {"g_norm", "g_norm.bias"}) parts.Vector(name, Component::kRecurrentNorm, E);
     parts.Vector("ffn_x_k", Component::kFfnGateUp, E);
     parts.only().state_elements += E * dim + 2 * E;
+    parts.Recurrence(E * dim, 4, 0, 0);
   }
 }
 

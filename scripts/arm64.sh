@@ -9,7 +9,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 root=$PWD/build/arm64_root
-packages=(libc6-dev libstdc++6 libgomp1 libhwy-dev libpcre2-dev libutf8proc-dev libmicrohttpd-dev nlohmann-json3-dev libcli11-dev
+packages=(libc6-dev libstdc++6 libgomp1 libhwy-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev
   libgtest-dev libopenblas0-pthread)
 # Without dot products; with SDOT; with SMMLA, BFDOT and BFMMLA too.
 processors=(cortex-a72 neoverse-n1 max)

@@ -17,7 +17,7 @@
 # CMake fetches its release instead (cmake/dependencies.cmake).
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev libmicrohttpd-dev nlohmann-json3-dev libcli11-dev libedit-dev)
+packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev libedit-dev)
 page_packages=(node-marked node-dompurify)  # markdown in the chat page; Tally builds without
 mpi_packages=(libopenmpi-dev openmpi-bin)
 arm64_packages=(g++-aarch64-linux-gnu qemu-user)

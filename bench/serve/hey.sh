@@ -8,7 +8,7 @@ tally=${1:-build/release/engine/tally} model=${2:-demo} requests=${3:-2000} clie
 command -v hey >/dev/null || { echo "hey.sh: there is no hey here: apt-get install hey" >&2; exit 2; }
 
 out=$(mktemp -d)
-"$tally" serve "$model" --port 0 --parallel 8 >"$out/said" 2>&1 &
+"$tally" serve "$model" --port 0 --parallel 8 --log none >"$out/said" 2>&1 &
 server=$!
 trap 'kill $server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -rf "$out"' EXIT
 for ((i = 0; i < 600; ++i)); do

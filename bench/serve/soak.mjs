@@ -12,7 +12,7 @@ if (tally == null) {
   console.error("usage: node soak.mjs TALLY [MINUTES] [MODEL] [CLIENTS]");
   process.exit(2);
 }
-const server = spawn(tally, ["serve", model, "--port", "0", "--metrics", "--parallel", "8", "-c", "512"], {stdio: ["ignore", "pipe", "pipe"]});
+const server = spawn(tally, ["serve", model, "--port", "0", "--metrics", "--parallel", "8", "-c", "512", "--log", "none"], {stdio: ["ignore", "pipe", "pipe"]});
 let ended = null;
 server.on("exit", (code, signal) => { ended = `code ${code}, signal ${signal}`; });
 const base = await new Promise((resolve, reject) => {

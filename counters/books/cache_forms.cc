@@ -11,8 +11,7 @@ namespace {
 uint64_t VisibleIn(const LayerRecipe& l, const Workload& w) {
   uint64_t sum = 0;
   for (uint64_t at = w.context - w.rows; at < w.context; ++at) {
-    const uint64_t seen = l.chunk > 0 ? at % Unsigned(l.chunk) + 1 : at + 1;
-    sum += l.window > 0 ? std::min(seen, Unsigned(l.window)) : seen;
+    sum += SeenPositions(l, at + 1);
   }
   return w.sequences * sum;
 }
@@ -44,6 +43,11 @@ Form CachedBytesPerPosition(const Recipe& recipe, const LayerRecipe& l, const Kv
 uint64_t CachedPositions(const LayerRecipe& l, uint64_t context) {
   const int32_t seen = std::max(l.window, l.chunk);
   return seen > 0 ? std::min(context, Unsigned(seen)) : context;
+}
+
+uint64_t SeenPositions(const LayerRecipe& l, uint64_t context) {
+  const uint64_t seen = l.chunk > 0 && context > 0 ? (context - 1) % Unsigned(l.chunk) + 1 : context;
+  return l.window > 0 ? std::min(seen, Unsigned(l.window)) : seen;
 }
 
 namespace {

@@ -114,6 +114,8 @@ struct KvStorage {
 TALLY_API Form CachedBytesPerPosition(const Recipe& recipe, const LayerRecipe& layer, const KvStorage& storage);
 // Positions of a sequence of `context` positions that a layer's window still needs.
 TALLY_API uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context);
+// Positions that the last of them sees.
+TALLY_API uint64_t SeenPositions(const LayerRecipe& layer, uint64_t context);
 
 // f32 elements that recurrent mixers keep for a sequence: the state of the recurrence, and the last J - 1 inputs of each channel of the
 // convolution.

@@ -61,63 +61,143 @@ Form SumSites(const std::vector<WorkForm>& sites, Part part, int32_t n_layers, c
   return SumKinds(layers, n_layers) + outside;
 }
 
+// Entries that the first n positions see, added up: position p of each sees the entries that are complete with it.
+Form SeenByFirst(const CountedWork& w, uint64_t n) {
+  uint64_t most = w.window > 0 ? w.window : UINT64_MAX;  // positions beyond which no more entries are seen
+  if (w.most > 0) most = std::min(most, SaturatingMul(w.most, w.every));
+  const uint64_t grows = std::min(n, most), whole = grows / w.every;
+  // Each of the entries before the last is the newest one for `every` positions.
+  Form sum = (Form(whole) * Form(whole + 1) * Form(w.every)).Half() - Form(whole) * Form((whole + 1) * w.every - grows - 1);
+  if (n > most) sum += Form(n - most) * Form(most / w.every);
+  return sum;
+}
+
+// Of a step of so many rows in each of B sequences. `all`: each row sees what is there after the step, windows left out.
+Form FlopsOf(const CountedWork& w, const Workload& work, bool all) {
+  const bool every_position = w.every == 1 && w.window == 0 && w.most == 0;
+  const Form sequences = work.sequences == 1 ? Form(1) : Form::Symbol("B", work.sequences),
+             rows = work.rows == 1 ? Form(1) : Form::Symbol("P", work.rows),
+             positions = work.context == work.rows ? rows : Form::Symbol("S", work.context);
+  if (!w.by_entry) return Form(w.flops) * sequences * rows;
+  if (every_position && (all || work.rows == 1)) return Form(w.flops) * sequences * rows * positions;
+  if (all) {
+    const uint64_t there = work.context / w.every;
+    return Form(w.flops) * sequences * rows * Form(w.most > 0 ? std::min(there, w.most) : there);
+  }
+  const Form first = SeenByFirst(w, work.context), before = SeenByFirst(w, work.context - work.rows);
+  return Form(w.flops) * sequences * (first.overflow() ? first : Form(first.value() - before.value()));
+}
+
+WorkClass ClassOf(const CountedWork& w) {
+  return w.component == Component::kAttention    ? WorkClass::kAttention
+         : w.component == Component::kRecurrence ? WorkClass::kRecurrence
+                                                 : WorkClass::kLinear;
+}
+
+bool ReplacesAttention(const Recipe& recipe, int32_t layer) {
+  return std::ranges::any_of(recipe.counted_only->work,
+                             [&](const CountedWork& w) { return w.layer == layer && w.component == Component::kAttention; });
+}
+
 // The matrix products of a model that Tally counts but cannot run.
 std::vector<WorkForm> MatrixWork(const Recipe& recipe, const Workload& work) {
-  using Kind = WeightInfo::Kind;
-  std::vector<WorkForm> sites;
-  for (const ParameterForm& p : ParameterForms(recipe)) {
-    const bool head = p.kind == Kind::kHead || p.kind == Kind::kTiedEmbeddingHead;
-    if (p.vector || p.prediction || (p.kind != Kind::kBlock && !head)) continue;
-    const Form rows = Form(work.sequences) * Form(head ? work.logit_rows : work.rows);
-    const Form flops = Form(2) * rows * p.active;
-    sites.push_back({.layer = p.layer,
-                     .component = head ? Component::kHead : p.component,
+  std::vector<WorkForm> sites = WorkForms(recipe, work);
+  std::erase_if(sites, [&](const WorkForm& f) {
+    return !f.matmul || (f.work_class == WorkClass::kAttention && ReplacesAttention(recipe, f.layer));
+  });
+  for (WorkForm& f : sites) f.special = {};
+  for (const CountedTensor& t : recipe.counted_only->tensors) {
+    if (t.vector || t.looked_up > 0 || t.layer >= recipe.n_layers) continue;
+    const Form flops = 2 * Form(work.sequences) * Form(work.rows) * (Form(t.used) * Form(t.rows) * Form(t.cols));
+    sites.push_back({.layer = t.layer,
+                     .component = t.component,
                      .matmul = true,
-                     .expert = p.expert,
+                     .expert = t.slices != t.used,
                      .flops = flops,
                      .full_square = flops});
+  }
+  for (const CountedWork& w : recipe.counted_only->work) {
+    sites.push_back({.layer = w.layer,
+                     .component = w.component,
+                     .work_class = ClassOf(w),
+                     .matmul = true,
+                     .flops = FlopsOf(w, work, false),
+                     .full_square = FlopsOf(w, work, true)});
   }
   return sites;
 }
 
-FlopsCount CountFlops(const Recipe& recipe, const Workload& workload) {
+// What the FLOPs of a view lack.
+Lacks LacksOf(const Recipe& recipe, FlopsView view) {
+  if (!recipe.counted_only) return {};
+  const CountedOnly& only = *recipe.counted_only;
+  if (view != FlopsView::kEverything) return only.lacks_products;
+  return Join(Join(only.lacks_products, {"norms", "softmax", "rope", "activations", "routing", "residuals"}), only.lacks);
+}
+
+// The work of a step. nullopt: a sum does not fit.
+std::optional<FlopsCount> CountFlops(const Recipe& recipe, const Workload& workload) {
+  constexpr auto kAll = static_cast<size_t>(FlopsView::kEverything);
   FlopsCount count;
   count.workload = workload;
   count.sites = recipe.counted_only ? MatrixWork(recipe, workload) : WorkForms(recipe, workload);
+  std::array<Lacks, kFlopsViews> lacks;
+  for (size_t v = 0; v < kFlopsViews; ++v) lacks[v] = LacksOf(recipe, static_cast<FlopsView>(v));
+  Form special;
+  std::array<Form, kFlopsViews> total;
   for (int p = 0; p < kParts; ++p) {
     const Part part = static_cast<Part>(p);
     FlopsRow row;
     row.part = part;
-    for (int v = 0; v < kFlopsViews; ++v) {
-      row.flops[static_cast<size_t>(v)] = SumSites(count.sites, part, recipe.n_layers, [&](const WorkForm& f) -> const Form& {
-        return View(f, static_cast<FlopsView>(v));
-      });
+    std::array<Form, kFlopsViews> flops;
+    for (size_t v = 0; v < kFlopsViews; ++v) {
+      flops[v] = SumSites(count.sites, part, recipe.n_layers,
+                          [&](const WorkForm& f) -> const Form& { return View(f, static_cast<FlopsView>(v)); });
+      total[v] += flops[v];
+      row.flops[v] = {flops[v], lacks[v]};
     }
-    row.special = SumSites(count.sites, part, recipe.n_layers, [](const WorkForm& f) -> const Form& { return f.special; });
-    if (row.flops[2].text() != "0" || row.special.text() != "0") count.rows.push_back(std::move(row));
-  }
-  return count;
-}
-
-// Sums the rows. False if a sum does not fit.
-bool Finish(FlopsCount& count) {
-  Form special;
-  std::array<Form, kFlopsViews> total;
-  for (const FlopsRow& row : count.rows) {
-    for (size_t v = 0; v < kFlopsViews; ++v) total[v] += row.flops[v];
-    special += row.special;
+    const Form of_row = SumSites(count.sites, part, recipe.n_layers, [](const WorkForm& f) -> const Form& { return f.special; });
+    special += of_row;
+    row.special = {of_row, lacks[kAll]};
+    if (flops[kAll].text() != "0" || of_row.text() != "0") count.rows.push_back(std::move(row));
   }
   bool fits = !special.overflow();
   for (size_t v = 0; v < kFlopsViews; ++v) {
-    count.total[v] = total[v].value();
+    count.total[v] = {total[v].value(), lacks[v]};
     fits = fits && !total[v].overflow();
   }
-  count.special = special.value();
+  count.special = {special.value(), lacks[kAll]};
+  std::array<uint64_t, kWorkClasses> by_class{}, special_by_class{};
   for (const WorkForm& f : count.sites) {
-    count.by_class[static_cast<size_t>(f.work_class)] += f.flops.value();
-    count.special_by_class[static_cast<size_t>(f.work_class)] += f.special.value();
+    by_class[static_cast<size_t>(f.work_class)] += f.flops.value();
+    special_by_class[static_cast<size_t>(f.work_class)] += f.special.value();
   }
-  return fits;
+  for (size_t c = 0; c < kWorkClasses; ++c) {
+    count.by_class[c] = {by_class[c], lacks[kAll]};
+    count.special_by_class[c] = {special_by_class[c], lacks[kAll]};
+  }
+  return fits ? std::optional(std::move(count)) : std::nullopt;
+}
+
+// Elements of all layers that the last of `context` positions reads from the caches of the recipe's layers, and from others.
+Form ReadAt(const Recipe& recipe, uint64_t context, bool expanded) {
+  Form read;
+  for (size_t i = 0; i < recipe.layers.size(); ++i) {
+    const LayerRecipe& l = recipe.layers[i];
+    if (!l.attends()) continue;
+    uint64_t seen = SeenPositions(l, context);
+    if (recipe.counted_only) {
+      for (const CountedWork& w : recipe.counted_only->work) {
+        if (w.layer == static_cast<int32_t>(i) && w.component == Component::kAttention && w.most > 0)
+          seen = std::min(seen, w.most);
+      }
+    }
+    read += Form(seen) * CachedPerPosition(recipe, l, expanded);
+  }
+  if (recipe.counted_only) {
+    for (const CountedCache& cache : recipe.counted_only->caches) read += Form(ReadElements(cache, context));
+  }
+  return read;
 }
 
 // False if a figure does not fit.
@@ -144,14 +224,20 @@ bool CountSteps(const Recipe& recipe, const CountOptions& options, bool expanded
   c.kv_bytes_per_token = c.kv_elements_per_token.value() * options.kv_element_bytes;
   cached = cached * options.batch * options.kv_element_bytes;
   c.kv_bytes_at_context = cached.value();
+  const Form read = ReadAt(recipe, options.context, expanded) * options.batch * options.kv_element_bytes;
+  c.kv_bytes_read = {read.value(), recipe.counted_only ? recipe.counted_only->lacks_reads : Lacks{}};
   c.state_bytes = c.state_elements.value() * sizeof(float);
 
   const uint64_t B = options.batch, P = options.prompt;
-  c.prefill = CountFlops(recipe, {B, P, P, P, expanded});
-  c.prefill_last = CountFlops(recipe, {B, P, P, 1, expanded});
-  c.decode = CountFlops(recipe, {B, 1, options.context, 1, expanded});
-  bool fits = !cached.overflow();
-  for (FlopsCount* f : {&c.prefill, &c.prefill_last, &c.decode}) fits = fits && Finish(*f);
+  bool fits = !cached.overflow() && !read.overflow();
+  const auto step = [&](FlopsCount& of, const Workload& work) {
+    std::optional<FlopsCount> count = CountFlops(recipe, work);
+    fits = fits && count.has_value();
+    if (count) of = *std::move(count);
+  };
+  step(c.prefill, {B, P, P, P, expanded});
+  step(c.prefill_last, {B, P, P, 1, expanded});
+  step(c.decode, {B, 1, options.context, 1, expanded});
   return fits;
 }
 
@@ -182,6 +268,12 @@ WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, ui
   return t;
 }
 
+std::string Names(const Lacks& lacks) {
+  std::string text;
+  for (const std::string& name : lacks) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: the prompt, the context or the batch is too large"); }
 
 }  // namespace
@@ -189,6 +281,23 @@ Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: the prom
 uint64_t CachedElements(const CountedCache& cache, uint64_t context) {
   const uint64_t positions = cache.window > 0 ? std::min(cache.window, context) : context;
   return SaturatingMul(SaturatingMul(cache.layers, cache.elements), positions / cache.every);
+}
+
+uint64_t ReadElements(const CountedCache& cache, uint64_t context) {
+  const uint64_t positions = cache.window > 0 ? std::min(cache.window, context) : context, entries = positions / cache.every;
+  return SaturatingMul(SaturatingMul(cache.layers, cache.elements), cache.most > 0 ? std::min(cache.most, entries) : entries);
+}
+
+std::string PartialWords(const StepCount& count) {
+  const std::pair<std::string_view, const Lacks*> figures[] = {
+      {"matrix products lack ", &count.decode.total[static_cast<size_t>(FlopsView::kCausal)].lacks()},
+      {"FLOPs that count everything, and special ones, lack ", &count.decode.special.lacks()},
+      {"bytes read from the cache lack ", &count.kv_bytes_read.lacks()}};
+  std::string text;
+  for (const auto& [words, lacks] : figures) {
+    if (!lacks->empty()) text += (text.empty() ? "partial: " : "; ") + std::string(words) + Names(*lacks);
+  }
+  return text;
 }
 
 double UniformExperts(double experts, double top_k, double rows) { return experts * (1 - std::pow(1 - top_k / experts, rows)); }
@@ -256,13 +365,16 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   c.decode_traffic = Traffic(c, bytes, options.batch, 1);
   const double kv_written = static_cast<double>(c.kv_bytes_per_token) * static_cast<double>(options.batch);
   const double states = 2 * static_cast<double>(c.state_bytes) * static_cast<double>(options.batch);
-  c.decode_intensity = static_cast<double>(c.decode.total[2]) /
-                       (c.decode_traffic.uniform + static_cast<double>(c.kv_bytes_at_context) + states + kv_written);
-  c.prefill_intensity = static_cast<double>(c.prefill_last.total[2]) /
-                        (c.prefill_traffic.uniform + states + kv_written * static_cast<double>(options.prompt));
+  const auto flops = [](const FlopsCount& of) { return of.total[static_cast<size_t>(FlopsView::kEverything)]; };
+  c.decode_intensity = flops(c.decode).With(c.kv_bytes_read, [&](uint64_t n, uint64_t read) {
+    return static_cast<double>(n) / (c.decode_traffic.uniform + static_cast<double>(read) + states + kv_written);
+  });
+  c.prefill_intensity = flops(c.prefill_last).Map([&](uint64_t n) {
+    return static_cast<double>(n) / (c.prefill_traffic.uniform + states + kv_written * static_cast<double>(options.prompt));
+  });
 
   if (recipe.counted_only) {
-    c.warnings.push_back("it is counted and not run (" + recipe.counted_only->why + "): FLOPs are those of its matrices alone");
+    c.warnings.push_back("it is counted and not run (" + recipe.counted_only->why + "): " + PartialWords(c));
   }
   for (const auto& [n, what] : {std::pair{options.prompt, "a prompt of "}, std::pair{options.context, "a context of "}}) {
     if (trained > 0 && n > trained && (own_context || c.warnings.empty())) {

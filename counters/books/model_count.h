@@ -13,6 +13,7 @@
 
 #include "counters/books/books.h"
 #include "counters/books/closed_form.h"
+#include "counters/books/figure.h"
 #include "counters/books/parts.h"
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
@@ -49,20 +50,23 @@ TALLY_API std::string_view FlopsViewName(FlopsView view);  // "matmul, full squa
 
 struct FlopsRow {
   Part part{};
-  std::array<Form, kFlopsViews> flops = {};
-  Form special = {};
+  std::array<Figure<Form>, kFlopsViews> flops = {};
+  Figure<Form> special = {};
 };
+// Of a model that is only counted, matrix products are counted and other work is not: what counts that too is only part.
 struct FlopsCount {
   Workload workload = {};
   std::vector<FlopsRow> rows = {};  // in the order of Part, without empty ones
-  std::array<uint64_t, kFlopsViews> total{};
-  uint64_t special = 0;
-  std::array<uint64_t, kWorkClasses> by_class{}, special_by_class{};
+  std::array<Figure<uint64_t>, kFlopsViews> total{};
+  Figure<uint64_t> special = {};
+  std::array<Figure<uint64_t>, kWorkClasses> by_class{}, special_by_class{};
   std::vector<WorkForm> sites = {};  // layer by layer
 };
 
 // Elements that a sequence of `context` positions has in the cache of a counted-only model. Positions too few for an entry have none.
 TALLY_API uint64_t CachedElements(const CountedCache& cache, uint64_t context);
+// Those that the last position reads.
+TALLY_API uint64_t ReadElements(const CountedCache& cache, uint64_t context);
 
 // Experts of a layer that `rows` rows are expected to use with uniform routing: X (1 - (1 - k/X)^rows).
 TALLY_API double UniformExperts(double experts, double top_k, double rows);
@@ -77,13 +81,17 @@ struct WeightTraffic {
 struct StepCount {
   Form kv_elements_per_token = {};  // cached per token, all layers
   uint64_t kv_bytes_per_token = 0;
-  uint64_t kv_bytes_at_context = 0;  // B sequences of S positions, window layers capped
-  Form state_elements = {};          // of a sequence, whatever its length (StateElements)
-  uint64_t state_bytes = 0;          // the same in f32: what a step reads of a sequence, and what it writes
-  FlopsCount prefill = {};           // B sequences of P positions, the head at all positions
-  FlopsCount prefill_last = {};      // the same, the head at the last position of each sequence only
-  FlopsCount decode = {};            // one token in each of B sequences, at position S - 1
+  uint64_t kv_bytes_at_context = 0;     // held: B sequences of S positions, window layers capped
+  Figure<uint64_t> kv_bytes_read = {};  // of these, by a decode step: what windows, chunks and indexers choose
+  Form state_elements = {};             // of a sequence, whatever its length (StateElements)
+  uint64_t state_bytes = 0;             // the same in f32: what a step reads of a sequence, and what it writes
+  FlopsCount prefill = {};              // B sequences of P positions, the head at all positions
+  FlopsCount prefill_last = {};         // the same, the head at the last position of each sequence only
+  FlopsCount decode = {};               // one token in each of B sequences, at position S - 1
 };
+
+// Which figures are only part, and what they lack; "" if all are whole.
+TALLY_API std::string PartialWords(const StepCount& count);
 
 // The steps as Tally runs them.
 struct Count : StepCount {
@@ -105,7 +113,7 @@ struct Count : StepCount {
   // FLOPs (FlopsView::kEverything) per byte, with uniform routing.
   // Decode: FLOPs / (weight bytes + KV and states read and written). Prefill: FLOPs of prefill_last / (weight bytes + KV written + states
   // read and written).
-  double prefill_intensity = 0, decode_intensity = 0;
+  Figure<double> prefill_intensity = {}, decode_intensity = {};
   CountOptions options = {};  // with the defaults filled in
   std::vector<std::string> warnings = {};
 };

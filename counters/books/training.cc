@@ -24,7 +24,7 @@ Result<TrainingCount> CountTraining(const Count& count) {
   t.positions = count.options.prompt;
   const FlopsCount& forward = count.expanded ? count.expanded->prefill : count.prefill;
   for (size_t v = 0; v < t.forward.size(); ++v) {
-    t.forward[v] = forward.total[v];
+    t.forward[v] = forward.total[v].number().value_or(0);  // whole: the model runs
     t.backward[v] = times(2, t.forward[v]);
     times(3, t.forward[v]);
   }

@@ -24,6 +24,7 @@ void AddAnswerFlags(CLI::App& command, AnswerFlags& flags) {
   AddNumber(command, "--parallel", flags.parallel, "most answers that are generated at once");
   AddChatTemplate(command, flags.chat_template);
   command.add_flag("--special", flags.special, "special tokens spelled out in prompts of /v1/completions become tokens");
+  command.add_flag("--strict", flags.strict, "refuse fields of a request that would be ignored");
   AddNumber(command, "-n,--tokens", flags.tokens,
             "most tokens of an answer whose request does not say (-1 or -2: until the context is full)");
   AddSamplingSteps(command, flags.sampling);

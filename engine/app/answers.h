@@ -18,7 +18,7 @@ struct AnswerFlags {
   int64_t parallel = 8, tokens = -1;
   SamplingOptions sampling;
   std::string draft;
-  bool special = false;
+  bool special = false, strict = false;
 };
 void AddAnswerFlags(CLI::App& command, AnswerFlags& flags);  // without the model's
 // kBadInput names the option.

@@ -102,13 +102,15 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.requests, flags.chat_template, flags.out}));
   TALLY_ASSIGN_OR_RETURN(const BatchPlan plan, PlanBatch(flags.requests, flags.out, flags.records.force, {}));
   if (plan.left() == 0 && plan.kept > 0 && plan.torn_bytes == 0) {
+    // Nothing is loaded, so that the name alone can tell.
+    TALLY_RETURN_IF_ERROR(CheckOrigin(flags.out, plan.origin, {.name = flags.model.model}));
     SaySummary(flags, plan, {}, nullptr);
     return 0;
   }
   NoteKept(plan);
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
   TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, flags.model.model));
-  BatchOptions options = {.interrupted = Interrupted};
+  BatchOptions options = {.strict = flags.strict, .interrupted = Interrupted};
   ProgressBar bar("batch");
   if (CanMoveCursor(Stream::kError)) {
     options.progress = [&](const BatchProgress& p) {
@@ -137,8 +139,8 @@ Action AddBatch(CLI::App& app) {
   AddModelFlags(*c, flags->model);
   FileOption(
       c->add_option("REQUESTS", flags->requests,
-                    "file with a request a line, as OpenAI's batches have them: custom_id, method, url (/v1/chat/completions or "
-                    "/v1/completions), body"))
+                    "file with a request a line, as OpenAI's batches have them: custom_id, method, url (/v1/chat/completions, "
+                    "/v1/completions or /v1/responses), body"))
       ->required();
   FileOption(
       c->add_option("-o,--out", flags->out,
@@ -149,8 +151,8 @@ Action AddBatch(CLI::App& app) {
   c->add_flag("--json", flags->json, "one JSON document on standard output, at the end");
   c->footer(
       "What a request leaves out is taken from the options; a seed that it leaves out is drawn, and stands in its answer. A "
-      "request that "
-      "cannot be answered has an error in its answer's place, and the others go on. --force begins a file of answers anew.");
+      "request that cannot be answered has an error in its answer's place, and the others go on. A file of answers is continued "
+      "by the same model, settings and requests alone; --force begins it anew.");
   AddExamples(*c, {"tally batch demo docs/requests.jsonl -o /tmp/answers.jsonl",
                    "tally batch demo docs/requests.jsonl -o /tmp/greedy.jsonl --temp 0 --json"});
   return [flags] { return Report(RunBatchFile(*flags)); };

@@ -115,6 +115,8 @@ void Talk::NoteWhatIsLost(const ChatRequest& request) {
   const auto note = [&](const std::string& text) {
     if (noted_.insert(text).second) Note("note: " + text + "\n");
   };
+  std::vector<std::string> notes;
+  if (format_->Render(request, &notes).ok()) std::ranges::for_each(notes, note);
   for (const LeftOut& left_out : format_->FindLeftOut(request)) {
     switch (left_out.what) {
       case LeftOut::What::kTool: note("the chat template leaves out tools: the model does not know of them (--tools)"); break;

@@ -114,6 +114,12 @@ void Note(std::string_view text) {
       std::fwrite(text.data(), 1, text.size(), stderr) == text.size() && std::fflush(stderr) == 0 && std::ferror(stderr) == 0;
 }
 
+bool NoteWithoutWaiting(std::string_view line) {
+  pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (::poll(&error, 1, 0) != 1 || (error.revents & POLLOUT) == 0) return false;
+  return ::write(STDERR_FILENO, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+}
+
 bool NotedAll() { return g_noted_all && CloseError(STDERR_FILENO) == 0; }
 
 Status CheckNotStandardStream(const std::string& path) {

@@ -42,6 +42,9 @@ Status FlushOutput();
 
 // Standard error, as it is.
 void Note(std::string_view text);
+// A line of at most 4096 bytes with its newline, unless standard error would make us wait: a pipe that nobody reads must not stop a server.
+// False: it was dropped.
+bool NoteWithoutWaiting(std::string_view line);
 // True as long as it took everything: books that nobody got are no success, though there is nowhere left to say so.
 bool NotedAll();
 

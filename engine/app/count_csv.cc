@@ -29,6 +29,13 @@ class CsvLines {
     const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;  // as many as tell it from its neighbours
     text_ += model_ + "," + CsvCell(table) + "," + CsvCell(row) + "," + CsvCell(figure) + "," + std::string(digits, end) + "\n";
   }
+  // Of a part no number, and in the figure's name what it lacks.
+  template <class T>
+  void AddFigure(std::string_view table, std::string_view row, std::string_view name, const books::Figure<T>& figure) {
+    if (const std::optional<T> number = figure.number()) return Add(table, row, name, *number);
+    text_ += model_ + "," + CsvCell(table) + "," + CsvCell(row) + "," +
+             CsvCell(std::string(name) + ", partial: lacks " + Join(figure.lacks(), ", ")) + ",\n";
+  }
   const std::string& text() const { return text_; }
 
  private:
@@ -76,17 +83,21 @@ void AddBytes(const CountedModel& m, CsvLines& out) {
   row("weights read by a decode step of one token", c.weight_bytes_per_token);
   row("KV a token", c.kv_bytes_per_token);
   row("KV at the context", c.kv_bytes_at_context);
+  out.AddFigure("memory", "KV read at the context", "bytes", c.kv_bytes_read);
   if (c.state_bytes > 0) row("state of a sequence", c.state_bytes);
 }
 
 void AddFlops(std::string_view table, const FlopsCount& f, const FlopsCount* last, CsvLines& out) {
-  const auto row = [&](std::string_view name, const auto& flops, uint64_t special) {
-    for (size_t v = 0; v < books::kFlopsViews; ++v) out.Add(table, name, FlopsViewName(static_cast<FlopsView>(v)), flops(v));
-    out.Add(table, name, "special", special);
+  const auto row = [&](std::string_view name, const auto& flops, const books::Figure<uint64_t>& special) {
+    for (size_t v = 0; v < books::kFlopsViews; ++v) {
+      out.AddFigure(table, name, FlopsViewName(static_cast<FlopsView>(v)), flops(v));
+    }
+    out.AddFigure(table, name, "special", special);
   };
+  const auto value = [](const books::Form& form) { return form.value(); };
   for (const books::FlopsRow& r : f.rows) {
     row(
-        PartName(r.part), [&](size_t v) { return r.flops[v].value(); }, r.special.value());
+        PartName(r.part), [&](size_t v) { return r.flops[v].Map(value); }, r.special.Map(value));
   }
   row(
       "all", [&](size_t v) { return f.total[v]; }, f.special);
@@ -104,10 +115,10 @@ void AddTraffic(const Count& c, CsvLines& out) {
     out.Add("traffic", step, "experts a layer reads, uniform routing", t->uniform_experts);
     out.Add("traffic", step, "experts a layer reads, at most", t->most_experts);
   }
-  out.Add("traffic", "prefill", "bytes a token", PrefillCost(c).bytes);
-  out.Add("traffic", "decode", "bytes a token", DecodeCost(c).bytes);
-  out.Add("traffic", "prefill", "FLOPs a byte of weights and KV", c.prefill_intensity);
-  out.Add("traffic", "decode", "FLOPs a byte of weights and KV", c.decode_intensity);
+  out.AddFigure("traffic", "prefill", "bytes a token", PrefillCost(c).bytes);
+  out.AddFigure("traffic", "decode", "bytes a token", DecodeCost(c).bytes);
+  out.AddFigure("traffic", "prefill", "FLOPs a byte of weights and KV", c.prefill_intensity);
+  out.AddFigure("traffic", "decode", "FLOPs a byte of weights and KV", c.decode_intensity);
 }
 
 Status AddTraining(const Count& c, CsvLines& out) {

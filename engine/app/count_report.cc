@@ -92,20 +92,26 @@ Table MemoryTable(const CountedModel& m) {
   if (const auto all = m.all_bytes(); all && !m.not_run.empty()) row("weights, run or not", *all);
   row("read by a decode step of one token", c.weight_bytes_per_token);
   row("KV a token: " + (c.kv_elements_per_token * Form(c.options.kv_element_bytes)).text(), c.kv_bytes_per_token);
-  row("KV at " + WithThousands(c.options.context) + " positions" + OfSequences(c), c.kv_bytes_at_context);
+  const std::string at = " at " + WithThousands(c.options.context) + " positions" + OfSequences(c);
+  row("KV held" + at, c.kv_bytes_at_context);
   for (const auto& [name, bytes] : CacheBytes(c)) row("of these " + name, bytes);
+  if (const auto read = c.kv_bytes_read.number()) {
+    row("KV read by a step" + at, *read);
+  } else {
+    t.rows.push_back({"KV read by a step" + at, "partial", "", ""});
+  }
   if (c.state_bytes > 0) row("state of a sequence: " + (c.state_elements * Form(sizeof(float))).text(), c.state_bytes);
   return t;
 }
 
-std::vector<std::string> FlopsCells(const std::array<uint64_t, books::kFlopsViews>& flops,
-                                    const std::array<uint64_t, books::kFlopsViews>& whole) {
-  std::vector<std::string> cells;
-  for (size_t v = 0; v < flops.size(); ++v) {
-    cells.push_back(flops[v] > 0 ? WithThousands(flops[v]) : "");
-    cells.push_back(flops[v] > 0 ? Share(flops[v], whole[v]) : "");
-  }
-  return cells;
+// A number and its share of all, empty where there is none; "partial" of a part.
+template <class T, class ValueOf>
+void AddFlopsCells(const books::Figure<T>& flops, const books::Figure<uint64_t>& whole, const ValueOf& value_of,
+                   std::vector<std::string>& cells) {
+  const auto n = flops.number();
+  const auto all = whole.number();
+  cells.push_back(!n ? "partial" : value_of(*n) > 0 ? WithThousands(value_of(*n)) : "");
+  cells.push_back(n && all && value_of(*n) > 0 ? Share(value_of(*n), *all) : "");
 }
 
 Table FlopsTable(const std::string& title, const FlopsCount& f, const FlopsCount* last) {
@@ -116,27 +122,33 @@ Table FlopsTable(const std::string& title, const FlopsCount& f, const FlopsCount
   }
   t.joined = {false, false, true, false, true, false, true};
   t.columns.emplace_back("special");
-  auto add = [&](std::string name, std::vector<std::string> cells, uint64_t special) {
-    cells.insert(cells.begin(), std::move(name));
-    cells.push_back(special > 0 ? WithThousands(special) : "");
+  const auto add = [&](std::string name, const auto& flops, const auto& special, const auto& value_of) {
+    std::vector<std::string> cells = {std::move(name)};
+    for (size_t v = 0; v < flops.size(); ++v) AddFlopsCells(flops[v], f.total[v], value_of, cells);
+    const auto n = special.number();
+    cells.push_back(!n ? "partial" : value_of(*n) > 0 ? WithThousands(value_of(*n)) : "");
     t.rows.push_back(std::move(cells));
   };
+  const auto number = [](uint64_t n) { return n; };
   for (const FlopsRow& row : f.rows) {
-    add(std::string(PartName(row.part)), FlopsCells({row.flops[0].value(), row.flops[1].value(), row.flops[2].value()}, f.total),
-        row.special.value());
+    add(std::string(PartName(row.part)), row.flops, row.special, [](const Form& form) { return form.value(); });
   }
-  add(last != nullptr ? "all, head at every position" : "all", FlopsCells(f.total, f.total), f.special);
-  if (last != nullptr) add("all, head at the last position", FlopsCells(last->total, f.total), last->special);
+  add(last != nullptr ? "all, head at every position" : "all", f.total, f.special, number);
+  if (last != nullptr) add("all, head at the last position", last->total, last->special, number);
   return t;
 }
 
+// Forms of figures that are whole.
 Table FormsTable(const std::string& title, const FlopsCount& f) {
   Table t{title, {"", ""}, {}, {true, true}};
   for (const FlopsRow& row : f.rows) {
-    const std::string name(PartName(row.part));
-    if (row.flops[2].text() != "0") t.rows.push_back({name, row.flops[2].text()});
-    if (row.flops[0].text() != row.flops[1].text()) t.rows.push_back({name + ", full square", row.flops[0].text()});
-    if (row.special.text() != "0") t.rows.push_back({name + ", special", row.special.text()});
+    const auto text = [](const books::Figure<Form>& figure) { return figure.whole() ? figure.number()->text() : "0"; };
+    const std::string name(PartName(row.part)), full = text(row.flops[0]), causal = text(row.flops[1]), all = text(row.flops[2]),
+                                                special = text(row.special);
+    if (all != "0") t.rows.push_back({name, all});
+    if (all == "0" && causal != "0") t.rows.push_back({name + ", products", causal});
+    if (full != "0" && full != causal) t.rows.push_back({name + ", full square", full});
+    if (special != "0") t.rows.push_back({name + ", special", special});
   }
   return t;
 }
@@ -150,7 +162,9 @@ Table TrafficTable(const Count& c) {
     t.rows.push_back({"weight bytes read, at most", WithThousands(p.most), WithThousands(d.most)});
   }
   t.rows.push_back({"weight bytes read", WithThousands(p.uniform), WithThousands(d.uniform)});
-  t.rows.push_back({"FLOPs a byte of weights and KV", Fixed(c.prefill_intensity, 2), Fixed(c.decode_intensity, 2)});
+  const auto ratio = [](double x) { return Fixed(x, 2); };
+  t.rows.push_back(
+      {"FLOPs a byte of weights and KV", FigureCell(c.prefill_intensity, ratio), FigureCell(c.decode_intensity, ratio)});
   return t;
 }
 
@@ -165,7 +179,8 @@ Table ReadingsTable(const Count& c) {
   const auto views = [&](const std::string& step, FlopsCount books::StepCount::*flops, uint64_t tokens) {
     for (size_t v = 0; v < books::kFlopsViews; ++v) {
       row(step + " FLOPs a token, " + std::string(FlopsViewName(static_cast<FlopsView>(v))), [&](const books::StepCount& s) {
-        return WithThousands(static_cast<double>((s.*flops).total[v]) / static_cast<double>(tokens));
+        return FigureCell((s.*flops).total[v],
+                          [&](uint64_t n) { return WithThousands(static_cast<double>(n) / static_cast<double>(tokens)); });
       });
     }
   };
@@ -201,6 +216,9 @@ std::vector<Table> TablesOf(const CountedModel& m, bool layers) {
                                FormsTable("closed forms", c.decode),
                                TrafficTable(c)};
   if (c.expanded) tables.push_back(ReadingsTable(c));
+  if (const std::string partial = books::PartialWords(c); !partial.empty()) {
+    tables.push_back({"figures that are only part", {""}, {{partial}}, {true}});
+  }
   return tables;
 }
 
@@ -211,11 +229,24 @@ const char* ViewKey(size_t view) {
   return kKeys[view];
 }
 
+// null if it is only part.
+template <class T>
+Json FigureJson(const books::Figure<T>& figure) {
+  const auto number = figure.number();
+  return number ? Json(*number) : Json(nullptr);
+}
+
 Json TotalsJson(const FlopsCount& f) {
   Json out;
-  for (size_t v = 0; v < books::kFlopsViews; ++v) out[ViewKey(v)] = f.total[v];
-  out["special"] = f.special;
-  out["macs"] = f.total[1] / 2;  // of the products, as they are masked
+  Json lacks = Json::object();  // by figure, of those that are only part
+  const auto set = [&](const char* key, const books::Figure<uint64_t>& figure) {
+    out[key] = FigureJson(figure);
+    if (!figure.whole()) lacks[key] = figure.lacks();
+  };
+  for (size_t v = 0; v < books::kFlopsViews; ++v) set(ViewKey(v), f.total[v]);
+  set("special", f.special);
+  set("macs", f.total[1].Map([](uint64_t n) { return n / 2; }));  // of the products, as they are masked
+  if (!lacks.empty()) out["lacks"] = std::move(lacks);
   return out;
 }
 
@@ -227,16 +258,22 @@ Json FlopsJson(const FlopsCount& f, const FlopsCount* last) {
   for (const FlopsRow& row : f.rows) {
     Json part = {{"part", PartName(row.part)}};
     for (size_t v = 0; v < books::kFlopsViews; ++v) {
-      part[ViewKey(v)] = FormJson(row.flops[v]);
-      part[ViewKey(v)]["share"] =
-          f.total[v] > 0 ? static_cast<double>(row.flops[v].value()) / static_cast<double>(f.total[v]) : 0.0;
+      const auto form = row.flops[v].number();
+      const auto all = f.total[v].number();
+      part[ViewKey(v)] = form ? FormJson(*form) : Json(nullptr);
+      if (form && all) {
+        part[ViewKey(v)]["share"] = *all > 0 ? static_cast<double>(form->value()) / static_cast<double>(*all) : 0.0;
+      }
     }
-    part["special"] = FormJson(row.special);
+    const auto special = row.special.number();
+    part["special"] = special ? FormJson(*special) : Json(nullptr);
     parts.push_back(std::move(part));
   }
   for (size_t w = 0; w < kWorkClasses; ++w) {
-    if (f.by_class[w] == 0 && f.special_by_class[w] == 0) continue;
-    classes[std::string(kWorkClassNames[w])] = {{"flops", f.by_class[w]}, {"special", f.special_by_class[w]}};
+    if (f.by_class[w] == 0u && f.special_by_class[w] == 0u) continue;
+    if (!f.by_class[w].whole()) continue;
+    classes[std::string(kWorkClassNames[w])] = {{"flops", FigureJson(f.by_class[w])},
+                                                {"special", FigureJson(f.special_by_class[w])}};
   }
   for (const books::WorkForm& s : f.sites) {
     Json site = {{"layer", s.layer},
@@ -249,8 +286,9 @@ Json FlopsJson(const FlopsCount& f, const FlopsCount* last) {
     sites.push_back(std::move(site));
   }
   out["parts"] = std::move(parts);
-  out["classes"] = std::move(classes);
-  out["sites"] = std::move(sites);
+  const bool whole = f.total[static_cast<size_t>(FlopsView::kEverything)].whole();
+  out["classes"] = whole ? std::move(classes) : Json(nullptr);
+  out["sites"] = whole ? std::move(sites) : Json(nullptr);  // they would add up to a part
   return out;
 }
 
@@ -297,12 +335,15 @@ Json OneDocument(const CountedModel& m) {
     not_run.push_back({{"part", p.name}, {"parameters", json(p.parameters)}, {"bytes", json(p.bytes)}});
   }
   Json parameters = {
-      {"total", json(m.all_parameters())},
+      {"total", m.known_parameters()},
       {"total_run", c.parameters.total},
       {"not_run", std::move(not_run)},
       {"touched", c.touched},
       {"active", {{"all", c.parameters.active_all}, {"head", c.parameters.active_head}, {"none", c.parameters.active_none}}},
       {"multi_token_prediction", c.prediction}};
+  for (const PartNotRun& p : m.not_run) {
+    if (!p.parameters) parameters["total_lacks"].push_back(p.name);
+  }
   if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) {
     parameters["looked_up"] = {{"parameters", tables.stored}, {"touched", tables.read}};
   }
@@ -322,9 +363,14 @@ Json OneDocument(const CountedModel& m) {
                        {"weights_read", {{"prefill", TrafficJson(c.prefill_traffic)}, {"decode", TrafficJson(c.decode_traffic)}}},
                        {"kv_per_token", c.kv_bytes_per_token},
                        {"kv_at_context", c.kv_bytes_at_context},
+                       {"kv_read_at_context", FigureJson(c.kv_bytes_read)},
                        {"state_per_sequence", c.state_bytes},
                        {"kv_element", c.options.kv_element_bytes}};
-  document["flops_per_byte"] = {{"prefill", c.prefill_intensity}, {"decode", c.decode_intensity}};
+  if (!c.kv_bytes_read.whole()) document["bytes"]["lacks"]["kv_read_at_context"] = c.kv_bytes_read.lacks();
+  document["flops_per_byte"] = {{"prefill", FigureJson(c.prefill_intensity)}, {"decode", FigureJson(c.decode_intensity)}};
+  for (const auto& [step, figure] : {std::pair{"prefill", &c.prefill_intensity}, std::pair{"decode", &c.decode_intensity}}) {
+    if (!figure->whole()) document["flops_per_byte"]["lacks"][step] = figure->lacks();
+  }
   for (const auto& [name, bytes] : CacheBytes(c)) document["bytes"]["caches"][name] = bytes;
   if (c.expanded) {
     const books::StepCount& e = *c.expanded;
@@ -334,7 +380,8 @@ Json OneDocument(const CountedModel& m) {
         {"decode", TotalsJson(e.decode)},
         {"kv_elements", {{"as_run", FormJson(c.kv_elements_per_token)}, {"expanded", FormJson(e.kv_elements_per_token)}}},
         {"kv_per_token", e.kv_bytes_per_token},
-        {"kv_at_context", e.kv_bytes_at_context}};
+        {"kv_at_context", e.kv_bytes_at_context},
+        {"kv_read_at_context", FigureJson(e.kv_bytes_read)}};
   }
   if (const Claims claims = ClaimsOf(m); !claims.checks.empty()) document["published"] = ClaimsJson(claims);
   document["warnings"] = c.warnings;

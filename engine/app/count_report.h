@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,10 +39,17 @@ struct CsvTables {
 // unit: parameters, bytes, FLOPs. One model and several have the same lines. kBadInput: counts that do not fit 64 bits.
 Result<std::string> CountCsv(std::span<const CountedModel> models, const CsvTables& tables);
 
+// The number as `format` writes it; "partial" of a figure that is only part.
+template <class T, class Format>
+std::string FigureCell(const books::Figure<T>& figure, const Format& format) {
+  const std::optional<T> number = figure.number();
+  return number ? format(*number) : "partial";
+}
+
 // Of one token, as a mean.
 struct TokenCost {
-  std::array<double, books::kFlopsViews> flops = {};
-  double bytes = 0;  // of weights, experts chosen uniformly, and of KV and states read and written
+  std::array<books::Figure<double>, books::kFlopsViews> flops = {};
+  books::Figure<double> bytes = {};  // of weights, experts chosen uniformly, and of KV and states read and written
 };
 TokenCost PrefillCost(const books::Count& count);
 TokenCost DecodeCost(const books::Count& count);

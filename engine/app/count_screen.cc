@@ -127,6 +127,8 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
   if (IsOfExperts(m.start_type.value_or(c.options.type))) weights += "; presets leave experts MXFP4";
   std::string kv = WithThousands(c.kv_bytes_per_token) + " bytes a token, " + BothUnits(c.kv_bytes_at_context) + " at " +
                    WithThousands(c.options.context) + " positions";
+  if (c.kv_bytes_read != c.kv_bytes_at_context)
+    kv += ", read of it " + FigureCell(c.kv_bytes_read, [](uint64_t n) { return BothUnits(n); });
   if (c.options.batch > 1) kv += " of " + WithThousands(c.options.batch) + " sequences";
   if (c.state_bytes > 0) kv += "; states " + WithThousands(c.state_bytes) + " a sequence";
   if (c.expanded) kv += "; expanded, as published, " + WithThousands(c.expanded->kv_bytes_per_token) + " a token";
@@ -135,6 +137,13 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
 
 // Bytes of states that a step reads and writes.
 double StateTraffic(const Count& c) { return 2 * static_cast<double>(c.options.batch) * static_cast<double>(c.state_bytes); }
+
+books::Figure<double> PerToken(const books::Figure<uint64_t>& all, double tokens) {
+  return all.Map([&](uint64_t n) { return static_cast<double>(n) / tokens; });
+}
+
+std::string Exact(double n) { return WithThousands(n); }
+std::string Bytes(double n) { return Scaled(n, "B"); }
 }  // namespace
 
 Table ConventionTable(const CountedModel& m) {
@@ -155,16 +164,18 @@ Table ConventionTable(const CountedModel& m) {
 TokenCost PrefillCost(const Count& c) {
   const double tokens = static_cast<double>(c.options.batch) * static_cast<double>(c.options.prompt);
   TokenCost cost;
-  for (size_t v = 0; v < cost.flops.size(); ++v) cost.flops[v] = static_cast<double>(c.prefill.total[v]) / tokens;
+  for (size_t v = 0; v < cost.flops.size(); ++v) cost.flops[v] = PerToken(c.prefill.total[v], tokens);
   cost.bytes = (c.prefill_traffic.uniform + StateTraffic(c)) / tokens + static_cast<double>(c.kv_bytes_per_token);
   return cost;
 }
 TokenCost DecodeCost(const Count& c) {
   const double tokens = static_cast<double>(c.options.batch);
   TokenCost cost;
-  for (size_t v = 0; v < cost.flops.size(); ++v) cost.flops[v] = static_cast<double>(c.decode.total[v]) / tokens;
-  cost.bytes = (c.decode_traffic.uniform + StateTraffic(c) + static_cast<double>(c.kv_bytes_at_context)) / tokens +
-               static_cast<double>(c.kv_bytes_per_token);
+  for (size_t v = 0; v < cost.flops.size(); ++v) cost.flops[v] = PerToken(c.decode.total[v], tokens);
+  cost.bytes = c.kv_bytes_read.Map([&](uint64_t read) {
+    return (c.decode_traffic.uniform + StateTraffic(c) + static_cast<double>(read)) / tokens +
+           static_cast<double>(c.kv_bytes_per_token);
+  });
   return cost;
 }
 
@@ -173,8 +184,8 @@ namespace {
 Table CostTable(const Count& c) {
   Table t{"", {"FLOPs a token", "everything", "matmul, causal", "full square", "bytes"}, {}, {true}};
   const auto row = [&](const std::string& name, const TokenCost& cost) {
-    t.rows.push_back({name, WithThousands(cost.flops[2]), WithThousands(cost.flops[1]), WithThousands(cost.flops[0]),
-                      Scaled(cost.bytes, "B")});
+    t.rows.push_back({name, FigureCell(cost.flops[2], Exact), FigureCell(cost.flops[1], Exact), FigureCell(cost.flops[0], Exact),
+                      FigureCell(cost.bytes, Bytes)});
   };
   row("prefill of " + WithThousands(c.options.prompt), PrefillCost(c));
   row("decode at " + WithThousands(c.options.context), DecodeCost(c));
@@ -182,9 +193,11 @@ Table CostTable(const Count& c) {
 }
 
 std::string CostNote(const Count& c) {
-  std::string text = "the prefill in all: " + WithThousands(c.prefill.total[0]) + " full square; bytes: weights and KV";
+  std::string text = "the prefill in all: " + FigureCell(c.prefill.total[0], [](uint64_t n) { return WithThousands(n); }) +
+                     " full square; bytes: weights and KV";
   if (c.recipe.n_experts > 0) text += ", expected under uniform routing";
   if (c.options.batch > 1) text += "; " + WithThousands(c.options.batch) + " sequences";
+  if (const std::string partial = books::PartialWords(c); !partial.empty()) text += "; " + partial;
   return text;
 }
 
@@ -293,19 +306,27 @@ Table ModelColumns(std::span<const CountedModel> models, bool exact) {
   bytes("KV a token", [](const CountedModel& m) { return m.count.kv_bytes_per_token; });
   count("B, sequences", [](const CountedModel& m) { return m.count.options.batch > 1 ? m.count.options.batch : 0; });
   const std::string S = setting("S", &books::CountOptions::context), P = setting("P", &books::CountOptions::prompt);
-  bytes("KV at " + S, [](const CountedModel& m) { return m.count.kv_bytes_at_context; });
-  row("prefill of " + P, [](const CountedModel& m) { return WithThousands(PrefillCost(m.count).flops[2]); });
-  row("decode at " + S, [](const CountedModel& m) { return WithThousands(DecodeCost(m.count).flops[2]); });
-  bytes("decode, bytes", [](const CountedModel& m) { return DecodeCost(m.count).bytes; });
+  const auto bytes_of = [&](double n) { return n <= 0 ? std::string() : exact ? WithThousands(n) : Scaled(n, "B"); };
+  bytes("KV held at " + S, [](const CountedModel& m) { return m.count.kv_bytes_at_context; });
+  row("KV read at " + S, [&](const CountedModel& m) {
+    return FigureCell(m.count.kv_bytes_read, [&](uint64_t n) { return bytes_of(static_cast<double>(n)); });
+  });
+  row("prefill of " + P, [](const CountedModel& m) { return FigureCell(PrefillCost(m.count).flops[2], Exact); });
+  const bool part = std::ranges::any_of(models, [](const CountedModel& m) { return !books::PartialWords(m.count).empty(); });
+  if (part) row("  causal", [](const CountedModel& m) { return FigureCell(PrefillCost(m.count).flops[1], Exact); });
+  row("decode at " + S, [](const CountedModel& m) { return FigureCell(DecodeCost(m.count).flops[2], Exact); });
+  if (part) row("  causal", [](const CountedModel& m) { return FigureCell(DecodeCost(m.count).flops[1], Exact); });
+  row("decode, bytes", [&](const CountedModel& m) { return FigureCell(DecodeCost(m.count).bytes, bytes_of); });
   row("full square", [&](const CountedModel& m) {
-    const auto n = static_cast<double>(m.count.prefill.total[0]);
-    return exact ? WithThousands(n) : Scaled(n, "FLOP");
+    return FigureCell(m.count.prefill.total[0],
+                      [&](uint64_t n) { return exact ? WithThousands(n) : Scaled(static_cast<double>(n), "FLOP"); });
   });
   for (const books::FlopsRow& first : models.front().count.prefill.rows) {
     row("  " + ShortPartName(PartName(first.part)), [&](const CountedModel& m) {
       const auto same = std::ranges::find(m.count.prefill.rows, first.part, &books::FlopsRow::part);
-      const uint64_t n = same == m.count.prefill.rows.end() ? 0 : same->flops[0].value();
-      return n > 0 ? Share(n, m.count.prefill.total[0]) : std::string();
+      const auto of = same == m.count.prefill.rows.end() ? std::optional<books::Form>() : same->flops[0].number();
+      const auto all = m.count.prefill.total[0].number();
+      return of && all && of->value() > 0 ? Share(of->value(), *all) : std::string();
     });
   }
   return t;
@@ -323,7 +344,8 @@ Table BelowOneAnother(std::span<const CountedModel> models) {
     const auto bytes = [](double n) { return Scaled(n, "B"); };
     t.rows.push_back({TailOf(names[i], 18), number(c.parameters.total), number(c.parameters.active_head),
                       bytes(static_cast<double>(c.weight_bytes)), bytes(static_cast<double>(c.kv_bytes_per_token)),
-                      Scaled(PrefillCost(c).flops[2], ""), bytes(DecodeCost(c).bytes)});
+                      FigureCell(PrefillCost(c).flops[2], [](double n) { return Scaled(n, ""); }),
+                      FigureCell(DecodeCost(c).bytes, bytes)});
   }
   return t;
 }
@@ -339,6 +361,11 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
     const Claims claims = ClaimsOf(models[i]);
     const bool again = i > 0 && models[i - 1].name == models[i].name;
     if (!claims.checks.empty() && !again) out += Paragraph("  " + claims.model + ":", ClaimsSentence(claims), words, 4);
+  }
+  for (size_t i = 0; i < models.size(); ++i) {
+    const std::string partial = books::PartialWords(models[i].count);
+    const bool again = i > 0 && models[i - 1].name == models[i].name;
+    if (!partial.empty() && !again) out += Paragraph("  " + models[i].name + ":", partial, words, 4);
   }
   std::string note;
   if (below) {

@@ -114,12 +114,12 @@ Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name,
 
 namespace {
 
-// Fetches the configuration, or headers, before the weights. kBadInput: the model is counted and not run. What else may be wrong of it is
-// said when the weights are read.
-Status RefuseCounted(const hub::Settings& settings, const hub::Name& name) {
+// Fetches the configuration, or headers, before the weights. kBadInput: the model is counted and not run, or cannot be read.
+Status RefuseUnrunnable(const hub::Settings& settings, const hub::Name& name) {
   Result<Pulled> pulled = PullFromHub(settings, name, hub::Want::kConfiguration, false);
   if (!pulled.ok()) return pulled.status().code() == StatusCode::kInterrupted ? pulled.status() : Status();
-  return CountedNotRun(name.text(), pulled->fetched.path);
+  const Result<CountedModel> counted = CountModel({.model = pulled->fetched.path, .settings = {}, .options = {}});
+  return counted.ok() ? CountedNotRun(name.text(), pulled->fetched.path) : counted.status();
 }
 
 }  // namespace
@@ -143,7 +143,7 @@ Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes) {
                     (settings.offline ? " (not while HF_HUB_OFFLINE is set)" : ""));
   }
   if (!yes && !Ask(why + "; there is no such file either; look for it at " + HostOf(settings) + "?")) return NotFetched(name);
-  const auto agreed = [&] { return want == hub::Want::kWeights ? RefuseCounted(settings, name) : Status(); };
+  const auto agreed = [&] { return want == hub::Want::kWeights ? RefuseUnrunnable(settings, name) : Status(); };
   TALLY_ASSIGN_OR_RETURN(Pulled pulled, PullFromHub(settings, name, want, !yes, agreed));
   return HubModel{std::move(pulled.fetched.path), std::move(pulled.fetched.keep)};
 }

@@ -29,7 +29,7 @@ struct HubModel {
 // What is in the cache; else, where `yes` is set or the user at the terminal agrees, what is fetched, with a progress bar. kBadInput
 // elsewhere, and where the part before the slash is a folder here: says how to get it. Nothing goes over the network before the yes.
 // With Want::kConfiguration, for commands that need no weights: config.json or headers alone. Weights are not fetched of a model that is
-// counted and not run: kBadInput.
+// counted and not run, or that cannot be read: kBadInput.
 Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes);
 
 // kBadInput: `model`, a path or a built-in name, is counted and not run. `given`: what the user calls it.

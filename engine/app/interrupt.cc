@@ -40,6 +40,8 @@ extern "C" void OnTerminalChange(int) {
   Wake();
 }
 
+constexpr std::initializer_list<int> kEnds = {SIGINT, SIGTERM, SIGHUP};
+
 // A signal that the parent had ignored (a background job's SIGINT) stays ignored.
 void Handle(int signal, void (*handler)(int)) {
   if (std::signal(signal, handler) == SIG_IGN) std::signal(signal, SIG_IGN);
@@ -48,11 +50,11 @@ void Handle(int signal, void (*handler)(int)) {
 }  // namespace
 
 void InstallInterruptHandlers() {
-  for (const int signal : {SIGINT, SIGTERM}) Handle(signal, OnSignal);
+  for (const int signal : kEnds) Handle(signal, OnSignal);
 }
 
 void RemoveInterruptHandlers() {
-  for (const int signal : {SIGINT, SIGTERM}) Handle(signal, SIG_DFL);
+  for (const int signal : kEnds) Handle(signal, SIG_DFL);
 }
 
 bool Interrupted() { return g_signal.load(std::memory_order_relaxed) != 0; }
@@ -72,7 +74,7 @@ bool BeginConversation() {
   g_wake_read = ends[0];
   g_wake_write = ends[1];
   g_conversation = true;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) Handle(signal, OnSignal);
+  for (const int signal : kEnds) Handle(signal, OnSignal);
   for (const int signal : {SIGWINCH, SIGCONT}) Handle(signal, OnTerminalChange);
   return true;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally: the command line. One file per subcommand; this one parses, runs the chosen one, and turns errors into exit codes:
-// 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree, 130 interrupted (143: by SIGTERM).
+// 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree, 130 interrupted (143: by SIGTERM; 129: by SIGHUP).
 #include <cxxabi.h>
 #include <unistd.h>
 

@@ -34,6 +34,7 @@ struct ServeFlags : AnswerFlags {
   std::optional<std::string> key_file, cache_folder;
   std::string cache_bytes = "4GiB";
   std::vector<std::string> hosts, origins;
+  std::string log = "plain";
   uint16_t port = 8080;
   int64_t queue = 256, connections = 256;
   double deadline = 0, grace = 10, step = 0.15;
@@ -54,9 +55,34 @@ Status CheckFlags(const ServeFlags& flags) {
   return CheckRange("--step-seconds", flags.step, 0, 60);
 }
 
+// The log goes to standard error. Lines for which that has no room are counted, and the next one says how many there were.
+class ErrorLog {
+ public:
+  explicit ErrorLog(LogForm form) : form_(form) {}
+  void Add(const std::string& line) {
+    if (dropped_ > 0 &&
+        NoteWithoutWaiting(form_ == LogForm::kJson ? "{\"dropped\":" + std::to_string(dropped_) + "}\n"
+                                                   : "note: " + Counted(dropped_, "line") + " of the log dropped\n")) {
+      dropped_ = 0;
+    }
+    if (!NoteWithoutWaiting(line + "\n")) ++dropped_;
+  }
+
+ private:
+  const LogForm form_;
+  int64_t dropped_ = 0;
+};
+
 Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
-  ApiServerOptions options = {
-      .hosts = flags.hosts, .origins = flags.origins, .insecure = flags.insecure, .metrics = flags.metrics};
+  ApiServerOptions options = {.hosts = flags.hosts,
+                              .origins = flags.origins,
+                              .insecure = flags.insecure,
+                              .metrics = flags.metrics,
+                              .strict = flags.strict};
+  if (flags.log != "none") {
+    options.log_form = flags.log == "json" ? LogForm::kJson : LogForm::kPlain;
+    options.log = [log = std::make_shared<ErrorLog>(options.log_form)](const std::string& line) { log->Add(line); };
+  }
   if (flags.key_file) {
     TALLY_ASSIGN_OR_RETURN(const std::string text, ReadText(*flags.key_file));
     TALLY_ASSIGN_OR_RETURN(options.keys, ReadKeys(Printable(*flags.key_file), text));
@@ -147,7 +173,10 @@ Action AddServe(CLI::App& app) {
   c->add_option("--alias", flags->name, "the model's name in answers (default: its file's name)");
   FileOption(c->add_option("--api-key-file", flags->key_file, "file of keys, one a line, of which every request must have one"));
   c->add_option("--allow-host", flags->hosts, "a name by which clients reach the server (several times: several)");
-  c->add_option("--allow-origin", flags->origins, "an origin whose pages may ask, as in https://chat.example.com");
+  c->add_option("--allow-origin", flags->origins,
+                "an origin whose pages may ask, as in https://chat.example.com; local: all pages on localhost");
+  Choices(c->add_option("--log", flags->log, "the form of the log, a line a request on standard error")->capture_default_str(),
+          {"plain", "json", "none"});
   c->add_flag("--insecure", flags->insecure, "listen for other machines without a key");
   c->add_option("--cache-dir", flags->cache_folder,
                 "folder for what conversations have run, which go on there after a restart (default: none)")

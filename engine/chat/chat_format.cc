@@ -26,8 +26,9 @@ Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& sou
   if (harmony && native) return MakeHarmonyFormat();
   const AnswerSyntax syntax = DetectAnswerSyntax(source.text);
   const std::string answers = harmony ? "harmony" : std::string(AnswerSyntaxName(syntax));
-  JinjaFormat::ParserFactory parsers = [harmony, syntax](std::string_view prompt, const std::vector<std::string>& tools) {
-    return harmony ? NewHarmonyParser() : NewAnswerParser(syntax, prompt, tools);
+  JinjaFormat::ParserFactory parsers = [harmony, syntax](std::string_view prompt, const ChatRequest& request) {
+    const bool calls = MayCall(request);
+    return harmony ? NewHarmonyParser(calls) : NewAnswerParser(syntax, prompt, request.tools, calls);
   };
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<JinjaFormat> format,
                          JinjaFormat::Make(source, std::move(parsers), "Jinja, calls: " + answers,

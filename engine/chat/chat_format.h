@@ -44,9 +44,12 @@ struct LeftOut {
 class TALLY_API ChatFormat {
  public:
   virtual ~ChatFormat() = default;
-  // kBadInput: what the template refuses (raise_exception, an unsupported role), with the template's message; what it does wrong
-  // (an undefined value, a type error), with its line; a tool that is no JSON; limits on steps and output.
-  virtual Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const = 0;
+  // Adds to `notes`, unless it is null, a sentence for each kind of message that is sent in another form than the request has it.
+  // kBadInput: what the template refuses (raise_exception, an unsupported role), with the template's message; a role that it leaves out
+  // and that cannot be sent otherwise; what it does wrong (an undefined value, a type error), with its line; a tool that is no JSON;
+  // limits on steps and output.
+  virtual Result<std::vector<PromptSegment>> Render(const ChatRequest& request, std::vector<std::string>* notes) const = 0;
+  Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const { return Render(request, nullptr); }
   // What Render leaves out of a request that it renders: templates ignore what they do not know. Thinking is not among it: most formats
   // drop that of earlier turns. Empty also where it cannot be found out.
   virtual std::vector<LeftOut> FindLeftOut(const ChatRequest& request) const {
@@ -55,9 +58,11 @@ class TALLY_API ChatFormat {
   }
   // Whether calls of tools are found in answers: it is known how the model writes them.
   virtual bool ReadsCalls() const { return true; }
-  // A parser of the answer that follows `prompt`, which Render made of a request with `tools`: its end may already have begun the
-  // thinking, and the tools say what their arguments are.
-  virtual std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const std::vector<std::string>& tools) const = 0;
+  // Whether calls need ids of 9 letters and digits.
+  virtual bool ShortCallIds() const { return false; }
+  // A parser of the answer that follows `prompt`, which Render made of `request`: its end may already have begun the thinking, and the
+  // tools say what their arguments are. Unless MayCall, a call is text.
+  virtual std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const ChatRequest& request) const = 0;
   // Of prompt and answers: "harmony", "Jinja, calls of Qwen".
   virtual std::string Description() const = 0;
 };

@@ -198,12 +198,13 @@ class HarmonyConversationReader {
 
 class HarmonyFormat final : public ChatFormat {
  public:
-  Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const override {
+  using ChatFormat::Render;
+  Result<std::vector<PromptSegment>> Render(const ChatRequest& request, std::vector<std::string>*) const override {
     TALLY_ASSIGN_OR_RETURN(const std::vector<HarmonyMessage> conversation, HarmonyConversationReader(request).Read());
     return RenderHarmony(conversation, {.add_generation_prompt = request.add_generation_prompt});
   }
-  std::unique_ptr<OutputParser> NewParser(std::string_view, const std::vector<std::string>&) const override {
-    return NewHarmonyParser();
+  std::unique_ptr<OutputParser> NewParser(std::string_view, const ChatRequest& request) const override {
+    return NewHarmonyParser(MayCall(request));
   }
   std::string Description() const override { return "harmony"; }
 };

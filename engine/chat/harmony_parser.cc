@@ -35,6 +35,7 @@ std::string FunctionName(std::string_view recipient) {
 
 class HarmonyParser final : public OutputParser {
  public:
+  explicit HarmonyParser(bool calls) : calls_(calls) {}
   void Push(OutputPiece piece, std::vector<OutputPart>* parts) override {
     parts_ = parts;
     if (piece.control) {
@@ -128,7 +129,7 @@ class HarmonyParser final : public OutputParser {
     loose_ = loose;
     body_text_.clear();
     const bool for_calls = header_.channel.empty() || header_.channel == "commentary";
-    body_ = header_.recipient.empty() ? Body::kText : for_calls && !loose ? Body::kCall : Body::kPerhapsCall;
+    body_ = header_.recipient.empty() || !calls_ ? Body::kText : for_calls && !loose ? Body::kCall : Body::kPerhapsCall;
   }
 
   void BeginLooseBody(size_t header_bytes) {
@@ -172,11 +173,12 @@ class HarmonyParser final : public OutputParser {
     if (!in_body_) CloseSection(Follows::kEnd);
     if (in_body_) {
       EndBody(body_ == Body::kCall || (body_ == Body::kPerhapsCall && (called || IsJsonObject(body_text_))));
-    } else if (called && !header_.recipient.empty()) {
+    } else if (called && calls_ && !header_.recipient.empty()) {
       EmitCall();
     }
   }
 
+  const bool calls_;
   std::vector<OutputPart>* parts_ = nullptr;  // of the call in progress
 
   HarmonyHeader header_;  // of the message in progress
@@ -192,6 +194,6 @@ class HarmonyParser final : public OutputParser {
 
 }  // namespace
 
-std::unique_ptr<OutputParser> NewHarmonyParser() { return std::make_unique<HarmonyParser>(); }
+std::unique_ptr<OutputParser> NewHarmonyParser(bool calls) { return std::make_unique<HarmonyParser>(calls); }
 
 }  // namespace tally

@@ -36,8 +36,8 @@ constexpr std::string_view kMessageRoles[] = {"system",   "developer", "user",  
 jinja::Json CallJson(const ToolCall& call, bool arguments_as_text) {
   jinja::Json function = jinja::Json::object({{"name", call.name}, {"arguments", call.arguments}});
   if (!arguments_as_text) {
-    Result<OrderedJson> arguments = ParseLimitedJson(call.arguments, "arguments");
-    if (arguments.ok() && arguments->is_object() && Fits(*arguments)) function["arguments"] = std::move(*arguments);
+    std::optional<OrderedJson> arguments = ParseArguments(call.arguments);
+    if (arguments && Fits(*arguments)) function["arguments"] = std::move(*arguments);
   }
   jinja::Json json = jinja::Json::object();
   if (!call.id.empty()) json["id"] = call.id;
@@ -75,7 +75,7 @@ Result<std::string> PythonJson(const jinja::Json& json) {
   return text.bytes();
 }
 
-// A probe is at most three short messages, and there are up to 17 probes: each has a small part of what a conversation may take.
+// A probe is at most five short messages, and there are up to 40 probes: each has a small part of what a conversation may take.
 constexpr jinja::Limits kProbeLimits = {.steps = 500'000, .made_bytes = uint64_t{64} << 20, .text_bytes = uint64_t{4} << 20};
 
 bool Has(const Result<std::string>& text, const std::string& part) { return text.ok() && text->find(part) != text->npos; }
@@ -98,6 +98,7 @@ Result<std::unique_ptr<JinjaFormat>> JinjaFormat::Make(const ChatTemplateSource&
   std::unique_ptr<JinjaFormat> format(
       new JinjaFormat(std::move(made), source, std::move(parsers), std::move(description), reads_calls));
   format->forms_ = format->FindForms();
+  format->FindPlaces();
   return format;
 }
 
@@ -143,6 +144,26 @@ JinjaFormat::Forms JinjaFormat::FindForms() const {
     if (Has(Text(probe, tried, kProbeLimits), Needle("tool", 0))) return tried;
   }
   return forms;
+}
+
+// Where roles are printed, and which ids of calls are. A template that wants tools is given one.
+void JinjaFormat::FindPlaces() {
+  const auto probe = [&](std::vector<ChatMessage> messages, std::vector<std::string> tools) {
+    ChatRequest request;
+    request.messages = std::move(messages);
+    request.tools = std::move(tools);
+    return Text(request, forms_, kProbeLimits);
+  };
+  std::vector<std::string> tools;
+  if (!probe({{.role = "user", .content = "u"}}, {}).ok()) tools = Probe().tools;
+  places_ = FindRolePlaces([&](std::vector<ChatMessage> messages) { return probe(std::move(messages), tools); });
+
+  ChatRequest call = Probe();
+  if (!probe(call.messages, tools).ok()) call.messages.resize(2);
+  const bool takes_short = probe(call.messages, tools).ok();
+  call.messages[1].tool_calls[0].id = "call_0123456789abcdef01234567";
+  if (call.messages.size() > 2) call.messages[2].tool_call_id = call.messages[1].tool_calls[0].id;
+  short_call_ids_ = takes_short && !probe(call.messages, tools).ok();
 }
 
 jinja::Json JinjaFormat::Message(const ChatMessage& message, const Forms& forms) const {
@@ -205,8 +226,14 @@ Result<jinja::Json> JinjaFormat::Variables(const ChatRequest& request, const For
   return variables;
 }
 
-Result<std::vector<PromptSegment>> JinjaFormat::Render(const ChatRequest& request) const {
-  TALLY_ASSIGN_OR_RETURN(jinja::Json variables, Variables(request, forms_));
+Result<std::vector<PromptSegment>> JinjaFormat::Render(const ChatRequest& request, std::vector<std::string>* notes) const {
+  const auto is_result = [](const ChatMessage& m) { return m.role == "tool" && !Trimmed(m.content).empty(); };
+  if (!places_.tool && std::ranges::any_of(request.messages, is_result)) {
+    return BadInput("the chat template leaves out messages of the role 'tool'");
+  }
+  ChatRequest fitted = request;
+  fitted.messages = FitRoles(request.messages, places_, notes);
+  TALLY_ASSIGN_OR_RETURN(jinja::Json variables, Variables(fitted, forms_));
   return RenderJson(std::move(variables), request.now);
 }
 
@@ -236,6 +263,7 @@ std::vector<LeftOut> JinjaFormat::FindLeftOut(const ChatRequest& request) const 
     const std::string arguments = "{\"" + mark(LeftOut::What::kCalls, i, "call") + "\": \"v\"}";
     for (ToolCall& call : message.tool_calls) call.arguments = arguments;
   }
+  marked.messages = FitRoles(marked.messages, places_, nullptr);
   const Result<std::string> text = Text(marked, forms_);
   std::vector<LeftOut> left_out;
   for (const auto& [what, needle] : needles) {

@@ -13,6 +13,7 @@
 #include "engine/base/status.h"
 #include "engine/chat/chat_format.h"
 #include "engine/chat/jinja/template.h"
+#include "engine/chat/role_places.h"
 
 namespace tally {
 
@@ -32,22 +33,25 @@ namespace tally {
 //                          "thinking", before one with the text (Ministral 3)
 //   tools                  the variable; or the member `tools` of the first message, the same list or the JSON text of its functions,
 //                          where that message is the system's (an empty one is made for it if there is none)
+//   roles                  messages where the template prints them (role_places.h)
+//   ids of calls           of any length, or of 9 letters and digits
 // A role that messages usually have (kMessageRoles) is the template's own text: <|{{ message.role }}|> is a special token.
 class JinjaFormat : public ChatFormat {
  public:
   // ChatFormat::NewParser.
-  using ParserFactory =
-      std::function<std::unique_ptr<OutputParser>(std::string_view prompt, const std::vector<std::string>& tools)>;
+  using ParserFactory = std::function<std::unique_ptr<OutputParser>(std::string_view prompt, const ChatRequest& request)>;
 
   // kBadInput: a template that cannot be read. `description` is that of the format.
   static Result<std::unique_ptr<JinjaFormat>> Make(const ChatTemplateSource& source, ParserFactory parsers,
                                                    std::string description, bool reads_calls = true);
 
-  Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const override;
+  using ChatFormat::Render;
+  Result<std::vector<PromptSegment>> Render(const ChatRequest& request, std::vector<std::string>* notes) const override;
   std::vector<LeftOut> FindLeftOut(const ChatRequest& request) const override;
   bool ReadsCalls() const override { return reads_calls_; }
-  std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const std::vector<std::string>& tools) const override {
-    return parsers_(prompt, tools);
+  bool ShortCallIds() const override { return short_call_ids_; }
+  std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const ChatRequest& request) const override {
+    return parsers_(prompt, request);
   }
   std::string Description() const override { return description_; }
 
@@ -69,6 +73,7 @@ class JinjaFormat : public ChatFormat {
   Result<jinja::Json> Variables(const ChatRequest& request, const Forms& forms) const;
   Result<std::string> Text(const ChatRequest& request, const Forms& forms, const jinja::Limits& limits = {}) const;
   Forms FindForms() const;
+  void FindPlaces();
   bool ReadsThinkingPart() const;
   jinja::Json Message(const ChatMessage& message, const Forms& forms) const;
 
@@ -77,6 +82,8 @@ class JinjaFormat : public ChatFormat {
   std::vector<std::string> additional_special_tokens_;
   std::string reasoning_name_;
   Forms forms_;
+  RolePlaces places_;
+  bool short_call_ids_ = false;
   ParserFactory parsers_;
   std::string description_;
   bool reads_calls_;

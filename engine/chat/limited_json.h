@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "engine/base/json.h"
@@ -15,5 +16,9 @@ using OrderedJson = nlohmann::ordered_json;
 inline Result<OrderedJson> ParseLimitedJson(const std::string& text, const std::string& where) {
   return ReadJson<OrderedJson>(where, text, kOrderedJsonLimits);
 }
+
+// Arguments of a call, an object, as programs' JSON readers have it: of members of one key the last one counts. Where such readers would
+// have an infinity, which JSON cannot write, there is the largest number of that sign. None: no JSON object, or one beyond the limits.
+std::optional<OrderedJson> ParseArguments(const std::string& text);
 
 }  // namespace tally

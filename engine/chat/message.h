@@ -36,13 +36,17 @@ struct ChatRequest {
   std::vector<ChatMessage> messages = {};
   // Each the JSON text of one tool: {"type": "function", "function": {"name", "description", "parameters"}}.
   std::vector<std::string> tools = {};
-  std::string reasoning_effort = {};  // "low", "medium", "high"; empty: the format's default
-  std::optional<bool> thinking = {};  // enable_thinking of templates that know it; none: their default
-  bool add_generation_prompt = true;  // the prompt ends where the assistant's answer begins
-  int64_t now = 0;                    // seconds since 1970, local time zone: the date of templates that say it
+  std::optional<int64_t> most_calls = {};  // of an answer, which ends after the last of them; none: any number
+  std::string reasoning_effort = {};       // "low", "medium", "high"; empty: the format's default
+  std::optional<bool> thinking = {};       // enable_thinking of templates that know it; none: their default
+  bool add_generation_prompt = true;       // the prompt ends where the assistant's answer begins
+  int64_t now = 0;                         // seconds since 1970, local time zone: the date of templates that say it
   // Further variables of a template, by name, each a JSON text.
   std::map<std::string, std::string> variables = {};
 };
+// Whether the model may call: it is told of tools, or of a template's own by a variable whose name ends with "tools" (builtin_tools,
+// xml_tools), and most_calls is not 0.
+TALLY_API bool MayCall(const ChatRequest& request);
 
 // A stretch of a prompt. Special tokens spelled out become tokens only in `control` stretches, which are the template's own text;
 // what users, tools and models wrote stays characters.

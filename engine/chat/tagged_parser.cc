@@ -27,8 +27,8 @@ size_t FenceAt(std::string_view text, size_t at) {
 
 }  // namespace
 
-TaggedParser::TaggedParser(const CallFormat& format, const Tags& thinking, Begun begun, ToolTypes types)
-    : format_(format), thinking_(thinking), types_(std::move(types)), thinks_(begun == Begun::kThinking) {
+TaggedParser::TaggedParser(const CallFormat& format, const Tags& thinking, Begun begun, ToolTypes types, bool calls)
+    : format_(format), thinking_(thinking), types_(std::move(types)), calls_(calls), thinks_(begun == Begun::kThinking) {
   AddMarks();
   if (begun != Begun::kSection) return;
   state_ = State::kSection;
@@ -46,9 +46,11 @@ void TaggedParser::AddMarks() {
     section_marks_.Add(marks.begin);
     section_marks_.Add(marks.end);
   };
-  for (const Tags& group : format_.groups) add_call_mark(group);
-  for (const CallSection& section : format_.sections) add_call_mark(section.marks);
-  content_marks_.Add(format_.unmarked);
+  if (calls_) {
+    for (const Tags& group : format_.groups) add_call_mark(group);
+    for (const CallSection& section : format_.sections) add_call_mark(section.marks);
+    content_marks_.Add(format_.unmarked);
+  }
   for (const std::string_view mark : format_.others) content_marks_.Add(mark);
 
   all_marks_ = {thinking_.begin,   thinking_.end,   format_.header.begin, format_.header.end,
@@ -70,7 +72,7 @@ void TaggedParser::Push(OutputPiece piece, std::vector<OutputPart>* parts) {
   if (piece.control && std::ranges::none_of(all_marks_, has_piece)) {
     Settle();
     Append(Kind::kMark, piece.text);
-    fresh_ = true;
+    BeginFresh();
     return;
   }
   text_ += piece.text;
@@ -92,6 +94,27 @@ void TaggedParser::Append(Kind kind, std::string_view text) {
   has_content_ = has_content_ || kind == Kind::kContent;
 }
 
+void TaggedParser::BeginFresh() {
+  fresh_ = marked_ = true;
+  line_began_ = false;
+}
+
+// Of the `space` bytes of white space behind a mark, those that separate it from the first content.
+size_t TaggedParser::SeparatingSpace(size_t space) {
+  const std::string_view text = Rest().substr(0, space);
+  size_t end = 0;
+  if (!line_began_) {
+    const size_t line = text.find('\n');
+    if (line == text.npos) return space;
+    line_began_ = true;
+    end = line + 1;
+  }
+  for (size_t i = end; i < space && i - end <= kMaxSpace; ++i) {
+    if (text[i] == '\n') end = i + 1;
+  }
+  return end;
+}
+
 size_t TaggedParser::LeadingSpace() const { return std::min(Rest().find_first_not_of(kWhiteSpace), Rest().size()); }
 
 void TaggedParser::Take(Kind kind, size_t size) {
@@ -111,16 +134,32 @@ bool TaggedParser::Step() {
 
 bool TaggedParser::StepText() {
   if (fresh_) {
-    const size_t space = LeadingSpace(), kept = has_content_ && !thinks_ ? space % (kMaxSpace + 1) : 0;
+    const size_t space = LeadingSpace();
+    size_t kept = space;
+    if (thinks_) {
+      kept = 0;
+    } else if (has_content_) {
+      kept = space % (kMaxSpace + 1);
+    } else if (marked_) {
+      kept = space - SeparatingSpace(space);
+    }
     Take(Kind::kMark, space - kept);
+    fresh_ = kept <= kMaxSpace;
+  }
+  if (fresh_) {
+    const size_t kept = LeadingSpace();
     const MarkSet::Hit hit = thinking_marks_.At(Rest(), kept);
     if (hit.fit == Fit::kPart) return false;
     if (hit.fit == Fit::kYes) {
       thinks_ = hit.mark == thinking_.begin;
       Take(Kind::kMark, kept + hit.mark.size());
+      BeginFresh();
       return true;
     }
-    if (const Fit header = TakeHeader(kept); header != Fit::kNo) return header == Fit::kYes;
+    if (const Fit header = TakeHeader(kept); header != Fit::kNo) {
+      if (header == Fit::kYes) BeginFresh();
+      return header == Fit::kYes;
+    }
   }
   const MarkSet::Hit hit = (thinks_ ? thought_marks_ : content_marks_).Find(Rest());
   size_t text_end = Rest().substr(0, hit.at).find_last_not_of(kWhiteSpace) + 1;  // npos + 1 is 0
@@ -133,7 +172,7 @@ bool TaggedParser::StepText() {
   const size_t space = hit.at - text_end;
   if (thinks_ && hit.mark != thinking_.end && !format_.calls_in_thinking) {
     state_ = State::kDoubt;
-    trial_ = std::make_unique<TaggedParser>(format_, thinking_, Begun::kNothing, types_);
+    trial_ = std::make_unique<TaggedParser>(format_, thinking_, Begun::kNothing, types_, calls_);
     space_ = space;
     tried_ = passed_ = 0;
     return true;
@@ -149,7 +188,7 @@ bool TaggedParser::StepText() {
   Take(Kind::kMark, space + hit.mark.size());
   if (hit.mark == thinking_.end) thinks_ = false;
   if (hit.mark == thinking_.begin) thinks_ = true;
-  fresh_ = true;
+  BeginFresh();
   return true;
 }
 
@@ -241,7 +280,7 @@ bool TaggedParser::StepSection() {
     } else if (word == Fit::kYes) {
       Take(Kind::kMark, std::exchange(lead_, 0) + format_.content_word.size());
       state_ = State::kText;
-      fresh_ = true;
+      BeginFresh();
       return true;
     } else {
       scanner_.emplace(format_, text[lead_] == '{' ? CallBody::kJson : section_->body, section_marks_);
@@ -258,7 +297,8 @@ bool TaggedParser::StepSection() {
 // What stands before the end of a section, or before the text that ends it.
 void TaggedParser::LeaveSection() {
   Take(called_ ? Kind::kMark : TextKind(), std::exchange(lead_, 0));
-  fresh_ = called_;
+  fresh_ = false;
+  if (called_) BeginFresh();
   state_ = State::kText;
 }
 
@@ -327,7 +367,7 @@ void TaggedParser::Settle() {
     if (Rest().substr(lead_) == kFence) lead_ += kFence.size();
     LeaveSection();
   }
-  if (fresh_) Take(Kind::kMark, LeadingSpace());
+  if (fresh_ && (marked_ || thinks_)) Take(Kind::kMark, LeadingSpace());
   Take(TextKind(), Rest().size());
   text_.clear();
   at_ = searched_ = 0;

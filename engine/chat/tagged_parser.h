@@ -21,7 +21,7 @@ class TaggedParser final : public OutputParser {
   // What the prompt has begun.
   enum class Begun : uint8_t { kNothing, kThinking, kSection };
   // `format` must outlive the parser.
-  TaggedParser(const CallFormat& format, const Tags& thinking, Begun begun, ToolTypes types);
+  TaggedParser(const CallFormat& format, const Tags& thinking, Begun begun, ToolTypes types, bool calls);
   void Push(OutputPiece piece, std::vector<OutputPart>* parts) override;
   void Finish(std::vector<OutputPart>* parts) override;
 
@@ -55,10 +55,13 @@ class TaggedParser final : public OutputParser {
   void Append(OutputPart::Kind kind, std::string_view text);
   void Take(OutputPart::Kind kind, size_t size);  // Append the next `size` bytes and go behind them
   size_t LeadingSpace() const;                    // of Rest()
+  size_t SeparatingSpace(size_t space);
+  void BeginFresh();
 
   const CallFormat& format_;
   const Tags thinking_;
   const ToolTypes types_;
+  const bool calls_;
   MarkSet thinking_marks_;  // those that count next to another mark
   MarkSet content_marks_;   // those that count in content
   MarkSet thought_marks_;   // those that count in thinking
@@ -70,7 +73,9 @@ class TaggedParser final : public OutputParser {
   size_t at_ = 0;
   State state_ = State::kText;
   bool thinks_ = false;
-  bool fresh_ = true;  // kText: nothing but white space since the beginning or the last mark
+  bool fresh_ = true;        // kText: nothing but white space since the beginning or the last mark
+  bool marked_ = false;      // a mark has come
+  bool line_began_ = false;  // fresh_: a line feed has come since that mark
   // Content has come. More of it behind a mark or a call keeps the white space that it begins with: else words would grow together.
   bool has_content_ = false;
 

@@ -269,15 +269,15 @@ std::string_view AnswerSyntaxName(const AnswerSyntax& syntax) { return syntax.ca
 bool KnowsCalls(const AnswerSyntax& syntax) { return !syntax.calls->signs[0].empty(); }
 
 std::unique_ptr<OutputParser> NewAnswerParser(const AnswerSyntax& syntax, std::string_view prompt,
-                                              const std::vector<std::string>& tools) {
+                                              const std::vector<std::string>& tools, bool calls) {
   using Begun = TaggedParser::Begun;
   const std::string_view section = syntax.calls->sections[0].marks.begin;
-  const bool calls = !section.empty() && Trimmed(prompt).ends_with(section);
+  const bool calling = calls && !section.empty() && Trimmed(prompt).ends_with(section);
   const bool thinks = Trimmed(prompt).ends_with(syntax.thinking->tags.begin);
-  const Begun begun = thinks ? Begun::kThinking : calls ? Begun::kSection : Begun::kNothing;
+  const Begun begun = thinks ? Begun::kThinking : calling ? Begun::kSection : Begun::kNothing;
   ToolTypes types(tools);
-  auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, begun, types);
-  if (!syntax.calls->bare || begun != Begun::kNothing) return tagged;
+  auto tagged = std::make_unique<TaggedParser>(*syntax.calls, syntax.thinking->tags, begun, types, calls);
+  if (!calls || !syntax.calls->bare || begun != Begun::kNothing) return tagged;
   return std::make_unique<BareCallParser>(*syntax.calls, std::move(types), std::move(tagged));
 }
 

@@ -38,7 +38,7 @@ Status LimitInstructionSet(std::string_view name) {
   }
   const int64_t others = 0;
 #else
-  const int64_t others = hwy::SupportedTargets();
+  const int64_t others = hwy::SupportedTargets() & HWY_TARGETS;
 #endif
   for (int64_t left = others; left != 0; left &= left - 1) {
     const int64_t target = left & -left;

@@ -78,8 +78,9 @@ std::vector<Headline> HeadlinesOf(const ReportData& run) {
   }
   if (const PhaseMeans means = MeansOf(run, "decode"); means.tokens > 0) {
     const std::string over = ", mean of depths " + Thousands(means.shallowest) + " to " + Thousands(means.deepest);
-    all.push_back({"FLOPs of a decode token", Si(means.flops, "FLOP"), Thousands(Whole(means.flops)) + over});
-    all.push_back({"bytes of a decode token", Si(means.bytes, "B"), "weights once a step, KV cache" + over});
+    if (means.flops > 0)
+      all.push_back({"FLOPs of a decode token", Si(means.flops, "FLOP"), Thousands(Whole(means.flops)) + over});
+    if (means.bytes > 0) all.push_back({"bytes of a decode token", Si(means.bytes, "B"), "weights once a step, KV cache" + over});
   }
   for (const ReportMetric& m : run.metrics) {
     if (m.value && m.phase == "decode" && m.bytes) {

@@ -11,7 +11,14 @@ std::optional<ScaleGrid> FindScaleGrid(std::span<const uint64_t> scales, uint64_
   for (const uint64_t d : scales) n *= d;
   const auto blocks = [](uint64_t extent) { return extent / kBlock + (extent % kBlock != 0 ? 1 : 0); };
   if (n == 1) return ScaleGrid{rows, cols};
-  if (n == rows && (scales.size() == 1 || scales.front() == rows)) return ScaleGrid{1, cols};
+  if (n == rows && (scales.size() == 1 || scales.front() == rows || scales.back() == 1)) return ScaleGrid{1, cols};
+  if (scales.size() == 3) {  // of the matrices of all experts
+    const uint64_t own = scales[0] > 0 ? rows / scales[0] : 0;
+    if (own * scales[0] != rows) return std::nullopt;
+    if (n == scales[0]) return ScaleGrid{own, cols};
+    return own % kBlock == 0 && scales[1] == own / kBlock && scales[2] == blocks(cols) ? std::optional(ScaleGrid{kBlock, kBlock})
+                                                                                       : std::nullopt;
+  }
   if (scales.size() == 2 && scales[0] == blocks(rows) && scales[1] == blocks(cols)) return ScaleGrid{kBlock, kBlock};
   return std::nullopt;
 }

@@ -155,7 +155,21 @@ struct CountedCache {
   uint64_t layers = 0, elements = 0;  // layers that keep it; elements of an entry
   uint64_t every = 1;                 // positions that share an entry
   uint64_t window = 0;                // positions whose entries are kept; 0: all
+  uint64_t most = 0;                  // entries that a token reads at most; 0: all that are kept
   bool operator==(const CountedCache&) const = default;
+};
+
+// Products of a model that is only counted which are not those with its matrices: of a recurrence, of queries with keys. Those of
+// Component::kAttention take the place of the layer's attention.
+struct CountedWork {
+  int32_t layer = -1;
+  Component component{};
+  uint64_t flops = 0;  // of a row, or of each entry that it sees
+  bool by_entry = false;
+  uint64_t every = 1;   // positions that share an entry, which is seen once all of them are there
+  uint64_t window = 0;  // positions that are seen; 0: all
+  uint64_t most = 0;    // entries that are seen; 0: all
+  bool operator==(const CountedWork&) const = default;
 };
 
 // The parts of a model that no other field of its recipe describes. Such a model is counted and not run.
@@ -165,7 +179,11 @@ struct CountedOnly {
   bool own_prediction = false;  // the layers for multi-token prediction are among the tensors alone
   std::vector<CountedTensor> tensors = {};
   std::vector<CountedCache> caches = {};
-  uint64_t state_elements = 0;  // f32, of a sequence, whatever its length
+  std::vector<CountedWork> work = {};
+  std::vector<std::string> lacks = {};           // work that no form counts, beside what is counted of no such model
+  std::vector<std::string> lacks_products = {};  // of these, matrix products
+  std::vector<std::string> lacks_reads = {};     // caches of which it is not known how much a token reads
+  uint64_t state_elements = 0;                   // f32, of a sequence, whatever its length
   bool operator==(const CountedOnly&) const = default;
 };
 

@@ -28,6 +28,16 @@ std::string HostName(std::string_view host) {
   return name;
 }
 
+// The origin of a page that this machine serves, on any port.
+bool IsLocalOrigin(const std::string& lower) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!lower.starts_with(scheme)) continue;
+    const std::string name = HostName(std::string_view(lower).substr(scheme.size()));
+    return name == "localhost" || name.ends_with(".localhost") || IsLoopback(name);
+  }
+  return false;
+}
+
 bool IsAddress(const std::string& name) {
   in_addr v4{};
   in6_addr v6{};
@@ -82,7 +92,8 @@ bool AccessRules::AllowsOrigin(std::string_view origin, std::string_view host) c
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (lower.starts_with(scheme) && lower.substr(scheme.size()) == AsciiLower(host)) return true;
   }
-  return Contains(options_.origins, lower);
+  if (IsLocalOrigin(lower) && Contains(options_.origins, "local")) return true;
+  return lower != "local" && Contains(options_.origins, lower);
 }
 
 AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
@@ -95,9 +106,10 @@ AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
   if (FindHeader(head.headers, "origin")) {
     const std::optional<std::string_view> origin = OnlyHeader(head.headers, "origin");
     if (!origin || !AllowsOrigin(*origin, *host)) {
-      return {.error = Forbidden("the Origin " + (origin ? Quote(*origin) : std::string("that is there twice")) +
-                                     " is not allowed: --allow-origin adds origins",
-                                 "origin_not_allowed")};
+      return {.error =
+                  Forbidden("the Origin " + (origin ? Quote(*origin) : std::string("that is there twice")) +
+                                " is not allowed: --allow-origin local allows pages on localhost, --allow-origin ORIGIN others",
+                            "origin_not_allowed")};
     }
   }
   // A page elsewhere that fetches without CORS sends no Origin. A link to the chat does no harm.
@@ -131,7 +143,9 @@ HttpHeaders AccessRules::CorsHeaders(const HttpRequest& head) const {
   const std::optional<std::string_view> origin = OnlyHeader(head.headers, "origin"), host = OnlyHeader(head.headers, "host");
   if (!origin || !host || !AllowsOrigin(*origin, *host)) return {};
   HttpHeaders headers = {{"Access-Control-Allow-Origin", std::string(*origin)}, {"Vary", "Origin"}};
-  if (head.method == "OPTIONS") {
+  if (head.method != "OPTIONS") {
+    headers.emplace_back("Access-Control-Expose-Headers", "x-request-id, x-tally-ignored, retry-after");
+  } else {
     const std::string_view wanted = FindHeader(head.headers, "access-control-request-headers").value_or("");
     headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
     headers.emplace_back("Access-Control-Allow-Headers",

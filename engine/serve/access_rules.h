@@ -14,10 +14,11 @@
 namespace tally {
 
 struct AccessOptions {
-  std::vector<std::string> keys = {};     // none: everybody may ask
-  std::vector<std::string> hosts = {};    // names besides localhost and addresses, without port; "*": any
-  std::vector<std::string> origins = {};  // "https://chat.example.com", besides the server's own; "*": any
-  bool loopback = true;                   // the server listens on a loopback address, and answers to no other addresses
+  std::vector<std::string> keys = {};   // none: everybody may ask
+  std::vector<std::string> hosts = {};  // names besides localhost and addresses, without port; "*": any
+  std::vector<std::string> origins =
+      {};                // "https://chat.example.com", besides the server's own; "*": any; "local": those of this machine
+  bool loopback = true;  // the server listens on a loopback address, and answers to no other addresses
 };
 
 class AccessRules {

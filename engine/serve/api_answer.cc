@@ -2,11 +2,8 @@
 #include "engine/serve/api_answer.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <random>
 #include <utility>
 
-#include "engine/base/mix.h"
 #include "engine/serve/api_anthropic.h"
 
 namespace tally {
@@ -99,6 +96,7 @@ OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offse
     values.push_back(Finite(token.logprob));
     OrderedJson& top = tops.emplace_back(OrderedJson::object());
     for (const auto& [bytes, logprob] : token.top) top[bytes] = Finite(logprob);
+    if (!top.contains(token.bytes)) top[token.bytes] = Finite(token.logprob);
     offsets.push_back(offset);
     offset += Characters(token.bytes);
   }
@@ -109,19 +107,6 @@ OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offse
 }
 
 std::string JsonLine(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
-
-ApiIds::ApiIds() {
-  std::random_device device;
-  key_ = uint64_t{device()} << 32 | device();
-}
-
-std::string ApiIds::Next(const char* prefix) {
-  const uint64_t n = next_.fetch_add(1, std::memory_order_relaxed);
-  char digits[40];
-  std::snprintf(digits, sizeof digits, "%016llx%08llx", static_cast<unsigned long long>(key_),
-                static_cast<unsigned long long>(SplitMix64(key_ ^ n) & 0xffffffffu));
-  return prefix + std::string(digits);
-}
 
 const char* ApiFinish(const ApiChoice& choice) {
   switch (choice.result->finish) {

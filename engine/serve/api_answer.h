@@ -3,7 +3,6 @@
 // .../completions/object), and what answers of all endpoints have in common.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,19 +14,11 @@
 #include "engine/chat/output.h"
 #include "engine/serve/api_request.h"
 #include "engine/session/request.h"
+#include "engine/session/unique_ids.h"
 
 namespace tally {
 
-// Ids that nobody else draws: "PREFIX" and 24 hexadecimal digits. Any number of threads may draw at once.
-class ApiIds {
- public:
-  ApiIds();
-  std::string Next(const char* prefix);
-
- private:
-  uint64_t key_;
-  std::atomic<uint64_t> next_{0};
-};
+using ApiIds = UniqueIds;
 
 // A token that was drawn, by its bytes.
 struct ApiLogprob {
@@ -82,7 +73,8 @@ OrderedJson BytesJson(const std::string& bytes);
 // {"id", "type", "function": {"name", "arguments"}}
 OrderedJson CallJson(const ToolCall& call);
 // For a chat: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal": null}. For a text: {"tokens", "token_logprobs",
-// "top_logprobs", "text_offset"}, whose first token begins at `offset` characters.
+// "top_logprobs", "text_offset"}, whose first token begins at `offset` characters; the drawn token is always among top_logprobs, as one
+// more where it is none of the most probable.
 OrderedJson ChatLogprobsJson(std::span<const ApiLogprob> logprobs);
 OrderedJson ChatLogprobsList(std::span<const ApiLogprob> logprobs);
 OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offset = 0);

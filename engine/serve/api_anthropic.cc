@@ -10,11 +10,10 @@ namespace {
 
 using Kind = OutputPart::Kind;
 
-// A call's input is an object. Arguments that are no object become text in one.
+// A call's input is an object. Arguments that are no JSON object become text in one.
 OrderedJson InputJson(const std::string& arguments) {
   if (arguments.empty()) return OrderedJson::object();
-  const Result<OrderedJson> json = ReadJson<OrderedJson>("arguments", arguments, kOrderedJsonLimits);
-  if (json.ok() && json->is_object()) return *json;
+  if (std::optional<OrderedJson> json = ParseArguments(arguments)) return *std::move(json);
   return {{"arguments", arguments}};
 }
 

@@ -24,7 +24,6 @@ void FailBlock(ApiObject& block, const std::string& type, const char* expected) 
 std::string ReadTextBlock(ApiObject& block) {
   const std::optional<std::string> text = block.Text("text");
   if (!text) block.Fail("text", "is missing", "missing_required_parameter");
-  block.Ignore({"cache_control", "citations"});
   return text.value_or("");
 }
 
@@ -34,7 +33,7 @@ std::string ReadTexts(const OrderedJson& content, ApiObject& object, std::string
   std::string text;
   if (!content.is_array()) object.Fail(name, "must be a string or an array of blocks of text", "invalid_type");
   for (size_t i = 0; content.is_array() && i < content.size() && object.ok(); ++i) {
-    ApiObject block(content[i], ElementPlace(object.Place(name), i), object.error());
+    ApiObject block(content[i], ElementPlace(object.Place(name), i), object.reading());
     if (const std::string type = block.Text("type").value_or(""); type != "text") FailBlock(block, type, "text");
     AppendLine(ReadTextBlock(block), &text);
     block.End();
@@ -44,10 +43,10 @@ std::string ReadTexts(const OrderedJson& content, ApiObject& object, std::string
 
 class Conversation {
  public:
-  Conversation(std::vector<ChatMessage>* messages, std::optional<ApiError>* error) : messages_(messages), error_(error) {}
+  Conversation(std::vector<ChatMessage>* messages, ApiReading* reading) : messages_(messages), reading_(reading) {}
 
   void Add(const OrderedJson& json, const std::string& place) {
-    ApiObject object(json, place, error_);
+    ApiObject object(json, place, reading_);
     const std::string role = object.Text("role").value_or("");
     if (role != "user" && role != "assistant" && role != "system") {
       object.Fail("role", "is " + Quote(role) + ": expected user, assistant or system");
@@ -63,7 +62,7 @@ class Conversation {
       object.Fail("content", "is empty", "missing_required_parameter");
     } else {
       for (size_t i = 0; i < content->size() && object.ok(); ++i) {
-        ApiObject block((*content)[i], ElementPlace(object.Place("content"), i), error_);
+        ApiObject block((*content)[i], ElementPlace(object.Place("content"), i), reading_);
         if (role == "user") {
           AddUserBlock(block);
         } else {
@@ -88,8 +87,6 @@ class Conversation {
     message.tool_call_id = block.Text("tool_use_id").value_or("");
     if (message.tool_call_id.empty()) block.Fail("tool_use_id", "is missing", "missing_required_parameter");
     if (const OrderedJson* const content = block.Take("content")) message.content = ReadTexts(*content, block, "content");
-    (void)block.Flag("is_error");
-    block.Ignore({"cache_control"});
     messages_->push_back(std::move(message));
   }
   void AddAssistantBlock(ApiObject& block) {
@@ -99,9 +96,7 @@ class Conversation {
       AppendLine(ReadTextBlock(block), &turn.content);
     } else if (type == "thinking") {
       AppendLine(block.Text("thinking").value_or(""), &turn.reasoning);
-      block.Ignore({"signature"});
-    } else if (type == "redacted_thinking") {
-      block.Ignore({"data"});
+    } else if (type == "redacted_thinking") {  // it cannot be read
     } else if (type == "tool_use") {
       ToolCall call{.id = block.Text("id").value_or(""), .name = block.Text("name").value_or("")};
       if (call.id.empty()) block.Fail("id", "is missing", "missing_required_parameter");
@@ -109,7 +104,6 @@ class Conversation {
       const OrderedJson* const input = block.Object("input");
       if (input == nullptr) block.Fail("input", "is missing", "missing_required_parameter");
       if (input != nullptr) call.arguments = input->dump();
-      block.Ignore({"cache_control", "caller"});
       turn.tool_calls.push_back(std::move(call));
     } else {
       FailBlock(block, type, "text, thinking, redacted_thinking or tool_use");
@@ -117,17 +111,17 @@ class Conversation {
   }
 
   std::vector<ChatMessage>* const messages_;
-  std::optional<ApiError>* const error_;
+  ApiReading* const reading_;
 };
 
 // {"name", "description", "input_schema"}, as templates want it: a function with parameters.
 void ReadAnthropicTools(ApiObject& body, ChatRequest* chat) {
   const OrderedJson* const tools = body.Array("tools");
-  for (size_t i = 0; tools != nullptr && i < tools->size() && body.ok(); ++i) {
-    ApiObject tool((*tools)[i], ElementPlace("tools", i), body.error());
-    if (const std::string type = tool.Text("type").value_or("custom"); type != "custom") {
-      tool.Fail("type", "is " + Quote(type) + ": only \"custom\" is supported, tools that the client runs", "unsupported_value");
-    }
+  if (tools == nullptr) return;
+  HostedTools hosted(body, "custom");
+  for (size_t i = 0; i < tools->size() && body.ok(); ++i) {
+    ApiObject tool((*tools)[i], ElementPlace("tools", i), body.reading());
+    if (hosted.LeavesOut(tool, tool.Text("type").value_or("custom"))) continue;
     OrderedJson function = OrderedJson::object();
     function["name"] = tool.Text("name").value_or("");
     if (function["name"] == "") tool.Fail("name", "is missing", "missing_required_parameter");
@@ -135,21 +129,17 @@ void ReadAnthropicTools(ApiObject& body, ChatRequest* chat) {
     const OrderedJson* const schema = tool.Object("input_schema");
     if (schema == nullptr) tool.Fail("input_schema", "is missing", "missing_required_parameter");
     if (schema != nullptr) function["parameters"] = *schema;
-    (void)tool.Flag("strict");  // the model is asked, not held to it
-    if (tool.Flag("defer_loading").value_or(false)) {
-      tool.Fail("defer_loading", "is not supported: all tools are in the prompt", "unsupported_parameter");
-    }
-    tool.Ignore({"cache_control", "allowed_callers", "eager_input_streaming", "input_examples"});
     tool.End();
     if (body.ok()) chat->tools.push_back(OrderedJson{{"type", "function"}, {"function", std::move(function)}}.dump());
   }
+  hosted.End(chat->tools.size());
 }
 
-// "none" takes the tools away.
+// "none" takes the tools away, and calls are text.
 void ReadAnthropicToolChoice(ApiObject& body, ChatRequest* chat) {
   const OrderedJson* const json = body.Object("tool_choice");
   if (json == nullptr) return;
-  ApiObject choice(*json, "tool_choice", body.error());
+  ApiObject choice(*json, "tool_choice", body.reading());
   const std::string type = choice.Text("type").value_or("");
   if (type == "any" || type == "tool") {
     choice.Fail("type", "is " + Quote(type) + R"(: calls cannot be forced; "auto" and "none" are supported)",
@@ -157,44 +147,39 @@ void ReadAnthropicToolChoice(ApiObject& body, ChatRequest* chat) {
   } else if (type != "auto" && type != "none") {
     choice.Fail("type", R"(must be "auto" or "none")");
   }
-  if (choice.Flag("disable_parallel_tool_use").value_or(false)) {
-    choice.Fail("disable_parallel_tool_use", "is not supported: the number of calls in an answer is the model's choice",
-                "unsupported_parameter");
-  }
+  choice.Skip({"name"});
+  if (choice.Flag("disable_parallel_tool_use").value_or(false)) chat->most_calls = 1;
   choice.End();
-  if (type == "none") chat->tools.clear();
+  if (type != "none") return;
+  chat->tools.clear();
+  chat->most_calls = 0;
 }
 
 void ReadThinking(ApiObject& body, ChatRequest* chat) {
   const OrderedJson* const json = body.Object("thinking");
   if (json == nullptr) return;
-  ApiObject thinking(*json, "thinking", body.error());
+  ApiObject thinking(*json, "thinking", body.reading());
   const std::string type = thinking.Text("type").value_or("");
   if (type == "enabled" || type == "disabled") {
     chat->thinking = type == "enabled";
   } else if (type != "adaptive") {
     thinking.Fail("type", R"(must be "enabled", "disabled" or "adaptive")");
   }
-  (void)thinking.Whole("budget_tokens", 1, INT32_MAX);
-  thinking.Ignore({"display"});  // thinking is given whole
   thinking.End();
 }
 
 void ReadOutputConfig(ApiObject& body, ChatRequest* chat) {
   const OrderedJson* const json = body.Object("output_config");
   if (json == nullptr) return;
-  ApiObject config(*json, "output_config", body.error());
+  ApiObject config(*json, "output_config", body.reading());
   ReadEffort(config, "effort", chat);
-  if (config.Take("format") != nullptr) {
-    config.Fail("format", "is not supported: answers are not held to a format", "unsupported_parameter");
-  }
   config.End();
 }
 
 }  // namespace
 
 void ReadAnthropicChat(ApiObject& body, ChatRequest* chat) {
-  Conversation conversation(&chat->messages, body.error());
+  Conversation conversation(&chat->messages, body.reading());
   if (const OrderedJson* const system = body.Take("system")) {
     std::string text = ReadTexts(*system, body, "system");
     if (!text.empty()) chat->messages.push_back({.role = "system", .content = std::move(text)});
@@ -213,6 +198,7 @@ void ReadAnthropicChat(ApiObject& body, ChatRequest* chat) {
   ReadAnthropicToolChoice(body, chat);
   ReadThinking(body, chat);
   ReadOutputConfig(body, chat);
+  ReadTemplateVariables(body, chat);
 }
 
 }  // namespace tally

@@ -16,8 +16,6 @@ struct ApiError {
   std::string param = {};  // the field of the body, "messages[2].content"; empty: none
   std::string code = {};   // "unknown_parameter"; empty: none
 };
-// The code by which Anthropic's clients see that they must send all messages themselves.
-inline constexpr const char* kNoThreads = "thread_unsupported_request";
 
 // 400 for requests that cannot be honoured, 503 for no room, 500 for a defect.
 ApiError ApiErrorOf(const Status& status);

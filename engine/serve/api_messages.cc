@@ -14,24 +14,25 @@ namespace tally {
 namespace {
 
 constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant", "tool"};
-constexpr std::array<std::string_view, 3> kEfforts = {"low", "medium", "high"};
 
 template <size_t N>
 bool IsOneOf(const std::array<std::string_view, N>& all, std::string_view text) {
   return std::find(all.begin(), all.end(), text) != all.end();
 }
 
-std::string ReadParts(const OrderedJson& parts, const std::string& where, std::optional<ApiError>* error) {
+std::string ReadParts(const OrderedJson& parts, const std::string& where, ApiReading* reading) {
   std::string text;
-  for (size_t i = 0; i < parts.size() && !error->has_value(); ++i) {
-    ApiObject part(parts[i], ElementPlace(where, i), error);
+  for (size_t i = 0; i < parts.size() && !reading->error; ++i) {
+    ApiObject part(parts[i], ElementPlace(where, i), reading);
     const std::string type = part.Text("type").value_or("");
-    if (type != "text") {
+    const bool refusal = type == "refusal";
+    if (type != "text" && !refusal) {
       part.Fail("type", "is " + Quote(type) + ": only parts of the type \"text\" are supported (no images, audio or files)",
                 "unsupported_value");
     }
-    const std::optional<std::string> piece = part.Text("text");
-    if (!piece) part.Fail("text", "is missing", "missing_required_parameter");
+    const char* const name = refusal ? "refusal" : "text";
+    const std::optional<std::string> piece = part.Text(name);
+    if (!piece) part.Fail(name, "is missing", "missing_required_parameter");
     part.End();
     if (i > 0) text += '\n';
     text += piece.value_or("");
@@ -41,34 +42,38 @@ std::string ReadParts(const OrderedJson& parts, const std::string& where, std::o
 
 void ReadContent(ApiObject& object, ChatMessage* message) {
   const OrderedJson* const content = object.Take("content");
+  const std::string refusal = message->role == "assistant" ? object.Text("refusal").value_or("") : "";
   if (content == nullptr) {
-    const bool may_lack = message->role == "assistant" && (!message->tool_calls.empty() || !message->reasoning.empty());
+    const bool may_lack =
+        message->role == "assistant" && (!message->tool_calls.empty() || !message->reasoning.empty() || !refusal.empty());
     if (!may_lack) object.Fail("content", "is missing", "missing_required_parameter");
   } else if (content->is_string()) {
     message->content = content->get<std::string>();
   } else if (content->is_array()) {
-    message->content = ReadParts(*content, object.Place("content"), object.error());
+    message->content = ReadParts(*content, object.Place("content"), object.reading());
   } else {
     object.Fail("content", "must be a string or an array of parts of text", "invalid_type");
   }
+  if (!message->content.empty() && !refusal.empty()) message->content += '\n';
+  message->content += refusal;
 }
 
 void ReadCalls(ApiObject& object, ChatMessage* message) {
   const OrderedJson* const calls = object.Array("tool_calls");
   for (size_t i = 0; calls != nullptr && i < calls->size(); ++i) {
     const std::string place = ElementPlace(object.Place("tool_calls"), i);
-    ApiObject call((*calls)[i], place, object.error());
+    ApiObject call((*calls)[i], place, object.reading());
     ToolCall& read = message->tool_calls.emplace_back();
     read.id = call.Text("id").value_or("");
     if (call.Text("type").value_or("function") != "function") call.Fail("type", "must be \"function\"", "unsupported_value");
-    call.Ignore({"index"});  // clients that put calls together from a stream keep it
+    call.Skip({"index"});  // clients that put calls together from a stream keep it
     const OrderedJson* const function = call.Object("function");
     if (function == nullptr) {
       call.Fail("function", "is missing", "missing_required_parameter");
       return;
     }
     call.End();
-    ApiObject of(*function, place + ".function", object.error());
+    ApiObject of(*function, place + ".function", object.reading());
     read.name = of.Text("name").value_or("");
     if (read.name.empty()) of.Fail("name", "is missing", "missing_required_parameter");
     if (const OrderedJson* const arguments = of.Take("arguments")) {
@@ -78,15 +83,8 @@ void ReadCalls(ApiObject& object, ChatMessage* message) {
   }
 }
 
-// Refuses a member that answers have, unless a request sends it back empty.
-void RefuseUnlessEmpty(ApiObject& object, std::string_view name) {
-  const OrderedJson* const value = object.Take(name);
-  if (value == nullptr || value->empty() || *value == "") return;
-  object.Fail(name, "is not supported", "unsupported_parameter");
-}
-
-ChatMessage ReadApiMessage(const OrderedJson& json, const std::string& where, std::optional<ApiError>* error) {
-  ApiObject object(json, where, error);
+ChatMessage ReadApiMessage(const OrderedJson& json, const std::string& where, ApiReading* reading) {
+  ApiObject object(json, where, reading);
   ChatMessage message;
   const std::optional<std::string> role = object.Text("role");
   if (!role) object.Fail("role", "is missing", "missing_required_parameter");
@@ -101,8 +99,6 @@ ChatMessage ReadApiMessage(const OrderedJson& json, const std::string& where, st
     const std::string other = object.Text("reasoning").value_or("");
     if (message.reasoning.empty()) message.reasoning = other;
     ReadCalls(object, &message);
-    for (const char* name : {"refusal", "annotations", "audio", "function_call"}) RefuseUnlessEmpty(object, name);
-    object.Ignore({"type", "function"});  // @openai/agents writes those of a call there
   }
   ReadContent(object, &message);
   message.name = object.Text("name").value_or("");
@@ -114,52 +110,75 @@ ChatMessage ReadApiMessage(const OrderedJson& json, const std::string& where, st
   return message;
 }
 
+// What a template is given of an object: the members that have been taken, without those that are null.
+OrderedJson TakenOf(const OrderedJson& json, const ApiObject& object) {
+  OrderedJson taken = OrderedJson::object();
+  for (const auto& [name, value] : json.items()) {
+    if (object.HasTaken(name) && !value.is_null()) taken[name] = value;
+  }
+  return taken;
+}
+
 void ReadTools(ApiObject& body, ChatRequest* chat) {
   const OrderedJson* const tools = body.Array("tools");
-  for (size_t i = 0; tools != nullptr && i < tools->size() && body.ok(); ++i) {
+  if (tools == nullptr) return;
+  HostedTools hosted(body, "function");
+  for (size_t i = 0; i < tools->size() && body.ok(); ++i) {
     const std::string place = ElementPlace("tools", i);
-    ApiObject tool((*tools)[i], place, body.error());
-    if (tool.Text("type").value_or("function") != "function") {
-      tool.Fail("type", "must be \"function\": tools of other types are not supported", "unsupported_value");
-    }
+    ApiObject tool((*tools)[i], place, body.reading());
+    if (hosted.LeavesOut(tool, tool.Text("type").value_or("function"))) continue;
     const OrderedJson* const function = tool.Object("function");
     if (function == nullptr) {
       tool.Fail("function", "is missing", "missing_required_parameter");
       return;
     }
     tool.End();
-    ApiObject of(*function, place + ".function", body.error());
+    ApiObject of(*function, place + ".function", body.reading());
     if (of.Text("name").value_or("").empty()) of.Fail("name", "is missing", "missing_required_parameter");
     (void)of.Text("description");
     (void)of.Object("parameters");
     (void)of.Flag("strict");  // the model is asked, not held to it
     of.End();
-    if (body.ok()) chat->tools.push_back((*tools)[i].dump());
+    if (!body.ok()) return;
+    OrderedJson taken = TakenOf((*tools)[i], tool);
+    taken["function"] = TakenOf(*function, of);
+    chat->tools.push_back(taken.dump());
   }
+  hosted.End(chat->tools.size());
 }
 
-void ReadVariables(ApiObject& body, ChatRequest* chat) {
-  ReadEffort(body, "reasoning_effort", chat);
-  const OrderedJson* const variables = body.Object("chat_template_kwargs");
-  if (variables != nullptr) {
-    for (const auto& [name, value] : variables->items()) {
-      if (name == "messages" || name == "tools" || name == "add_generation_prompt") {
-        return body.Fail("chat_template_kwargs", "cannot set " + name);
-      }
-      // Formats other than Jinja have it as a setting.
-      if (name == "reasoning_effort" && value.is_string() && chat->reasoning_effort.empty()) {
-        chat->reasoning_effort = value.get<std::string>();
-      } else {
-        chat->variables[name] = value.dump();
-      }
-    }
-  }
-  if (!chat->reasoning_effort.empty() && !IsOneOf(kEfforts, chat->reasoning_effort)) {
-    body.Fail("reasoning_effort", "must be low, medium or high, not " + Quote(chat->reasoning_effort), "unsupported_value");
+// Sets the effort. The least and the most that clients know become the least and the most that templates know; the least is no thinking,
+// where a template has that.
+void SetEffort(const std::string& effort, ApiObject& object, std::string_view name, ChatRequest* chat) {
+  if (effort == "none" || effort == "minimal") {
+    chat->reasoning_effort = "low";
+    if (!chat->thinking) chat->thinking = false;
+  } else if (effort == "xhigh" || effort == "max") {
+    chat->reasoning_effort = "high";
+  } else if (effort == "low" || effort == "medium" || effort == "high") {
+    chat->reasoning_effort = effort;
+  } else {
+    object.Fail(name, "must be none, minimal, low, medium, high or xhigh, not " + Quote(effort), "unsupported_value");
   }
 }
 
 }  // namespace
+
+bool HostedTools::LeavesOut(ApiObject& tool, const std::string& type) {
+  if (type == expected_ || !tool.ok()) return false;
+  const std::string message = "is " + Quote(type) + ": only " + expected_ + " is supported, tools that the client runs";
+  if (first_.empty()) {
+    first_ = tool.Place("type");
+    message_ = message;
+  }
+  tool.LeaveOut("tools[" + type + "]", "type", message);
+  return true;
+}
+
+void HostedTools::End(size_t kept) {
+  if (first_.empty() || kept > 0 || !body_.ok()) return;
+  body_.Fail(first_, message_, "unsupported_value");
+}
 
 // A result names its call by id; templates also want the function's name.
 void NameResults(std::vector<ChatMessage>* messages) {
@@ -179,6 +198,7 @@ void ReadToolChoice(ApiObject& body, ChatRequest* chat) {
               "unsupported_value");
   } else if (*choice == "none") {
     chat->tools.clear();
+    chat->most_calls = 0;
   } else if (*choice == "required") {
     body.Fail("tool_choice", "is \"required\": calls cannot be forced; \"auto\" and \"none\" are supported", "unsupported_value");
   } else if (*choice != "auto") {
@@ -187,11 +207,23 @@ void ReadToolChoice(ApiObject& body, ChatRequest* chat) {
 }
 
 void ReadEffort(ApiObject& object, const char* name, ChatRequest* chat) {
-  const std::optional<std::string> effort = object.Text(name);
-  if (!effort) return;
-  chat->reasoning_effort = *effort;
-  if (!IsOneOf(kEfforts, *effort)) {
-    object.Fail(name, "must be low, medium or high, not " + Quote(*effort), "unsupported_value");
+  if (const std::optional<std::string> effort = object.Text(name)) SetEffort(*effort, object, name, chat);
+}
+
+void ReadTemplateVariables(ApiObject& body, ChatRequest* chat) {
+  const OrderedJson* const variables = body.Object("chat_template_kwargs");
+  if (variables == nullptr) return;
+  for (const auto& [name, value] : variables->items()) {
+    if (name == "messages" || name == "tools" || name == "add_generation_prompt") {
+      return body.Fail("chat_template_kwargs", "cannot set " + name);
+    }
+    // Formats other than Jinja have it as a setting.
+    if (name == "reasoning_effort" && value.is_string()) {
+      if (chat->reasoning_effort.empty())
+        SetEffort(value.get<std::string>(), body, "chat_template_kwargs.reasoning_effort", chat);
+    } else {
+      chat->variables[name] = value.dump();
+    }
   }
 }
 
@@ -202,12 +234,14 @@ void ReadApiChat(ApiObject& body, ChatRequest* chat) {
     return;
   }
   for (size_t i = 0; i < messages->size() && body.ok(); ++i) {
-    chat->messages.push_back(ReadApiMessage((*messages)[i], ElementPlace("messages", i), body.error()));
+    chat->messages.push_back(ReadApiMessage((*messages)[i], ElementPlace("messages", i), body.reading()));
   }
   NameResults(&chat->messages);
   ReadTools(body, chat);
   ReadToolChoice(body, chat);
-  ReadVariables(body, chat);
+  ReadEffort(body, "reasoning_effort", chat);
+  ReadTemplateVariables(body, chat);
+  chat->add_generation_prompt = body.Flag("add_generation_prompt").value_or(true);
 }
 
 }  // namespace tally

@@ -2,6 +2,7 @@
 // Messages and tools of a chat's body. Internal to serve.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "engine/chat/message.h"
@@ -9,17 +10,35 @@
 
 namespace tally {
 
-// messages, tools, tool_choice, reasoning_effort, chat_template_kwargs. Content in several parts of text is joined by line feeds.
+// messages, tools, tool_choice, reasoning_effort, chat_template_kwargs, add_generation_prompt. Content in several parts of text is joined by line feeds.
 void ReadApiChat(ApiObject& body, ChatRequest* chat);
 // input, instructions, tools, tool_choice, reasoning, text of /v1/responses: items that belong to one turn of the assistant are one message.
 void ReadApiResponses(ApiObject& body, ChatRequest* chat);
 // system, messages, tools, tool_choice, thinking, output_config of /v1/messages: neighbours of one role are one message. Blocks of thinking
 // are the message's reasoning. The model is not told that a tool's result is an error, and is not held to a budget of thinking.
 void ReadAnthropicChat(ApiObject& body, ChatRequest* chat);
-// The value of tool_choice, whatever the endpoint: "none" takes the tools away.
+// The value of tool_choice, whatever the endpoint: "none" takes the tools away, and calls are text.
 void ReadToolChoice(ApiObject& body, ChatRequest* chat);
-// low, medium or high. "none" and "minimal" are errors.
+// low, medium or high. "none" and "minimal" are low and no thinking, "xhigh" and "max" are high.
 void ReadEffort(ApiObject& object, const char* name, ChatRequest* chat);
+// chat_template_kwargs, after what else sets an effort.
+void ReadTemplateVariables(ApiObject& body, ChatRequest* chat);
 void NameResults(std::vector<ChatMessage>* messages);
+
+// Tools that a server would run, or that only a model of their maker knows. They are left out, as long as others remain.
+class HostedTools {
+ public:
+  // `expected`: the type of those that remain.
+  HostedTools(ApiObject& body, const char* expected) : body_(body), expected_(expected) {}
+  // True: `tool`, whose type is not the expected one, is left out. An error if the reading is strict.
+  bool LeavesOut(ApiObject& tool, const std::string& type);
+  // An error if there were some, and none remains.
+  void End(size_t kept);
+
+ private:
+  ApiObject& body_;
+  const std::string expected_;
+  std::string first_, message_;  // of the first one: its type's place, and what an error says
+};
 
 }  // namespace tally

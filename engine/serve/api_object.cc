@@ -17,7 +17,29 @@ std::string NumberText(double x) {
   return text;
 }
 
+// Null, or a value that the field's row says asks for nothing.
+bool AsksNothing(const ApiField& field, const OrderedJson& value) {
+  if (value.is_null()) return true;
+  if (*field.nothing == '\0') return false;
+  const OrderedJson list = OrderedJson::parse(field.nothing);
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
 }  // namespace
+
+void ApiReading::Ignore(std::string_view name) {
+  constexpr size_t kLongest = 80;
+  std::string shown(name.substr(0, kLongest));
+  for (char& c : shown) {
+    if (c < ' ' || c > '~' || c == ',') c = '?';
+  }
+  if (name.size() > kLongest) shown += "...";
+  if (std::find(ignored_.begin(), ignored_.end(), shown) != ignored_.end()) return;
+  if (ignored_.size() < kMostIgnored)
+    ignored_.push_back(std::move(shown));
+  else if (ignored_.size() == kMostIgnored)
+    ignored_.emplace_back("...");
+}
 
 ApiError ApiErrorOf(const Status& status) {
   switch (status.code()) {
@@ -35,11 +57,29 @@ OrderedJson ErrorJson(const ApiError& error) {
 
 std::string ElementPlace(std::string_view list, size_t i) { return std::string(list) + "[" + std::to_string(i) + "]"; }
 
-ApiObject::ApiObject(const OrderedJson& json, std::string where, std::optional<ApiError>* error)
-    : json_(json), where_(std::move(where)), error_(error) {
+ApiObject::ApiObject(const OrderedJson& json, std::string where, ApiReading* reading)
+    : json_(json), where_(std::move(where)), reading_(reading) {
+  if (reading_->endpoint()) fields_ = ApiFieldsOf(where_);
   if (!json.is_object() && ok()) {
-    *error_ = ApiError{
+    reading_->error = ApiError{
         .message = (where_.empty() ? "the body" : where_) + " must be an object", .param = where_, .code = "invalid_type"};
+  }
+  RefuseFields();
+}
+
+const ApiField* ApiObject::FieldOf(std::string_view name) const {
+  for (const ApiField& field : fields_) {
+    if (name == field.name && (field.endpoints & EndpointBit(*reading_->endpoint())) != 0) return &field;
+  }
+  return nullptr;
+}
+
+void ApiObject::RefuseFields() {
+  if (!ok() || fields_.empty()) return;
+  for (const auto& [name, value] : json_.items()) {
+    const ApiField* const field = FieldOf(name);
+    if (field == nullptr || field->use != FieldUse::kRefused || AsksNothing(*field, value)) continue;
+    return Fail(name, std::string("is not supported: ") + field->why, field->code);
   }
 }
 
@@ -48,13 +88,17 @@ std::string ApiObject::Place(std::string_view name) const { return (where_.empty
 void ApiObject::Fail(std::string_view name, const std::string& message, const char* code) {
   if (!ok()) return;
   const std::string place = Place(name);
-  *error_ = ApiError{.message = place + " " + message, .param = place, .code = code};
+  reading_->error = ApiError{.message = place + " " + message, .param = place, .code = code};
 }
 
 const OrderedJson* ApiObject::Take(std::string_view name) {
   if (!ok()) return nullptr;
   const auto at = json_.find(name);
   if (at == json_.end()) return nullptr;
+  if (reading_->endpoint()) {
+    const ApiField* const field = FieldOf(name);
+    if (field == nullptr || field->use != FieldUse::kTaken) return nullptr;
+  }
   taken_.push_back(name);
   return at->is_null() ? nullptr : &*at;
 }
@@ -107,15 +151,31 @@ std::optional<double> ApiObject::Number(std::string_view name, double least, dou
   return std::nullopt;
 }
 
-void ApiObject::Ignore(std::initializer_list<std::string_view> names) {
+bool ApiObject::HasTaken(std::string_view name) const { return std::find(taken_.begin(), taken_.end(), name) != taken_.end(); }
+
+void ApiObject::Skip(std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names) (void)Take(name);
+}
+
+void ApiObject::LeaveOut(const std::string& what, std::string_view name, const std::string& message) {
+  if (reading_->strict()) return Fail(name, message, "unsupported_value");
+  if (ok()) reading_->Ignore(what);
 }
 
 void ApiObject::End() {
   if (!ok()) return;
   for (const auto& [name, value] : json_.items()) {
-    if (std::find(taken_.begin(), taken_.end(), name) != taken_.end()) continue;
-    return Fail(name, "is not a field that is known here", "unknown_parameter");
+    if (HasTaken(name)) continue;
+    const ApiField* const field = reading_->endpoint() ? FieldOf(name) : nullptr;
+    if (field != nullptr && (field->use == FieldUse::kRefused || AsksNothing(*field, value))) continue;
+    if (!reading_->endpoint() || (reading_->strict() && field == nullptr)) {
+      return Fail(name, "is not a field that is known here", "unknown_parameter");
+    }
+    if (reading_->strict()) {
+      return Fail(name, std::string("is ignored") + (*field->why == '\0' ? "" : ": ") + field->why + " (--strict)",
+                  "unsupported_parameter");
+    }
+    reading_->Ignore((where_.empty() ? "" : PlaceWithoutIndices(where_) + ".") + name);
   }
 }
 

@@ -1,28 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the members of a JSON object in a body: checks types and ranges, and refuses unknown names. Internal to serve.
+// Reads the members of a JSON object in a body: checks types and ranges, and names what is ignored. Internal to serve.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/serve/api_error.h"
+#include "engine/serve/api_fields.h"
 
 namespace tally {
 
-// The first error is kept; after it everything reads as absent. A member that is null is absent.
+// What has come of reading a body, for all objects in it.
+class ApiReading {
+ public:
+  // `endpoint`: whose rows of the table of fields hold; none: a body without a table, in which every name must be one that is read.
+  // `strict`: what would be ignored is an error.
+  explicit ApiReading(std::optional<ApiEndpoint> endpoint = {}, bool strict = false) : endpoint_(endpoint), strict_(strict) {}
+
+  std::optional<ApiError> error = {};  // the first
+  std::optional<ApiEndpoint> endpoint() const { return endpoint_; }
+  bool strict() const { return strict_; }
+  // Adds a name to those that are ignored: what is not printable, and commas, become "?".
+  void Ignore(std::string_view name);
+  // Each once, at most kMostIgnored, and "..." if there were more.
+  const std::vector<std::string>& ignored() const { return ignored_; }
+
+ private:
+  const std::optional<ApiEndpoint> endpoint_;
+  const bool strict_;
+  std::vector<std::string> ignored_;
+};
+inline constexpr size_t kMostIgnored = 40;
+
+// The first error is kept; after it everything reads as absent. A member that is null is absent. With a table of fields, what it refuses is
+// refused first, and a name that is not taken by it cannot be read.
 class ApiObject {
  public:
-  // An error if `json` is no object. `where`: its place in the body, "messages[2]"; empty: it is the body. `json` and `error` must outlive
-  // this.
-  ApiObject(const OrderedJson& json, std::string where, std::optional<ApiError>* error);
+  // An error if `json` is no object. `where`: its place in the body, "messages[2]"; empty: it is the body. `json` and `reading` must
+  // outlive this.
+  ApiObject(const OrderedJson& json, std::string where, ApiReading* reading);
 
-  bool ok() const { return !error_->has_value(); }
-  std::optional<ApiError>* error() const { return error_; }  // for objects within this one
+  bool ok() const { return !reading_->error.has_value(); }
+  ApiReading* reading() const { return reading_; }  // for objects within this one
   // "messages[2].content"
   std::string Place(std::string_view name) const;
   // "PLACE MESSAGE"
@@ -30,6 +55,7 @@ class ApiObject {
 
   // Takes a member, so that End accepts it; null: it is absent.
   const OrderedJson* Take(std::string_view name);
+  bool HasTaken(std::string_view name) const;
   std::optional<std::string> Text(std::string_view name);
   std::optional<bool> Flag(std::string_view name);
   std::optional<int64_t> Whole(std::string_view name, int64_t least, int64_t most);
@@ -37,18 +63,25 @@ class ApiObject {
   // An object or an array, whatever it holds.
   const OrderedJson* Object(std::string_view name);
   const OrderedJson* Array(std::string_view name);
-  // Accepts these members, which mean nothing here.
-  void Ignore(std::initializer_list<std::string_view> names);
-  // An error if a member was neither taken nor ignored.
+  // Accepts these members as they are: nothing is made of them here.
+  void Skip(std::initializer_list<std::string_view> names);
+  // A value that is left out, "tools[web_search]": named among what is ignored. An error with `message`, of the member `name`, if the
+  // reading is strict.
+  void LeaveOut(const std::string& what, std::string_view name, const std::string& message);
+  // Names the members that were not taken among what is ignored. An error instead if the reading is strict, or has no table.
   void End();
 
  private:
   using IsType = bool (OrderedJson::*)() const noexcept;
   const OrderedJson* OfType(std::string_view name, IsType is_type, const char* wanted);
+  // The row of a member; null: there is none.
+  const ApiField* FieldOf(std::string_view name) const;
+  void RefuseFields();
 
   const OrderedJson& json_;
   const std::string where_;
-  std::optional<ApiError>* const error_;
+  ApiReading* const reading_;
+  std::span<const ApiField> fields_;
   std::vector<std::string_view> taken_;
 };
 

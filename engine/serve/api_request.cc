@@ -16,75 +16,9 @@ namespace {
 
 constexpr size_t kMostStops = 4, kMostStopSequences = 16, kLongestStop = 1024;  // strings, strings of /v1/messages, bytes
 constexpr int64_t kMostTokens = INT32_MAX;
-constexpr int64_t kMostTextLogprobs = 5, kMostChatLogprobs = 20;
+constexpr int64_t kMostLogprobs = 20;
 constexpr size_t kMostBiases = 1024;
 constexpr double kMostBias = 100;
-
-// A field that is accepted only with a value that asks for nothing.
-struct Refused {
-  const char* name;
-  bool (*asks_nothing)(const OrderedJson& value);
-  const char* why;
-};
-
-bool Never(const OrderedJson&) { return false; }
-bool IsFalse(const OrderedJson& v) { return v == false; }
-bool IsTrue(const OrderedJson& v) { return v == true; }
-bool IsZero(const OrderedJson& v) { return v == 0; }
-bool IsOne(const OrderedJson& v) { return v == 1; }
-bool IsEmpty(const OrderedJson& v) { return v.empty() || v == ""; }
-bool IsDisabled(const OrderedJson& v) { return v == "disabled"; }
-bool IsTextFormat(const OrderedJson& v) { return v == OrderedJson::object({{"type", "text"}}); }
-bool IsTextAlone(const OrderedJson& v) { return v == OrderedJson::array({"text"}); }
-
-constexpr const char* kOnlyText = "answers are not held to a format other than {\"type\": \"text\"}";
-
-constexpr Refused kRefused[] = {
-    {"response_format", IsTextFormat, kOnlyText},
-    {"frequency_penalty", IsZero, "repeat_penalty is"},
-    {"presence_penalty", IsZero, "repeat_penalty is"},
-    {"best_of", IsOne, "n gives several answers"},
-    {"echo", IsFalse, "answers begin after the prompt"},
-    {"suffix", IsEmpty, "text is not filled in before another"},
-    {"store", IsFalse, "answers are not kept"},
-    {"parallel_tool_calls", IsTrue, "the number of calls in an answer is the model's choice"},
-    {"modalities", IsTextAlone, "answers are text"},
-    {"audio", Never, "answers are text"},
-    {"prediction", Never, "there is no speculation with a given text"},
-    {"web_search_options", Never, "there is no search"},
-    {"functions", Never, "tools is"},
-    {"function_call", Never, "tool_choice is"},
-};
-
-// /v1/responses only.
-constexpr Refused kRefusedResponses[] = {
-    {"previous_response_id", Never, "answers are not kept: send the conversation as input"},
-    {"conversation", Never, "conversations are not kept: send the conversation as input"},
-    {"background", IsFalse, "answers are not kept"},
-    {"prompt", Never, "no prompts are kept here"},
-    {"truncation", IsDisabled, "input that is too long is an error"},
-};
-
-// /v1/messages only.
-constexpr Refused kRefusedMessages[] = {
-    {"container", Never, "no code runs here"},
-    {"mcp_servers", IsEmpty, "the server calls no other"},
-    {"context_management", IsEmpty, "messages are read as they are sent"},
-};
-
-void Refuse(ApiObject& object, const Refused& field) {
-  const OrderedJson* const value = object.Take(field.name);
-  if (value == nullptr || field.asks_nothing(*value)) return;
-  object.Fail(field.name, std::string("is not supported: ") + field.why, "unsupported_parameter");
-}
-
-void RefuseUnsupported(ApiEndpoint endpoint, ApiObject& body) {
-  for (const Refused& field : kRefused) Refuse(body, field);
-  for (const Refused& field : kRefusedResponses) {
-    if (endpoint == ApiEndpoint::kResponses) Refuse(body, field);
-  }
-  body.Ignore({"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"});
-}
 
 void ReadSampling(ApiObject& body, ApiRequest* request) {
   request->temperature = body.Number("temperature", 0);
@@ -145,17 +79,16 @@ void ReadLength(ApiObject& body, ApiRequest* request) {
 void ReadLogprobs(ApiObject& body, ApiRequest* request) {
   const OrderedJson* const flag = body.Take("logprobs");
   if (request->endpoint == ApiEndpoint::kCompletions) {
-    Refuse(body, {"top_logprobs", IsZero, "logprobs is the number"});
     if (flag == nullptr || *flag == false) return;
-    if (!flag->is_number_integer() || *flag < 0 || *flag > kMostTextLogprobs) {
-      return body.Fail("logprobs", "must be a whole number from 0 to " + std::to_string(kMostTextLogprobs));
+    if (!flag->is_number_integer() || *flag < 0 || *flag > kMostLogprobs) {
+      return body.Fail("logprobs", "must be a whole number from 0 to " + std::to_string(kMostLogprobs));
     }
     request->top_logprobs = flag->get<int32_t>();
     return;
   }
   if (flag != nullptr && !flag->is_boolean()) return body.Fail("logprobs", "must be true or false", "invalid_type");
   if (flag != nullptr && *flag == true) request->top_logprobs = 0;
-  const std::optional<int64_t> top = body.Whole("top_logprobs", 0, kMostChatLogprobs);
+  const std::optional<int64_t> top = body.Whole("top_logprobs", 0, kMostLogprobs);
   if (!top || (*top == 0 && request->top_logprobs < 0)) return;
   if (request->endpoint == ApiEndpoint::kChat && request->top_logprobs < 0) {
     return body.Fail("top_logprobs", "needs logprobs to be true");
@@ -173,9 +106,12 @@ void ReadBias(ApiObject& body, ApiRequest* request) {
     int32_t token = 0;
     const char* const end = name.data() + name.size();
     const auto [at, error] = std::from_chars(name.data(), end, token);
-    if (error != std::errc() || at != end || token < 0) return body.Fail("logit_bias", "must be an object of token ids");
+    if (error != std::errc() || at != end || token < 0) {
+      return body.Fail("logit_bias", "has the key " + Quote(name) + ", which is no token id");
+    }
     if (!value.is_number() || !(std::fabs(value.get<double>()) <= kMostBias)) {
-      return body.Fail("logit_bias", "must have numbers from -100 to 100");
+      return body.Fail("logit_bias", "gives the token " + name + " the bias " + Printable(value.dump(), 40) +
+                                         ": expected a number from -100 to 100");
     }
     request->logit_bias.emplace_back(token, value.get<float>());
   }
@@ -184,9 +120,7 @@ void ReadBias(ApiObject& body, ApiRequest* request) {
 void ReadTextFormat(ApiObject& body) {
   const OrderedJson* const json = body.Object("text");
   if (json == nullptr) return;
-  ApiObject text(*json, "text", body.error());
-  Refuse(text, {"format", IsTextFormat, kOnlyText});
-  text.Ignore({"verbosity"});
+  ApiObject text(*json, "text", body.reading());
   text.End();
 }
 
@@ -197,7 +131,8 @@ void ReadInclude(ApiObject& body, ApiRequest* request) {
     if (what == "message.output_text.logprobs") {
       request->top_logprobs = std::max(request->top_logprobs, 0);
     } else if (what != "reasoning.encrypted_content") {  // the answer shows thinking in clear
-      body.Fail("include", "has " + Printable(what.dump(), 80) + ", which is not supported", "unsupported_value");
+      const std::string name = what.is_string() ? what.get<std::string>() : what.dump();
+      body.LeaveOut("include[" + name + "]", "include", "has " + Quote(name) + ", which is not supported");
     }
   }
 }
@@ -210,7 +145,7 @@ constexpr std::string_view kEchoed[] = {
 void ReadResponses(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
   ReadTextFormat(body);
   ReadInclude(body, request);
-  body.Ignore({"max_tool_calls"});
+  body.Skip({"metadata", "user"});  // the answer repeats them
   ReadApiResponses(body, &request->chat);
   constexpr size_t kMostEchoed = size_t{64} << 10;
   for (const std::string_view name : {"metadata", "user"}) {
@@ -230,9 +165,9 @@ void ReadResponses(ApiObject& body, const OrderedJson& json, ApiRequest* request
 void ReadStream(ApiObject& body, ApiRequest* request) {
   request->stream = body.Flag("stream").value_or(false);
   if (const OrderedJson* const json = body.Object("stream_options")) {
-    ApiObject options(*json, "stream_options", body.error());
+    if (!request->stream) return body.Fail("stream_options", "needs stream to be true");
+    ApiObject options(*json, "stream_options", body.reading());
     request->stream_usage = options.Flag("include_usage").value_or(false);
-    options.Ignore({"include_obfuscation"});
     options.End();
   }
 }
@@ -273,25 +208,22 @@ void ReadPrompts(ApiObject& body, ApiRequest* request) {
 
 void ReadOpenAi(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
   const ApiEndpoint endpoint = request->endpoint;
-  RefuseUnsupported(endpoint, body);
   ReadStop(body, "stop", kMostStops, request);
   ReadLength(body, request);
   ReadLogprobs(body, request);
   ReadBias(body, request);
   ReadStream(body, request);
-  if (endpoint != ApiEndpoint::kResponses) request->n = body.Whole("n", 1, 128).value_or(1);
+  if (endpoint != ApiEndpoint::kResponses) {
+    request->n = body.Whole("n", 1, 128).value_or(1);
+    request->return_progress = body.Flag("return_progress").value_or(false);
+  }
+  if (!body.Flag("parallel_tool_calls").value_or(true)) request->chat.most_calls = 1;
   if (endpoint == ApiEndpoint::kChat) ReadApiChat(body, &request->chat);
   if (endpoint == ApiEndpoint::kCompletions) ReadPrompts(body, request);
   if (endpoint == ApiEndpoint::kResponses) ReadResponses(body, json, request);
 }
 
 void ReadMessages(ApiObject& body, ApiRequest* request) {
-  for (const Refused& field : kRefusedMessages) Refuse(body, field);
-  if (body.Take("thread") != nullptr) {
-    body.Fail("thread", "is not supported: conversations are not kept, send all messages", kNoThreads);
-  }
-  // Prefixes that have run are found again without such hints.
-  body.Ignore({"metadata", "service_tier", "inference_geo", "speed", "cache_control", "diagnostics"});
   request->max_tokens = body.Whole("max_tokens", 0, kMostTokens);
   if (!request->max_tokens && request->endpoint == ApiEndpoint::kMessages) {
     body.Fail("max_tokens", "is missing", "missing_required_parameter");
@@ -310,9 +242,9 @@ std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path) {
   return std::nullopt;
 }
 
-std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson& json, ApiRequest* request) {
-  std::optional<ApiError> error;
-  ApiObject body(json, "", &error);
+std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson& json, ApiRequest* request, bool strict) {
+  ApiReading reading(endpoint, strict);
+  ApiObject body(json, "", &reading);
   *request = {};
   request->endpoint = endpoint;
   request->model = body.Text("model").value_or("");
@@ -329,7 +261,8 @@ std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson&
     body.Fail("n", "gives more than " + std::to_string(kMostApiChoices) + " choices of all prompts together");
   }
   body.End();
-  return error;
+  request->ignored = reading.ignored();
+  return reading.error;
 }
 
 }  // namespace tally

@@ -3,8 +3,8 @@
 // engine's requests need (https://platform.openai.com/docs/api-reference/chat/create, .../completions/create, .../responses/create,
 // https://docs.anthropic.com/en/api/messages).
 //
-// What is not supported is refused by name, and so is a field that is not known. Only what changes no answer is ignored: user, metadata,
-// service_tier, safety_identifier, prompt_cache_key. Fields of llama.cpp's and vLLM's servers are accepted too: top_k, min_p,
+// api_fields.h has the table of fields. What would change the answer and cannot be done is refused by name. What changes no answer is
+// ignored, and so is a field that is not known: both are named. Fields of llama.cpp's and vLLM's servers are taken too: top_k, min_p,
 // repeat_penalty or repetition_penalty, repeat_last_n, ignore_eos, chat_template_kwargs. One field is ours: tally, whether the answer's
 // usage says what it cost.
 #pragma once
@@ -19,12 +19,10 @@
 
 #include "engine/chat/message.h"
 #include "engine/serve/api_error.h"
+#include "engine/serve/api_fields.h"
 
 namespace tally {
 
-// kCountTokens: /v1/messages/count_tokens, whose body is that of /v1/messages but for max_tokens.
-enum class ApiEndpoint : uint8_t { kChat, kCompletions, kResponses, kMessages, kCountTokens };
-inline bool IsAnthropic(ApiEndpoint endpoint) { return endpoint >= ApiEndpoint::kMessages; }
 // The endpoint of OpenAI's paths "/v1/chat/completions", "/v1/completions" and "/v1/responses"; none: another path.
 std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path);
 
@@ -50,16 +48,20 @@ struct ApiRequest {
   std::vector<std::pair<int32_t, float>> logit_bias = {};
   int32_t top_logprobs = -1;  // -1: no log probabilities; else so many beside each token's
   bool stream = false, stream_usage = false;
+  bool return_progress = false;    // a stream tells how far its prompt has run; not of kResponses and kMessages
   std::optional<bool> tally = {};  // the bill stands in the answer's usage
   // kResponses: fields of the body that the answer repeats.
   std::shared_ptr<const OrderedJson> echo = {};
-  // For the server to set: prefixes are shared among requests of equal keys.
-  std::string prefix_key = {};
+  // What the body has and nothing was made of, "verbosity", "messages[].parsed": each once, printable ASCII without commas.
+  std::vector<std::string> ignored = {};
+  // For the server to set: prefixes are shared among requests of equal keys, and clients have equal shares.
+  std::string prefix_key = {}, client = {};
 };
 
 inline constexpr int64_t kMostApiChoices = 1024;  // of all prompts of a body together
 
-// The error of a body that is refused; `*request` is then of no use.
-[[nodiscard]] std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson& body, ApiRequest* request);
+// The error of a body that is refused; `*request` is then of no use. `strict`: a field that would be ignored is refused.
+[[nodiscard]] std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson& body, ApiRequest* request,
+                                                      bool strict = false);
 
 }  // namespace tally

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ctime>
 #include <exception>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -20,22 +21,15 @@
 namespace tally {
 namespace {
 
-constexpr int kWorkers = 2;
+constexpr int kWorkers = 2, kLargeWorkers = 2;
 constexpr size_t kMostWork = 256;                              // bodies that wait to be parsed
+constexpr size_t kLargeBody = size_t{64} << 10;                // bytes from which on a body has workers of its own
 constexpr double kLeastFlushSeconds = 0.1, kFlushSeconds = 2;  // until what has been answered is read, when the server stops
 constexpr size_t kMostTokenText = size_t{4} << 20;             // bytes of /tokenize and /detokenize
+constexpr int kLeft = 499;                                     // the status of a request whose client has left, as nginx has it
 constexpr size_t kMostPieces = size_t{128} << 10;              // the same with each token's text
 
 using ExchangePtr = std::shared_ptr<HttpExchange>;
-
-// "2026-01-31T12:00:00Z"
-std::string UtcText(int64_t seconds) {
-  const std::time_t time = seconds;
-  std::tm utc{};
-  char text[32] = "";
-  if (::gmtime_r(&time, &utc) != nullptr) (void)std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
 
 // Text, or bytes if they are not whole characters.
 OrderedJson PieceJson(const std::string& bytes) { return CheckUtf8(bytes, "").ok() ? OrderedJson(bytes) : BytesJson(bytes); }
@@ -93,6 +87,13 @@ Target TargetOf(std::string_view path) {
   return {.endpoint = path.starts_with("/v1/messages/") ? ApiEndpoint::kMessages : ApiEndpoint::kChat};
 }
 
+// What the log says of a request beside what all have.
+struct Told {
+  std::vector<std::string> ignored = {}, notes = {};  // RequestRecord
+  std::optional<ApiUsage> usage = {};
+  std::string error = {};
+};
+
 class ModelServer final : public ApiServer {
  public:
   ModelServer(const ServedModel& model, const ApiServerOptions& options, const Listener& listener,
@@ -102,21 +103,19 @@ class ModelServer final : public ApiServer {
         access_({.keys = options.keys, .hosts = options.hosts, .origins = options.origins, .loopback = listener.loopback()}),
         port_(listener.port()),
         started_(std::time(nullptr)),
-        work_(kMostWork),
+        work_(kMostWork, kWorkers),
+        large_work_(kMostWork, kLargeWorkers - 1),
         loop_(*model.engine, options.loop, metrics_, LiveFeed(*model.engine, model.name, options.roofs), std::move(files)) {}
   ~ModelServer() override { Stop(0); }
 
   Status Begin(Listener listener) {
     TALLY_RETURN_IF_ERROR(loop_.Start());
     TALLY_RETURN_IF_ERROR(work_.Start(kWorkers));
+    TALLY_RETURN_IF_ERROR(large_work_.Start(kLargeWorkers));
     HttpHandlers handlers = {.admit = [this](const HttpRequest& head) { return Admit(head); },
                              .request = [this](const ExchangePtr& exchange) { Handle(exchange); },
-                             .refuse =
-                                 [](const HttpRequest& head, int status, const std::string& message) {
-                                   const char* const type = status >= 500 ? "server_error" : "invalid_request_error";
-                                   const ApiError error{.status = status, .message = message, .type = type};
-                                   return JsonAnswer(status, ErrorJson(error, TargetOf(head.path).endpoint));
-                                 }};
+                             .refuse = [this](const HttpRequest& head, int status,
+                                              const std::string& message) { return RefusedByServer(head, status, message); }};
     TALLY_ASSIGN_OR_RETURN(http_, HttpServer::Start(std::move(listener), options_.http, std::move(handlers)));
     return {};
   }
@@ -127,6 +126,7 @@ class ModelServer final : public ApiServer {
     if (http_ != nullptr) http_->StopAccepting();
     loop_.Stop(seconds);
     work_.Stop();
+    large_work_.Stop();
     if (http_ != nullptr) http_->Stop(std::clamp(seconds, kLeastFlushSeconds, kFlushSeconds));
     return loop_.cut();
   }
@@ -150,7 +150,7 @@ class ModelServer final : public ApiServer {
     const Target target = TargetOf(head.path);
     if (decision.error) return Refused(head, target, *decision.error);
     const HttpHeaders cors = access_.CorsHeaders(head);
-    if (head.method == "OPTIONS") return Counted(target, {.status = 204, .headers = cors});
+    if (head.method == "OPTIONS") return Settled(head, target, {.status = 204, .headers = cors});
     if (target.route == Route::kNone || (target.route == Route::kMetrics && !options_.metrics)) {
       return Refused(head, target,
                      {.status = 404,
@@ -167,12 +167,58 @@ class ModelServer final : public ApiServer {
   HttpAnswer Refused(const HttpRequest& head, const Target& target, const ApiError& error) {
     HttpAnswer answer = JsonAnswer(error.status, ErrorJson(error, target.endpoint));
     for (auto& header : access_.CorsHeaders(head)) answer.headers.push_back(std::move(header));
-    return Counted(target, std::move(answer));
+    return Settled(head, target, std::move(answer), {.error = error.message});
   }
-  HttpAnswer Counted(const Target& target, HttpAnswer answer) {
+
+  HttpAnswer RefusedByServer(const HttpRequest& head, int status, const std::string& message) {
+    const Target target = TargetOf(head.path);
+    const ApiError error{.status = status, .message = message, .type = status >= 500 ? "server_error" : "invalid_request_error"};
+    if (status == 500)
+      return JsonAnswer(status, ErrorJson(error, target.endpoint));  // asked for in case, whether it is used or not
+    return Refused(head, target, error);
+  }
+
+  // --- any thread
+
+  static void AddId(const Target& target, const std::string& id, HttpHeaders* headers) {
+    headers->emplace_back("X-Request-Id", id);
+    if (IsAnthropic(target.endpoint)) headers->emplace_back("Request-Id", id);  // as its clients read it
+  }
+  static void AddIgnored(const std::vector<std::string>& ignored, HttpHeaders* headers) {
+    if (!ignored.empty()) headers->emplace_back("X-Tally-Ignored", JoinNames(ignored));
+  }
+  // An answer with its id, counted and logged.
+  HttpAnswer Settled(const HttpRequest& head, const Target& target, HttpAnswer answer, const Told& told = {}) {
+    const std::string id = RequestId(head, ids_);
+    AddId(target, id, &answer.headers);
+    AddIgnored(told.ignored, &answer.headers);
     metrics_.CountRequest(target.path, answer.status);
+    Log(head, target, answer.status, id, told);
     return answer;
   }
+  void Log(const HttpRequest& head, const Target& target, int status, const std::string& id, const Told& told) {
+    if (!options_.log) return;
+    // Asked for every few seconds by programs that watch.
+    if (status == 200 && (target.route == Route::kHealth || target.route == Route::kMetrics)) return;
+    RequestRecord record = {.time = std::time(nullptr),
+                            .client = head.address,
+                            .key = access_.Check(head).client,
+                            .method = head.method,
+                            .path = target.route == Route::kNone ? head.path : std::string(target.path),
+                            .status = status,
+                            .seconds = MonotonicSeconds() - head.arrived,
+                            .id = id,
+                            .usage = told.usage,
+                            .ignored = told.ignored,
+                            .notes = told.notes,
+                            .error = told.error};
+    if (told.usage) record.model = model_.name;
+    const std::string line = LogLine(record, options_.log_form);
+    const std::lock_guard lock(log_mutex_);
+    options_.log(line);
+  }
+
+  // --- the HTTP thread
 
   void Handle(const ExchangePtr& exchange) {
     const Target target = TargetOf(exchange->request().path);
@@ -211,7 +257,8 @@ class ModelServer final : public ApiServer {
                   {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"});
     }
     const std::string client = ClientOf(exchange->request());
-    if (!work_.Add(client, [this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
+    WorkQueue& work = exchange->request().body.size() < kLargeBody ? work_ : large_work_;
+    if (!work.Add(client, [this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
   }
 
   // Names the queue that its requests wait in: one for each key, or for each address if there are no keys.
@@ -234,8 +281,13 @@ class ModelServer final : public ApiServer {
       return Answer(*exchange, target, {.headers = {{"Content-Type", "text/event-stream"}}});
     }
     const bool called = loop_.Call([this, exchange, target](Engine&, LiveFeed& feed, const LoopState& state) {
-      if (!feed.Watch(exchange, access_.CorsHeaders(exchange->request()), state)) return Fail(*exchange, target, TooMuch());
+      const HttpRequest& head = exchange->request();
+      HttpHeaders headers = access_.CorsHeaders(head);
+      const std::string id = RequestId(head, ids_);
+      AddId(target, id, &headers);
+      if (!feed.Watch(exchange, std::move(headers), state)) return Fail(*exchange, target, TooMuch());
       metrics_.CountRequest(target.path, 200);
+      Log(head, target, 200, id, {});
     });
     if (!called) Fail(*exchange, target, {.status = 503, .message = "the server is shutting down", .type = "server_error"});
   }
@@ -255,16 +307,15 @@ class ModelServer final : public ApiServer {
 
   // --- any thread
 
-  void Answer(HttpExchange& exchange, const Target& target, HttpAnswer answer) {
+  void Answer(HttpExchange& exchange, const Target& target, HttpAnswer answer, const Told& told = {}) {
     for (auto& header : access_.CorsHeaders(exchange.request())) answer.headers.push_back(std::move(header));
-    metrics_.CountRequest(target.path, answer.status);
-    exchange.Answer(std::move(answer));
+    exchange.Answer(Settled(exchange.request(), target, std::move(answer), told));
   }
-  void Answer(HttpExchange& exchange, const Target& target, int status, const OrderedJson& body) {
-    Answer(exchange, target, JsonAnswer(status, body));
+  void Answer(HttpExchange& exchange, const Target& target, int status, const OrderedJson& body, const Told& told = {}) {
+    Answer(exchange, target, JsonAnswer(status, body), told);
   }
   void Fail(HttpExchange& exchange, const Target& target, const ApiError& error) {
-    Answer(exchange, target, error.status, ErrorJson(error, target.endpoint));
+    Answer(exchange, target, error.status, ErrorJson(error, target.endpoint), {.error = error.message});
   }
 
   // --- the workers
@@ -275,7 +326,9 @@ class ModelServer final : public ApiServer {
       if (stopping_) {
         error =
             ApiError{.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
-      } else if (!exchange->left()) {
+      } else if (exchange->left()) {
+        Log(exchange->request(), target, kLeft, RequestId(exchange->request(), ids_), {});
+      } else {
         error = TryWork(exchange, target);
       }
     } catch (const std::exception&) {
@@ -306,7 +359,7 @@ class ModelServer final : public ApiServer {
 
   std::optional<ApiError> Complete(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
     ApiRequest request;
-    if (std::optional<ApiError> error = ParseApiRequest(target.endpoint, json, &request)) return error;
+    if (std::optional<ApiError> error = ParseApiRequest(target.endpoint, json, &request, options_.strict)) return error;
     const HttpRequest& head = exchange->request();
     if (const auto asked = FindHeader(head.headers, "x-tally"); asked && !request.tally) {
       if (*asked != "0" && *asked != "1")
@@ -314,24 +367,35 @@ class ModelServer final : public ApiServer {
       request.tally = *asked == "1";
     }
     request.prefix_key = access_.Check(head).key;
+    request.client = ClientOf(head);
     auto served = std::make_unique<ServedRequest>();
     if (std::optional<ApiError> error = Completion::Make(model_, request, ids_, &served->completion)) return error;
     served->exchange = exchange;
     if (request.stream) served->stream = NewApiStream(request);
-    served->client = ClientOf(head);
+    served->client = request.client;
+    const std::string id = RequestId(head, ids_);
     served->headers = access_.CorsHeaders(head);
+    AddId(target, id, &served->headers);
+    AddIgnored(request.ignored, &served->headers);
     served->arrived = head.arrived;
-    served->answered = [this, path = target.path](int status) { metrics_.CountRequest(path, status); };
+    // Both are the request's, which outlives the call.
+    HttpExchange* const asked_by = exchange.get();
+    const Completion* const completion = served->completion.get();
+    served->answered = [this, target, id, asked_by, completion, ignored = std::move(request.ignored)](int status) {
+      metrics_.CountRequest(target.path, status);
+      Log(asked_by->request(), target, status, id,
+          {.ignored = ignored, .notes = completion->notes(), .usage = completion->usage()});
+    };
     return loop_.Add(served);
   }
 
   std::optional<ApiError> Cancel(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
-    std::optional<ApiError> error;
-    ApiObject body(json, "", &error);
+    ApiReading reading;
+    ApiObject body(json, "", &reading);
     const std::optional<std::string> id = body.Text("id");
     if (!id) body.Fail("id", "is missing", "missing_required_parameter");
     body.End();
-    if (error) return error;
+    if (reading.error) return reading.error;
     const auto done = [this, exchange, target](bool found) { Answer(*exchange, target, 200, {{"cancelled", found}}); };
     if (loop_.CutShort(ClientOf(exchange->request()), *id, done)) return std::nullopt;
     return ApiError{.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
@@ -346,8 +410,8 @@ class ModelServer final : public ApiServer {
 
   std::optional<ApiError> Tokenize(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
     if (std::optional<ApiError> error = CheckTokenizer()) return error;
-    std::optional<ApiError> error;
-    ApiObject body(json, "", &error);
+    ApiReading reading;
+    ApiObject body(json, "", &reading);
     const std::optional<std::string> content = body.Text("content");
     if (!content) body.Fail("content", "is missing", "missing_required_parameter");
     const bool add = body.Flag("add_special").value_or(false), parse = body.Flag("parse_special").value_or(true);
@@ -355,9 +419,9 @@ class ModelServer final : public ApiServer {
     if (const size_t most = pieces ? kMostPieces : kMostTokenText; content && content->size() > most) {
       body.Fail("content", "is longer than " + BytesText(most));
     }
-    body.Ignore({"model"});
+    body.Skip({"model"});
     body.End();
-    if (error) return error;
+    if (reading.error) return reading.error;
     const Tokenizer& tokenizer = *model_.engine->model().tokenizer();
     const Result<std::vector<int32_t>> tokens = tokenizer.Encode(*content, {.add_special = add, .parse_special = parse});
     if (!tokens.ok()) return ApiErrorOf(tokens.status());
@@ -376,20 +440,20 @@ class ModelServer final : public ApiServer {
 
   std::optional<ApiError> Detokenize(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
     if (std::optional<ApiError> error = CheckTokenizer()) return error;
-    std::optional<ApiError> error;
-    ApiObject body(json, "", &error);
+    ApiReading reading;
+    ApiObject body(json, "", &reading);
     const OrderedJson* const list = body.Array("tokens");
     if (list == nullptr) body.Fail("tokens", "is missing", "missing_required_parameter");
-    body.Ignore({"model"});
+    body.Skip({"model"});
     body.End();
-    if (error) return error;
+    if (reading.error) return reading.error;
     const Tokenizer& tokenizer = *model_.engine->model().tokenizer();
     std::vector<int32_t> tokens;
     size_t bytes = 0;
     for (const OrderedJson& id : *list) {
       if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(tokenizer.vocab_size())) {
         body.Fail("tokens", "must be token ids from 0 to " + std::to_string(tokenizer.vocab_size() - 1));
-        return error;
+        return reading.error;
       }
       tokens.push_back(id.get<int32_t>());
       bytes += tokenizer.TokenBytes(tokens.back()).size();
@@ -402,21 +466,23 @@ class ModelServer final : public ApiServer {
 
   std::optional<ApiError> ApplyTemplate(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
     ApiRequest request;
-    if (std::optional<ApiError> error = ParseApiRequest(ApiEndpoint::kChat, json, &request)) return error;
+    if (std::optional<ApiError> error = ParseApiRequest(ApiEndpoint::kChat, json, &request, options_.strict)) return error;
     request.chat.now = std::time(nullptr);
     RenderedChat rendered;
     if (std::optional<ApiError> error = RenderApiChat(model_, request.chat, &rendered)) return error;
-    Answer(*exchange, target, 200, {{"prompt", JoinSegments(rendered.segments)}, {"prompt_tokens", rendered.tokens.size()}});
+    Answer(*exchange, target, 200, {{"prompt", JoinSegments(rendered.segments)}, {"prompt_tokens", rendered.tokens.size()}},
+           {.ignored = std::move(request.ignored), .notes = std::move(rendered.notes)});
     return std::nullopt;
   }
 
   std::optional<ApiError> CountTokens(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
     ApiRequest request;
-    if (std::optional<ApiError> error = ParseApiRequest(target.endpoint, json, &request)) return error;
+    if (std::optional<ApiError> error = ParseApiRequest(target.endpoint, json, &request, options_.strict)) return error;
     request.chat.now = std::time(nullptr);
     RenderedChat rendered;
     if (std::optional<ApiError> error = RenderApiChat(model_, request.chat, &rendered)) return error;
-    Answer(*exchange, target, 200, {{"input_tokens", rendered.tokens.size()}});
+    Answer(*exchange, target, 200, {{"input_tokens", rendered.tokens.size()}},
+           {.ignored = std::move(request.ignored), .notes = std::move(rendered.notes)});
     return std::nullopt;
   }
 
@@ -428,8 +494,9 @@ class ModelServer final : public ApiServer {
   ApiIds ids_;
   const ChatPage page_ = MakeChatPage();
   Metrics metrics_;
+  std::mutex log_mutex_;
   std::atomic<bool> stopping_{false};
-  WorkQueue work_;
+  WorkQueue work_, large_work_;  // those of large bodies, so that others do not wait for them; one client never has all of them
   EngineLoop loop_;
   std::unique_ptr<HttpServer> http_;
 };

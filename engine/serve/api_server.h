@@ -17,7 +17,8 @@
 //   GET  /                a chat (engine/page/chat_page.h)
 //   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events
 //
-// Answers have a bill in their usage if the body says "tally": true, or a header X-Tally: 1.
+// Answers have a bill in their usage if the body says "tally": true, or a header X-Tally: 1. A header X-Request-Id has the request's id, its
+// own or a new one; X-Tally-Ignored names the fields of the body that were ignored.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,7 @@
 #include "engine/serve/completion.h"
 #include "engine/serve/engine_loop.h"
 #include "engine/serve/http_server.h"
+#include "engine/serve/request_log.h"
 
 namespace tally {
 
@@ -43,6 +45,10 @@ struct ApiServerOptions {
   std::string cache_options = {};                          // as PrefixFiles has them
   std::function<void(const std::string& line)> warn = {};  // of its files; called on the engine's thread
   ReportRoofs roofs = {};                                  // of the machine, for those who watch
+  bool strict = false;                                     // fields of bodies that would be ignored are refused
+  LogForm log_form = LogForm::kPlain;
+  // Called with a line, without its newline, for each request that has been answered; from any thread, one at a time. None: no log.
+  std::function<void(const std::string& line)> log = {};
   HttpLimits http = {};
   LoopOptions loop = {};
 };

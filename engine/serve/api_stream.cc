@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/serve/api_stream.h"
 
+#include <cmath>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,7 +19,9 @@ std::string NamedEvent(const OrderedJson& json) { return "event: " + json.at("ty
 class ChunkStream final : public ApiStream {
  public:
   explicit ChunkStream(const ApiRequest& request)
-      : chat_(request.endpoint == ApiEndpoint::kChat), usage_(request.stream_usage || request.tally.value_or(false)) {}
+      : chat_(request.endpoint == ApiEndpoint::kChat),
+        usage_(request.stream_usage || request.tally.value_or(false)),
+        progress_(request.return_progress) {}
 
   std::string Begin(const Completion& completion) override {
     const ApiAnswer& answer = completion.answer();
@@ -95,13 +98,35 @@ class ChunkStream final : public ApiStream {
   }
   std::string Fail(const ApiError& error) override { return Data(ErrorJson(error)); }
 
+  // As llama.cpp's server has it: `processed` includes `cache`, and the first chunk has nothing else in it.
+  std::string PromptProgress(const Completion& completion) override {
+    std::string events;
+    if (!progress_) return events;
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      const Request& request = *completion.requests()[i];
+      if (!request.begun() || request.prompt_done() == choices_[i].prompt_told) continue;
+      choices_[i].prompt_told = request.prompt_done();
+      OrderedJson chunk = ChunkJson(i, chat_ ? OrderedJson::object() : OrderedJson(""), {}, {});
+      chunk["prompt_progress"] = {{"total", request.prompt_size()},
+                                  {"cache", request.prompt_reused()},
+                                  {"processed", request.prompt_done()},
+                                  {"time_ms", std::llround(request.result().prompt_seconds * 1e3)}};
+      events += Data(chunk);
+    }
+    return events;
+  }
+
  private:
   struct Choice {
     size_t calls = 0;
     int64_t characters = 0;
+    int64_t prompt_told = -1;  // PromptProgress
   };
   // `delta`: an object for a chat, the text for a completion.
   std::string Chunk(size_t index, OrderedJson delta, OrderedJson logprobs, OrderedJson finish, OrderedJson ids = {}) const {
+    return Data(ChunkJson(index, std::move(delta), std::move(logprobs), std::move(finish), std::move(ids)));
+  }
+  OrderedJson ChunkJson(size_t index, OrderedJson delta, OrderedJson logprobs, OrderedJson finish, OrderedJson ids = {}) const {
     OrderedJson choice = {{"index", index}};
     choice[chat_ ? "delta" : "text"] = std::move(delta);
     if (!ids.is_null()) choice["token_ids"] = std::move(ids);
@@ -110,10 +135,10 @@ class ChunkStream final : public ApiStream {
     OrderedJson chunk = base_;
     chunk["choices"] = OrderedJson::array({std::move(choice)});
     if (usage_) chunk["usage"] = nullptr;
-    return Data(chunk);
+    return chunk;
   }
 
-  const bool chat_, usage_;
+  const bool chat_, usage_, progress_;
   OrderedJson base_;
   std::vector<Choice> choices_;
 };
@@ -193,6 +218,7 @@ class MessageStream final : public ApiStream {
     return Events(events);
   }
   std::string Fail(const ApiError& error) override { return NamedEvent(AnthropicErrorJson(error)); }
+  std::string Sign() const override { return NamedEvent({{"type", "ping"}}); }
 
  private:
   static std::string Events(const std::vector<OrderedJson>& events) {

@@ -20,6 +20,10 @@ class ApiStream {
   // asked for.
   virtual std::string End(const Completion& completion) = 0;
   virtual std::string Fail(const ApiError& error) = 0;
+  // What clients pass over, for a stream that has been silent: a comment, or an event that the API has for it.
+  virtual std::string Sign() const { return ":\n\n"; }
+  // Events about prompts that have begun or gone on since the last call, if they were asked for.
+  virtual std::string PromptProgress(const Completion&) { return ""; }
 };
 std::unique_ptr<ApiStream> NewApiStream(const ApiRequest& request);
 

@@ -7,20 +7,42 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <deque>
 #include <memory>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "engine/base/checksum.h"
 #include "engine/base/file_lock.h"
 #include "engine/base/format.h"
+#include "engine/base/mix.h"
 #include "engine/base/sync_file.h"
 #include "engine/machine/machine.h"
 #include "engine/session/scheduler.h"
 
 namespace tally {
 namespace {
+
+// Of both templates; 0: no chats.
+uint64_t TemplateSum(const ServedModel& model) {
+  const uint64_t chat = model.chat.ok() ? model.chat->template_sum : 0;
+  const uint64_t tools = model.tool_chat.ok() ? model.tool_chat->template_sum : 0;
+  return chat == tools ? chat : SplitMix64(chat ^ SplitMix64(tools));
+}
+
+// The model's weights and vocabulary.
+uint64_t ModelSum(const Engine& engine) {
+  Checksum sum;
+  const Tokenizer* const tokenizer = engine.model().tokenizer();
+  for (int32_t id = 0; tokenizer != nullptr && id < tokenizer->vocab_size(); ++id) {
+    sum.Add(tokenizer->IsControl(id) ? tokenizer->ControlText(id) : tokenizer->TokenBytes(id));
+    sum.Add(std::string_view("\0", 1));
+  }
+  return SplitMix64(engine.Fingerprint() ^ sum.value());
+}
 
 constexpr size_t kAhead = 2;  // requests that wait, so that the next one is ready when one ends
 
@@ -89,7 +111,9 @@ class AnswerFile {
 // A request of the file, until its answer is written.
 struct Job {
   std::optional<std::string> custom_id;
+  std::string sum;                         // RequestSum
   std::unique_ptr<Completion> completion;  // null: the request has ended
+  std::vector<std::string> ignored;        // ApiRequest's
   std::string answer;                      // set when it has ended
   bool refused = false;                    // the answer is an error
   ApiUsage usage;                          // of an answer
@@ -98,10 +122,11 @@ struct Job {
 class BatchRun {
  public:
   BatchRun(const ServedModel& model, const BatchPlan& plan, const BatchOptions& options)
-      : model_(model), plan_(plan), options_(options), scheduler_(*model.engine) {}
+      : model_(model), plan_(plan), options_(options), origin_(OriginOf(model)), scheduler_(*model.engine) {}
 
   Result<BatchReport> Run() {
     const double begin = MonotonicSeconds();
+    TALLY_RETURN_IF_ERROR(CheckOrigin(plan_.answers, plan_.origin, origin_));
     TALLY_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(plan_.requests, kLongestBatchLine));
     reader_ = std::make_unique<LineReader>(std::move(reader));
     for (uint64_t skipped = 0; skipped < plan_.kept; ++skipped) {
@@ -155,9 +180,11 @@ class BatchRun {
   size_t MostChoices() const { return static_cast<size_t>(model_.engine->max_requests()) + kAhead; }
 
   void Begin(const TextLine& line) {
-    BatchRequest read = ReadBatchRequest(line);
+    BatchRequest read = ReadBatchRequest(line, options_.strict);
     Job& job = jobs_.emplace_back();
     job.custom_id = std::move(read.custom_id);
+    job.ignored = std::move(read.request.ignored);
+    job.sum = RequestSum(line);
     std::optional<ApiError> error = std::move(read.error);
     if (!error) error = Completion::Make(model_, read.request, ids_, &job.completion);
     if (error) return EndWithError(job, *error);
@@ -189,7 +216,8 @@ class BatchRun {
   }
 
   void End(Job& job, int status, OrderedJson body) {
-    job.answer = BatchAnswer(job.custom_id, status, std::move(body), ids_.Next("batch_req_"), ids_.Next("req_"));
+    job.answer = BatchAnswer(job.custom_id, status, std::move(body), ids_.Next("batch_req_"), ids_.Next("req_"), job.sum, origin_,
+                             job.ignored);
     if (job.completion != nullptr) ended_tokens_ += job.completion->usage().completion_tokens;
     job.completion.reset();
     kept_bytes_ += job.answer.size();
@@ -221,6 +249,7 @@ class BatchRun {
   const ServedModel& model_;
   const BatchPlan& plan_;
   const BatchOptions& options_;
+  const BatchOrigin origin_;
   Scheduler scheduler_;
   std::unique_ptr<LineReader> reader_;
   AnswerFile file_;
@@ -234,6 +263,24 @@ class BatchRun {
 };
 
 }  // namespace
+
+BatchOrigin OriginOf(const ServedModel& model) {
+  const Engine& engine = *model.engine;
+  const SamplingOptions& s = model.sampling;
+  static constexpr const char* kActivations[] = {"auto", "f32", "bf16", "int8"};
+  char text[400];
+  std::snprintf(text, sizeof text,
+                "temperature=%g top_k=%d top_p=%g min_p=%g repeat_penalty=%g repeat_last_n=%d max_tokens=%lld special=%d kv=%s "
+                "activations=%s template=%016llx",
+                static_cast<double>(s.temperature), static_cast<int>(s.top_k), static_cast<double>(s.top_p),
+                static_cast<double>(s.min_p), static_cast<double>(s.repeat_penalty), static_cast<int>(s.repeat_last_n),
+                static_cast<long long>(model.max_tokens), model.parse_special ? 1 : 0,
+                std::string(kKvTypeNames[static_cast<size_t>(engine.kv_type())]).c_str(),
+                kActivations[static_cast<size_t>(engine.activations())], static_cast<unsigned long long>(TemplateSum(model)));
+  char fingerprint[17];
+  std::snprintf(fingerprint, sizeof fingerprint, "%016llx", static_cast<unsigned long long>(ModelSum(engine)));
+  return {.name = model.name, .model = fingerprint, .settings = text};
+}
 
 Result<BatchReport> RunBatch(const ServedModel& model, const BatchPlan& plan, const BatchOptions& options) {
   return BatchRun(model, plan, options).Run();

@@ -5,10 +5,11 @@
 #include <ctime>
 #include <iterator>
 #include <random>
-#include <set>
 #include <string_view>
 #include <utility>
 
+#include "engine/base/checksum.h"
+#include "engine/base/format.h"
 #include "engine/serve/api_anthropic.h"
 #include "engine/serve/api_responses.h"
 #include "engine/session/output_stream.h"
@@ -28,6 +29,7 @@ RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, ui
                             .logit_bias = request.logit_bias,
                             .top_logprobs = request.top_logprobs,
                             .prefix_key = request.prefix_key,
+                            .client = request.client,
                             .draft = model.draft};
   SamplingOptions& s = options.sampling;
   s.temperature = request.temperature.value_or(s.temperature);
@@ -40,13 +42,14 @@ RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, ui
   return options;
 }
 
-// Ids of the calls in a conversation. Calls of the answer get other ids.
-std::set<std::string> CallIdsOf(const ChatRequest& chat) {
-  std::set<std::string> ids;
+CallOptions CallsOf(const ChatRequest& chat, const ChatFormat& format, ApiEndpoint endpoint, ApiIds& ids) {
+  const char* const prefix = endpoint == ApiEndpoint::kMessages ? "toolu_" : "call_";
+  CallOptions calls{.most = chat.most_calls};
+  calls.new_id = [&ids, prefix, is_short = format.ShortCallIds()] { return is_short ? ids.NextShort() : ids.Next(prefix); };
   for (const ChatMessage& message : chat.messages) {
-    for (const ToolCall& call : message.tool_calls) ids.insert(call.id);
+    for (const ToolCall& call : message.tool_calls) calls.used_ids.insert(call.id);
   }
-  return ids;
+  return calls;
 }
 
 const char* IdPrefix(ApiEndpoint endpoint) {
@@ -68,6 +71,18 @@ const char* PromptField(ApiEndpoint endpoint) {
   return "messages";
 }
 
+// A prompt is encoded no further than this many contexts: what is somewhat too long is told by how much.
+constexpr size_t kCountedContexts = 4;
+size_t MostTokens(const ServedModel& model) { return kCountedContexts * static_cast<size_t>(model.engine->context()); }
+
+// Of an encoding with at most so many tokens. The field is the caller's to name.
+ApiError EncodingError(const ServedModel& model, size_t most_tokens, const Status& status) {
+  if (status.code() != StatusCode::kNoRoom) return ApiErrorOf(status);
+  return {.message = "the prompt has more than " + std::to_string(most_tokens) + " tokens, and the context room for " +
+                     std::to_string(model.engine->context()),
+          .code = "context_length_exceeded"};
+}
+
 Status CheckTokenizer(const Model& model, const std::string& what) {
   TALLY_RETURN_IF_ERROR(model.tokenizer_status());
   return model.tokenizer() != nullptr ? Status() : BadInput(what + " needs a tokenizer, and this model has none");
@@ -77,7 +92,9 @@ Status CheckTokenizer(const Model& model, const std::string& what) {
 
 Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native) {
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<ChatFormat> format, MakeChatFormat(source, native));
-  return ChatSide{std::move(format), source.stop};
+  Checksum sum;
+  sum.Add(source.text);
+  return ChatSide{std::move(format), source.stop, sum.value()};
 }
 
 std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
@@ -96,7 +113,7 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
                          .seed = request.seed ? *request.seed : DrawSeed(),
                          .token_ids = model.engine->model().tokenizer() == nullptr,
                          .logprobs = request.top_logprobs >= 0};
-  std::optional<ApiError> error = text ? completion->AddPrompts(model, request) : completion->AddChat(model, request);
+  std::optional<ApiError> error = text ? completion->AddPrompts(model, request) : completion->AddChat(model, request, ids);
   if (!error) *made = std::move(completion);
   return error;
 }
@@ -117,8 +134,11 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
         .message = "the prompts of all choices together have more than " + std::to_string(kMostPromptTokens) + " tokens",
         .param = PromptField(request.endpoint)};
   }
+  // Where there is no state, no other chat can begin.
+  const int64_t shared = AnyLayer(model.engine->model().recipe(), &LayerRecipe::recurrent) ? SharedLength(tokens) : 0;
   for (int64_t i = 0; i < request.n; ++i) {
-    const RequestOptions options = OptionsOf(model, request, answer_.seed + static_cast<uint64_t>(i));
+    RequestOptions options = OptionsOf(model, request, answer_.seed + static_cast<uint64_t>(i));
+    options.shared_beginning = shared;
     if (i == 0) {
       if (const Status fits = Request::Check(*model.engine, tokens, options); !fits.ok()) return ApiErrorOf(fits);
       prompt_tokens_.push_back(size);
@@ -129,47 +149,65 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
   return std::nullopt;
 }
 
-std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered) {
+namespace {
+
+// What an assistant said beside its calls, or called, is noted; nothing else may be left out.
+std::optional<ApiError> ErrorOf(const LeftOut& left_out, const ChatRequest& chat, std::vector<std::string>* notes) {
+  if (left_out.what == LeftOut::What::kTool) {
+    return ApiError{.message = "tools is not supported: the chat template leaves them out",
+                    .param = "tools",
+                    .code = "unsupported_parameter"};
+  }
+  const std::string& role = chat.messages[left_out.index].role;
+  if (role != "assistant") {
+    return ApiError{.message = "the chat template leaves out a message of the role " + Quote(role), .code = "unsupported_value"};
+  }
+  std::string note = left_out.what == LeftOut::What::kCalls ? "calls of earlier turns are left out by the chat template"
+                                                            : "texts of earlier answers are left out by the chat template";
+  if (std::ranges::find(*notes, note) == notes->end()) notes->push_back(std::move(note));
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered,
+                                      size_t most_tokens) {
   const Model& loaded = model.engine->model();
   if (const Status status = CheckTokenizer(loaded, "a chat"); !status.ok()) return ApiErrorOf(status);
   const Result<ChatSide>& side = chat.tools.empty() ? model.chat : model.tool_chat;
   if (!side.ok()) return ApiErrorOf(side.status());
   rendered->side = &*side;
-  Result<std::vector<PromptSegment>> segments = side->format->Render(chat);
+  Result<std::vector<PromptSegment>> segments = side->format->Render(chat, &rendered->notes);
   if (!segments.ok()) return ApiErrorOf(segments.status());
-  if (!chat.tools.empty()) {
-    for (const LeftOut& left_out : side->format->FindLeftOut(chat)) {
-      if (left_out.what != LeftOut::What::kTool) continue;
-      return ApiError{.message = "tools is not supported: the chat template leaves them out",
-                      .param = "tools",
-                      .code = "unsupported_parameter"};
-    }
+  for (const LeftOut& left_out : side->format->FindLeftOut(chat)) {
+    if (std::optional<ApiError> error = ErrorOf(left_out, chat, &rendered->notes)) return error;
   }
   std::vector<TextSegment> texts;
   for (const PromptSegment& segment : *segments) texts.push_back({segment.text, segment.control});
-  Result<std::vector<int32_t>> tokens = loaded.tokenizer()->EncodeSegments(texts);
-  if (!tokens.ok()) return ApiErrorOf(tokens.status());
+  Result<std::vector<int32_t>> tokens = loaded.tokenizer()->EncodeSegments(texts, most_tokens);
+  if (!tokens.ok()) return EncodingError(model, most_tokens, tokens.status());
   rendered->tokens = std::move(*tokens);
   rendered->segments = std::move(*segments);
   return std::nullopt;
 }
 
-std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiRequest& request) {
+std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiRequest& request, ApiIds& ids) {
   ChatRequest chat = request.chat;
   chat.now = answer_.created;
   RenderedChat rendered;
-  if (std::optional<ApiError> error = RenderApiChat(model, chat, &rendered)) {
+  if (std::optional<ApiError> error = RenderApiChat(model, chat, &rendered, MostTokens(model))) {
     if (error->param.empty()) error->param = PromptField(request.endpoint);
     return error;
   }
   std::vector<std::string> stop = rendered.side->stop;
   stop.insert(stop.end(), request.stop.begin(), request.stop.end());
   const std::string prompt = JoinSegments(rendered.segments);
-  const std::set<std::string> call_ids = CallIdsOf(chat);
+  const ChatFormat& format = *rendered.side->format;
+  notes_ = std::move(rendered.notes);
   chat_ = chat;
   stop_ = request.stop;
   return AddChoices(model, request, std::move(rendered.tokens), [&] {
-    return NewAnswerStream(*tokenizer_, rendered.side->format->NewParser(prompt, chat.tools), stop, call_ids);
+    return NewAnswerStream(*tokenizer_, format.NewParser(prompt, chat), stop, CallsOf(chat, format, request.endpoint, ids));
   });
 }
 
@@ -185,9 +223,14 @@ std::optional<ApiError> Completion::AddPrompts(const ServedModel& model, const A
       tokens = *prompt.tokens;
     } else {
       if (const Status status = CheckTokenizer(loaded, "a prompt of text"); !status.ok()) return ApiErrorOf(status);
+      const size_t most = MostTokens(model);
       Result<std::vector<int32_t>> encoded =
-          tokenizer->Encode(prompt.text, {.add_special = true, .parse_special = model.parse_special});
-      if (!encoded.ok()) return ApiErrorOf(encoded.status());
+          tokenizer->Encode(prompt.text, {.add_special = true, .parse_special = model.parse_special, .most_ids = most});
+      if (!encoded.ok()) {
+        ApiError error = EncodingError(model, most, encoded.status());
+        if (!error.code.empty()) error.param = PromptField(request.endpoint);
+        return error;
+      }
       tokens = std::move(*encoded);
     }
     const bool at_start = BeginsText(tokenizer, tokens);
@@ -286,6 +329,25 @@ std::vector<int32_t> Completion::NextPrompt() const {
     if (!RenderApiChat(*model_, next, &rendered)) return std::move(rendered.tokens);
   }
   return {ran.begin(), ran.end()};
+}
+
+// How many tokens of a chat's prompt begin other chats too: those that it has in common with a short question.
+int64_t Completion::SharedLength(std::span<const int32_t> prompt) const {
+  if (chat_.messages.empty()) return 0;
+  ChatRequest other = chat_;
+  const auto is_system = [](const ChatMessage& m) { return m.role == "system" || m.role == "developer"; };
+  other.messages.erase(std::ranges::find_if_not(other.messages, is_system), other.messages.end());
+  other.messages.push_back({.role = "user", .content = "?"});
+  RenderedChat rendered;
+  if (RenderApiChat(*model_, other, &rendered)) return 0;
+  return std::ranges::mismatch(prompt, rendered.tokens).in1 - prompt.begin();
+}
+
+std::vector<int32_t> Completion::SharedBeginning() const {
+  const Request& first = *requests_.front();
+  const std::span<const int32_t> prompt = first.tokens().first(static_cast<size_t>(first.prompt_size()));
+  const int64_t shared = first.shared_beginning() > 0 ? first.shared_beginning() : SharedLength(prompt);
+  return {prompt.begin(), prompt.begin() + shared};
 }
 
 OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(requests_, *model_->engine) : OrderedJson(); }

@@ -2,6 +2,7 @@
 // A body on its way to its answer: the requests that an engine runs for it, and their results.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@ namespace tally {
 struct ChatSide {
   std::shared_ptr<const ChatFormat> format;
   std::vector<std::string> stop;  // an answer ends before any of these, besides those of the body
+  uint64_t template_sum = 0;      // Checksum of the template's text
 };
 // kBadInput: a template that cannot be read. `native`: as MakeChatFormat has it.
 Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native);
@@ -37,13 +39,15 @@ struct ServedModel {
   Result<ChatSide> tool_chat = chat;                                   // for chats with tools
 };
 
-// The prompt of a chat, rendered. The error of a body that cannot be answered.
+// The prompt of a chat, rendered. The error of a body that cannot be answered; one of them: there are more than `most_tokens`.
 struct RenderedChat {
   const ChatSide* side = nullptr;  // of the model
   std::vector<PromptSegment> segments = {};
   std::vector<int32_t> tokens = {};
+  std::vector<std::string> notes = {};  // what was sent in another form than the body has it: a sentence each
 };
-[[nodiscard]] std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered);
+[[nodiscard]] std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered,
+                                                    size_t most_tokens = SIZE_MAX);
 
 // The progress of a choice since the last Collect().
 struct ApiDelta {
@@ -57,7 +61,7 @@ struct ApiDelta {
 class Completion {
  public:
   // The error of a body that cannot be answered: no template, no tokenizer, what the template refuses, more tokens than the
-  // context, tools that the template leaves out. `ids` gives the answer's id. The model must outlive the completion. Does not run the
+  // context, tools and texts that the template leaves out. `ids` gives the ids of the answer and of its calls. Model and ids must outlive the completion. Does not run the
   // engine: may be called while another thread steps it.
   [[nodiscard]] static std::optional<ApiError> Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
                                                     std::unique_ptr<Completion>* made);
@@ -72,6 +76,8 @@ class Completion {
   // Id, model and the like, and the choices so far; no usage.
   const ApiAnswer& answer() const { return answer_; }
   const OrderedJson& echo() const { return *echo_; }  // kResponses
+  // What was sent in another form than the body has it: a sentence each.
+  const std::vector<std::string>& notes() const { return notes_; }
   // Tokens so far.
   ApiUsage usage() const;
   // After all choices have ended; null if no bill was asked for.
@@ -81,14 +87,17 @@ class Completion {
   // The likely beginning of a prompt that continues the first choice: for a chat, its history with the answer; else what the choice has
   // run.
   std::vector<int32_t> NextPrompt() const;
+  // The tokens of the first choice with which other chats of the same system messages, tools and settings begin too; none: no chat.
+  std::vector<int32_t> SharedBeginning() const;
 
  private:
   Completion() = default;
-  std::optional<ApiError> AddChat(const ServedModel& model, const ApiRequest& request);
+  std::optional<ApiError> AddChat(const ServedModel& model, const ApiRequest& request, ApiIds& ids);
   std::optional<ApiError> AddPrompts(const ServedModel& model, const ApiRequest& request);
   template <class NewStream>
   std::optional<ApiError> AddChoices(const ServedModel& model, const ApiRequest& request, std::vector<int32_t> tokens,
                                      const NewStream& new_stream);
+  int64_t SharedLength(std::span<const int32_t> prompt) const;
   ApiLogprob Named(const RequestEvent& event) const;
 
   ApiAnswer answer_;
@@ -103,6 +112,7 @@ class Completion {
   const ServedModel* model_ = nullptr;
   ChatRequest chat_ = {};               // without messages: no chat
   std::vector<std::string> stop_ = {};  // of the chat's body
+  std::vector<std::string> notes_ = {};
   // kResponses, kMessages: all parts in order, neighbours of one kind joined.
   std::vector<OutputPart> parts_;
   // kResponses: fields that the answer repeats as they were sent.

@@ -51,12 +51,14 @@ EngineLoop::EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metr
                                                                  const std::lock_guard lock(mutex_);
                                                                  wake_.notify_all();
                                                                })),
-      scheduler_(engine, {.step_seconds = options.step_seconds}) {}
+      scheduler_(engine, {.step_seconds = options.step_seconds}),
+      keeper_(options.quiet_seconds) {}
 
 EngineLoop::~EngineLoop() { Stop(0); }
 
 Status EngineLoop::Start() {
   if (loads_ != nullptr) TALLY_RETURN_IF_ERROR(loads_->Start());
+  TALLY_RETURN_IF_ERROR(keeper_.Start());
   if (thread_.Start([this] { Run(); })) return {};
   return BadInput("the server cannot start: the system refuses it a thread");
 }
@@ -74,6 +76,14 @@ std::optional<ApiError> EngineLoop::Add(std::unique_ptr<ServedRequest>& request)
                     .message = "too many of your requests wait here: try again later",
                     .type = "rate_limit_error",
                     .code = "rate_limit_exceeded"};
+  }
+  if (request->stream != nullptr) {  // before the engine's thread can write to it
+    HttpHeaders headers = request->headers;
+    headers.emplace_back("Content-Type", "text/event-stream");
+    headers.emplace_back("Cache-Control", "no-cache");
+    headers.emplace_back("X-Accel-Buffering", "no");
+    request->exchange = keeper_.Keep(std::move(request->exchange), request->stream->Sign());
+    request->exchange->Begin({.headers = std::move(headers), .body = request->stream->Begin(*request->completion)});
   }
   for (const std::shared_ptr<Request>& choice : request->completion->requests()) waiting_.Push(request->client, choice);
   arrivals_.push_back(std::move(request));
@@ -108,6 +118,7 @@ void EngineLoop::Stop(double seconds) {
     wake_.notify_all();
   }
   thread_.Join();
+  keeper_.Stop();
   if (loads_ != nullptr) loads_->Stop();
   const std::lock_guard lock(mutex_);
   ended_ = true;
@@ -166,13 +177,6 @@ bool EngineLoop::TakeArrivals() {
     active->last_token.resize(served->completion->requests().size());
     active->served = std::move(served);
     active_.push_back(std::move(active));
-    ServedRequest& begun = *active_.back()->served;
-    if (begun.stream == nullptr) continue;
-    HttpHeaders headers = begun.headers;
-    headers.emplace_back("Content-Type", "text/event-stream");
-    headers.emplace_back("Cache-Control", "no-cache");
-    headers.emplace_back("X-Accel-Buffering", "no");
-    begun.exchange->Begin({.headers = std::move(headers), .body = begun.stream->Begin(*begun.completion)});
   }
   for (const auto& call : calls) call(engine_, feed_, state);
   const std::lock_guard lock(mutex_);
@@ -249,13 +253,24 @@ void EngineLoop::DropDeparted() {
   std::erase_if(active_, [](const std::unique_ptr<Active>& active) { return active->ended; });
 }
 
+// Tells clients that ask for it which prompts begin, before the step that may last.
+void EngineLoop::TellPrompts() {
+  for (const std::unique_ptr<Active>& active : active_) {
+    ServedRequest& served = *active->served;
+    if (served.stream == nullptr) continue;
+    if (const std::string events = served.stream->PromptProgress(*served.completion); !events.empty()) {
+      served.exchange->Write(events);
+    }
+  }
+}
+
 // Sends its client the progress of a request.
 void EngineLoop::Progress(Active& active) {
   ServedRequest& served = *active.served;
   Completion& completion = *served.completion;
   const std::vector<ApiDelta> deltas = completion.Collect();
   const double now = deltas.empty() ? 0 : MonotonicSeconds();
-  std::string events;
+  std::string events = served.stream != nullptr ? served.stream->PromptProgress(completion) : "";
   for (const ApiDelta& delta : deltas) {
     double& last = active.last_token[delta.choice];
     if (delta.tokens > 0 && last > 0) metrics_.CountTokens(delta.tokens, now - last);
@@ -285,11 +300,15 @@ void EngineLoop::Progress(Active& active) {
   if (files_ != nullptr) KeepPrefix(std::move(served.completion));
 }
 
-// Keeps the first choice's prefix: the others are seldom continued.
+// Keeps the first choice's prefixes: the others are seldom continued. What comes last is written first.
 void EngineLoop::KeepPrefix(const std::shared_ptr<const Completion>& completion) {
   const Request& first = *completion->requests().front();
   if (!first.prefix_key()) return;
-  const std::span<const int32_t> ran = first.tokens();
+  const std::span<const int32_t> ran = first.tokens(), prompt = ran.first(static_cast<size_t>(first.prompt_size() - 1));
+  files_->Keep(*first.prefix_key(), {prompt.begin(), prompt.end()}, {}, PrefixUse::kPrompt);
+  files_->Keep(
+      *first.prefix_key(), {ran.begin(), ran.end()}, [completion] { return completion->SharedBeginning(); },
+      PrefixUse::kBeginning);
   files_->Keep(*first.prefix_key(), {ran.begin(), ran.end()}, [completion] { return completion->NextPrompt(); });
 }
 
@@ -323,6 +342,8 @@ void EngineLoop::Run() {
 void EngineLoop::Turn() {
   DropDeparted();
   Feed();
+  scheduler_.Admit();
+  TellPrompts();
   drawn_ = 0;
   feed_.BeforeStep();
   const double step = MonotonicSeconds();

@@ -21,6 +21,7 @@
 #include "engine/serve/prefix_files.h"
 #include "engine/serve/prefix_loads.h"
 #include "engine/serve/service_thread.h"
+#include "engine/serve/stream_keeper.h"
 #include "engine/serve/turn_queue.h"
 #include "engine/session/scheduler.h"
 
@@ -32,6 +33,7 @@ struct LoopOptions {
       128;                      // choices; a request that finds nothing waiting is taken whatever the number of its choices
   double deadline_seconds = 0;  // from a request's arrival to the end of its answer; 0: none
   double step_seconds = 0.15;   // SchedulerOptions::step_seconds
+  double quiet_seconds = 4;     // after which a stream without events gets a sign (StreamKeeper)
 };
 
 // A request that is to be answered.
@@ -57,7 +59,8 @@ class EngineLoop {
 
   // --- any thread
 
-  // An error, and the request stays the caller's: 429 this client has enough waiting, 503 all have, or the server ends.
+  // An error, and the request stays the caller's: 429 this client has enough waiting, 503 all have, or the server ends. A streamed answer
+  // begins at once.
   [[nodiscard]] std::optional<ApiError> Add(std::unique_ptr<ServedRequest>& request);
   // `call` runs on the engine's thread, between two steps. False: the loop has ended.
   bool Call(std::function<void(Engine& engine, LiveFeed& feed, const LoopState& state)> call);
@@ -82,6 +85,7 @@ class EngineLoop {
   void FailAll(const ApiError& error);
   void DropDeparted();
   void Deliver();
+  void TellPrompts();
   void Progress(Active& active);
   void Fail(Active& active, const ApiError& error);
   void End(Active& active, int status);
@@ -97,6 +101,7 @@ class EngineLoop {
   const std::unique_ptr<PrefixFiles> files_;
   const std::unique_ptr<PrefixLoads> loads_;  // of files_; null: there are none
   Scheduler scheduler_;
+  StreamKeeper keeper_;
   std::vector<std::unique_ptr<Active>> active_;
 
   mutable std::mutex mutex_;  // of what follows

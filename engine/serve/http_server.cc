@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/serve/http_server.h"
 
-#include <microhttpd.h>
+#include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,498 +12,512 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cctype>
-#include <charconv>
+#include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
-#include <cstring>
+#include <exception>
+#include <limits>
 #include <mutex>
-#include <new>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/machine/machine.h"
+#include "engine/serve/http_exchange.h"
 #include "engine/serve/service_thread.h"
 
 namespace tally {
 namespace {
 
-constexpr std::chrono::milliseconds kWatchEvery{100};
-constexpr size_t kConnectionMemory = 2;  // times header_bytes: what comes in, and what goes out
+constexpr size_t kReceive = size_t{64} << 10;  // bytes taken from a connection before others have their turn
+constexpr int kAcceptAtOnce = 64;              // connections
+constexpr double kNoDescriptorsSeconds = 0.1;  // until it is tried again
+constexpr double kRefusedSeconds = 5;          // within which a connection that is one too many brings the request to be refused
+constexpr double kQuietSeconds = 5;            // after the last answer, until a connection that sends nothing and stays is cut
+constexpr double kIdleSeconds = 0.25;          // after which a connection without a request may be closed to make room
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
-std::string AddressOf(MHD_Connection* connection) {
-  const MHD_ConnectionInfo* const info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-  if (info == nullptr || info->client_addr == nullptr) return "";
-  const sockaddr* const address = info->client_addr;
-  const socklen_t size = address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+#ifdef POLLRDHUP
+constexpr short kClosed = POLLRDHUP | POLLHUP | POLLERR;
+constexpr short kWatchClose = POLLRDHUP;
+#else
+constexpr short kClosed = POLLHUP | POLLERR;
+constexpr short kWatchClose = 0;
+#endif
+
+std::string AddressText(const sockaddr* address, socklen_t size) {
   std::array<char, NI_MAXHOST> text{};
   if (::getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "";
   return text.data();
 }
 
-int SocketOf(MHD_Connection* connection) {
-  const MHD_ConnectionInfo* const info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-  return info != nullptr ? info->connect_fd : -1;
-}
-
-// The other side has closed the connection, or its half of it.
-bool HasClosed(int fd) {
-#ifdef POLLRDHUP
-  constexpr short kClosed = POLLRDHUP | POLLHUP | POLLERR;
-#else
-  constexpr short kClosed = POLLHUP | POLLERR;
-#endif
-  pollfd state{fd, kClosed, 0};
-  return ::poll(&state, 1, 0) > 0 && (state.revents & kClosed) != 0;
-}
-
-// A connection, from its beginning to its end.
 struct Connection {
-  int fd = -1;
-  double since = 0;   // when it began, or its last answer was out
-  bool busy = false;  // its request has come whole, and is not answered yet
+  // kHead, kBody: of a request that comes. kAnswer: one that has come. kDropping: the last answer is out. kEnded: to be forgotten.
+  enum class Stage : uint8_t { kHead, kBody, kAnswer, kDropping, kEnded };
+
+  Connection(int socket, std::string from, double now) : fd(socket), address(std::move(from)), since(now) {}
+  ~Connection() { ::close(fd); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  const int fd;
+  const std::string address;
+  Stage stage = Stage::kHead;
+  int too_many = 0;           // the status by which its request is refused, because there are too many connections; 0: it is not
+  bool served = false;        // it has had an answer
+  bool begun = false;         // kHead: some of a request has come
+  bool skipped_line = false;  // kHead: an empty one
+  bool keep_alive = true;
+  double
+      since;  // kHead, kBody: when the request began; before, when the connection did, or its last answer was out. kDropping: when it began
+  double moved = 0;        // kAnswer, kDropping: when it last took or brought something
+  std::string in, out;     // bytes that have come and were not used; that are to be sent
+  size_t scanned = 0;      // of `in`, for the end of a head
+  uint64_t dropped = 0;    // kDropping: bytes
+  HttpHead head;           // kBody
+  ChunkReader chunks;      // kBody
+  uint64_t body_left = 0;  // kBody, if not in chunks
+  uint64_t body_size = 0;
+  bool answer_ended = false;  // kAnswer: `out` is the rest
+  std::shared_ptr<Exchange> exchange;
 };
+using Stage = Connection::Stage;
 
-class Exchange;
-
-class Daemon final : public HttpServer {
+class PollServer final : public HttpServer {
  public:
-  Daemon(const HttpLimits& limits, HttpHandlers handlers) : limits_(limits), handlers_(std::move(handlers)) {}
-  ~Daemon() override { Stop(0); }
+  PollServer(const HttpLimits& limits, HttpHandlers handlers) : core_(std::make_shared<HttpCore>(limits, std::move(handlers))) {}
+  ~PollServer() override { Stop(0); }
   Status Begin(Listener listener);
   void StopAccepting() override;
   void Stop(double seconds) override;
-  size_t connections() const override {
-    const std::lock_guard lock(mutex_);
-    return connections_.size();
-  }
-
-  // --- for its exchanges
-
-  const HttpLimits& limits() const { return limits_; }
-  const HttpHandlers& handlers() const { return handlers_; }
-  bool accepting() const { return accepting_.load(std::memory_order_relaxed); }
-  bool AddBodyBytes(size_t n) { return bodies_.fetch_add(n) + n <= limits_.bodies_bytes; }
-  void DropBodyBytes(size_t n) { bodies_.fetch_sub(n); }
-  void SetBusy(MHD_Connection* connection, bool busy);
-  void Enter(const std::shared_ptr<Exchange>& exchange) {
-    const std::lock_guard lock(mutex_);
-    exchanges_.insert(exchange);
-  }
-  void Leave(const std::shared_ptr<Exchange>& exchange) {
-    const std::lock_guard lock(mutex_);
-    exchanges_.erase(exchange);
-    changed_.notify_all();
-  }
+  size_t connections() const override { return count_; }
 
  private:
-  static MHD_Result OnAccess(void* self, MHD_Connection* connection, const char* url, const char* method, const char* version,
-                             const char* data, size_t* data_size, void** state) noexcept;
-  static void OnCompleted(void* self, MHD_Connection* connection, void** state, MHD_RequestTerminationCode code) noexcept;
-  static void OnConnection(void* self, MHD_Connection* connection, void** context, MHD_ConnectionNotificationCode code) noexcept;
-  MHD_Result Access(MHD_Connection* connection, const char* url, const char* method, const char* data, size_t* data_size,
-                    void** state);
-  void Watch();
-  std::vector<std::shared_ptr<Exchange>> Exchanges() const {
-    const std::lock_guard lock(mutex_);
-    return {exchanges_.begin(), exchanges_.end()};
-  }
+  const HttpLimits& limits() const { return core_->limits; }
 
-  const HttpLimits limits_;
-  const HttpHandlers handlers_;
-  MHD_Daemon* daemon_ = nullptr;
-  std::atomic<bool> accepting_{true};
-  std::atomic<size_t> bodies_{0};
+  // --- the server's thread
+
+  void Run();
+  double Deadline(const Connection& c) const;
+  short Events(const Connection& c) const;
+  void Expire(Connection& c);
+  void Accept(double now);
+  void Add(std::unique_ptr<Connection> added, double now);
+  int TooMany(const Connection& another, double now);
+  bool MakeRoom(const std::string& address, double now);
+  void Serve(Connection& c, short events);
+  void Receive(Connection& c);
+  void Advance(Connection& c);
+  bool TakeHead(Connection& c);
+  bool TakeBody(Connection& c);
+  bool SendAnswer(Connection& c);
+  bool Flush(Connection& c);
+  void Drop(Connection& c);
+  void BeginRequest(Connection& c);
+  void Refuse(Connection& c, const HttpFault& fault);
+  void End(Connection& c);
+
+  const std::shared_ptr<HttpCore> core_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<char> buffer_ = std::vector<char>(kReceive);
+  double accept_after_ = 0;
+  std::atomic<bool> accepting_{true}, stopped_{false};
+  std::atomic<size_t> count_{0};
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
-  std::set<Connection*> connections_;
-  std::set<std::shared_ptr<Exchange>> exchanges_;  // whose requests have come whole, until MHD is done with them
-  bool stopped_ = false;
-  ServiceThread watcher_;
+  int listener_ = -1;
+  size_t in_progress_ = 0;  // requests that have come whole, and whose answers are not out
+  ServiceThread thread_;
 };
 
-// The library's side of an exchange. MHD's thread suspends the connection if there is nothing to send. The thread that brings something
-// resumes it. Both under the lock, so that no wake-up is lost.
-class Exchange : public std::enable_shared_from_this<Exchange> {
- public:
-  Exchange(Daemon& server, MHD_Connection* connection, std::string method, std::string path)
-      : server_(server), connection_(connection), fd_(SocketOf(connection)) {
-    request_.method = std::move(method);
-    request_.path = std::move(path);
-    request_.arrived = MonotonicSeconds();
-    request_.address = AddressOf(connection);
-    MHD_get_connection_values(connection, MHD_HEADER_KIND, AddHeader, &request_.headers);
-  }
-  ~Exchange() { server_.DropBodyBytes(counted_); }
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
-
-  HttpRequest& request() { return request_; }
-
-  // --- MHD's thread
-
-  // False: the connection is to be closed.
-  bool AddBody(const char* data, size_t size) {
-    body_size_ += size;
-    if (refused_) return body_size_ <= 2 * server_.limits().body_bytes;
-    counted_ += size;
-    if (!server_.AddBodyBytes(size)) {
-      Refuse(server_.handlers().refuse(request_, 503, "too many requests at once: try again later"));
-    } else if (body_size_ > server_.limits().body_bytes) {
-      Refuse(server_.handlers().refuse(request_, 413, TooLong()));
-    } else {
-      request_.body.append(data, size);
-    }
-    return true;
-  }
-  std::string TooLong() const { return "the body is longer than " + std::to_string(server_.limits().body_bytes) + " bytes"; }
-  void Refuse(HttpAnswer answer) {
-    refused_ = std::move(answer);
-    std::string().swap(request_.body);
-  }
-  bool refused() const { return refused_.has_value(); }
-  void AnswerRefused() { Answer(std::move(*refused_)); }
-  bool handed_over = false;  // the handler has it
-
-  // Queues the answer, or suspends the connection until there is one.
-  MHD_Result Continue() {
-    bool whole = false;
-    {
-      const std::lock_guard lock(mutex_);
-      if (left_ || cut_) return MHD_NO;
-      if (state_ == State::kOpen) {
-        suspended_ = true;
-        MHD_suspend_connection(connection_);
-        return MHD_YES;
-      }
-      whole = state_ == State::kWhole;
-    }
-    // Without the lock: MHD has one of its own for a response, and holds it when it calls Read. The answer's head changes no more.
-    MHD_Response* response = nullptr;
-    if (whole) {
-      response = MHD_create_response_from_buffer(answer_.body.size(), answer_.body.data(), MHD_RESPMEM_MUST_COPY);
-      std::string().swap(answer_.body);
-    } else {
-      auto owner = std::make_unique<std::shared_ptr<Exchange>>(shared_from_this());
-      response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, kPiece, OnRead, owner.get(), OnReadEnd);
-      if (response != nullptr) (void)owner.release();
-    }
-    if (response == nullptr) return MHD_NO;
-    bool good = true;
-    for (const auto& [name, value] : answer_.headers) {
-      good = good && MHD_add_response_header(response, name.c_str(), value.c_str()) == MHD_YES;
-    }
-    if (!server_.accepting()) good = good && MHD_add_response_header(response, "Connection", "close") == MHD_YES;
-    const MHD_Result queued = good ? MHD_queue_response(connection_, static_cast<unsigned>(answer_.status), response) : MHD_NO;
-    MHD_destroy_response(response);
-    return queued;
-  }
-  // MHD is done with the request, answered or not.
-  void Complete(bool read) {
-    const std::lock_guard lock(mutex_);
-    connection_ = nullptr;
-    fd_ = -1;
-    left_ = left_ || !read || state_ == State::kOpen || state_ == State::kStreamed;
-    Forget();
-  }
-
-  // --- any thread
-
-  void Answer(HttpAnswer answer) {
-    const std::lock_guard lock(mutex_);
-    if (state_ != State::kOpen) return;
-    answer_ = std::move(answer);
-    state_ = State::kWhole;
-    Forget();
-    Resume();
-  }
-  void Begin(HttpAnswer head) {
-    const std::lock_guard lock(mutex_);
-    if (state_ != State::kOpen) return;
-    answer_ = std::move(head);
-    unread_ = std::move(answer_.body);
-    state_ = State::kStreamed;
-    Resume();
-  }
-  void Write(std::string_view bytes) {
-    const std::lock_guard lock(mutex_);
-    if (state_ != State::kStreamed || left_) return;
-    if (unread_.size() - read_ > server_.limits().unread_bytes) {
-      SetLeft();
-      std::string().swap(unread_);
-      read_ = 0;
-      return;
-    }
-    if (read_ > kPiece && read_ > unread_.size() / 2) {
-      unread_.erase(0, read_);
-      read_ = 0;
-    }
-    unread_ += bytes;
-    Resume();
-  }
-  void End(bool whole) {
-    const std::lock_guard lock(mutex_);
-    if (state_ != State::kStreamed) return;
-    state_ = State::kEnded;
-    cut_ = cut_ || !whole;
-    Resume();
-  }
-  // Called if nobody will answer the request.
-  void Abandon() {
-    Answer(server_.handlers().refuse(request_, 500, "the request was dropped"));
-    End(/*whole=*/false);
-  }
-  bool left() const {
-    const std::lock_guard lock(mutex_);
-    return left_;
-  }
-  void LookWhetherLeft() {
-    const std::lock_guard lock(mutex_);
-    if (fd_ >= 0 && !left_ && HasClosed(fd_)) SetLeft();
-  }
-  // Called when the server ends.
-  void Cut() {
-    const std::lock_guard lock(mutex_);
-    cut_ = true;
-    Resume();
-  }
-
- private:
-  enum class State : uint8_t { kOpen, kWhole, kStreamed, kEnded };
-  static constexpr size_t kPiece = 16384;
-
-  static MHD_Result AddHeader(void* headers, MHD_ValueKind, const char* name, const char* value) noexcept {
-    try {
-      static_cast<HttpHeaders*>(headers)->emplace_back(AsciiLower(name), value != nullptr ? value : "");
-    } catch (const std::bad_alloc&) {
-      return MHD_NO;
-    }
-    return MHD_YES;
-  }
-  static ssize_t OnRead(void* owner, uint64_t, char* buffer, size_t size) noexcept {
-    return (*static_cast<std::shared_ptr<Exchange>*>(owner))->Read(buffer, size);
-  }
-  static void OnReadEnd(void* owner) noexcept { delete static_cast<std::shared_ptr<Exchange>*>(owner); }
-  ssize_t Read(char* buffer, size_t size) {
-    const std::lock_guard lock(mutex_);
-    const size_t n = std::min(size, unread_.size() - read_);
-    if (left_) return MHD_CONTENT_READER_END_WITH_ERROR;
-    if (n > 0) {
-      std::memcpy(buffer, unread_.data() + read_, n);
-      read_ += n;
-      if (read_ == unread_.size()) unread_.clear(), read_ = 0;
-      return static_cast<ssize_t>(n);
-    }
-    if (cut_) return MHD_CONTENT_READER_END_WITH_ERROR;
-    if (state_ == State::kEnded) return MHD_CONTENT_READER_END_OF_STREAM;
-    suspended_ = true;
-    MHD_suspend_connection(connection_);
-    return 0;
-  }
-  // The following are called with the lock held.
-  void Resume() {
-    if (std::exchange(suspended_, false) && connection_ != nullptr) MHD_resume_connection(connection_);
-  }
-  void SetLeft() {
-    left_ = true;
-    if (fd_ >= 0) ::shutdown(fd_, SHUT_RDWR);  // MHD closes it
-    Resume();
-  }
-  // The body is not needed any more.
-  void Forget() { server_.DropBodyBytes(std::exchange(counted_, 0)); }
-
-  Daemon& server_;
-  HttpRequest request_;
-  std::optional<HttpAnswer> refused_;
-  size_t body_size_ = 0;
-  mutable std::mutex mutex_;  // of what follows
-  size_t counted_ = 0;        // of Daemon::AddBodyBytes
-  MHD_Connection* connection_;
-  int fd_;
-  bool suspended_ = false, left_ = false, cut_ = false;
-  State state_ = State::kOpen;
-  HttpAnswer answer_;
-  std::string unread_;  // from read_ on
-  size_t read_ = 0;
-};
-
-// The handler's side of an exchange.
-class Handle final : public HttpExchange {
- public:
-  explicit Handle(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() override { exchange_->Abandon(); }
-  HttpRequest& request() override { return exchange_->request(); }
-  void Answer(HttpAnswer answer) override { exchange_->Answer(std::move(answer)); }
-  void Begin(HttpAnswer head) override { exchange_->Begin(std::move(head)); }
-  void Write(std::string_view bytes) override { exchange_->Write(bytes); }
-  void End(bool whole) override { exchange_->End(whole); }
-  bool left() const override { return exchange_->left(); }
-
- private:
-  const std::shared_ptr<Exchange> exchange_;
-};
-
-Status Daemon::Begin(Listener listener) {
-  const auto memory = static_cast<size_t>(limits_.header_bytes * kConnectionMemory);
-  daemon_ = MHD_start_daemon(MHD_USE_POLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, nullptr, nullptr,
-                             OnAccess, this, MHD_OPTION_LISTEN_SOCKET, listener.fd(), MHD_OPTION_NOTIFY_COMPLETED, OnCompleted,
-                             this, MHD_OPTION_NOTIFY_CONNECTION, OnConnection, this, MHD_OPTION_CONNECTION_LIMIT,
-                             static_cast<unsigned>(limits_.connections), MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-                             static_cast<unsigned>(limits_.connections_per_address), MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory,
-                             MHD_OPTION_CONNECTION_TIMEOUT, static_cast<unsigned>(limits_.write_seconds), MHD_OPTION_END);
-  if (daemon_ == nullptr) return BadInput("the HTTP server cannot start: the system refuses it memory, a thread or descriptors");
-  (void)listener.Release();
-  if (!watcher_.Start([this] { Watch(); })) return BadInput("the HTTP server cannot start: the system refuses it a thread");
+Status PollServer::Begin(Listener listener) {
+  TALLY_RETURN_IF_ERROR(core_->Open());
+  const int flags = ::fcntl(listener.fd(), F_GETFL);
+  if (flags < 0 || ::fcntl(listener.fd(), F_SETFL, flags | O_NONBLOCK) != 0)
+    return BadInput("the HTTP server cannot start: its socket cannot be used");
+  listener_ = listener.Release();
+  if (!thread_.Start([this] { Run(); })) return BadInput("the HTTP server cannot start: the system refuses it a thread");
   return {};
 }
 
-void Daemon::StopAccepting() {
-  if (daemon_ == nullptr || !accepting_.exchange(false)) return;
-  const MHD_socket fd = MHD_quiesce_daemon(daemon_);
-  if (fd == MHD_INVALID_SOCKET) return;
-  ::shutdown(fd, SHUT_RDWR);  // at once: MHD's thread may be waiting on it
-  ::close(fd);
+void PollServer::StopAccepting() {
+  const std::lock_guard lock(mutex_);
+  if (!accepting_.exchange(false)) return;
+  if (listener_ >= 0) {
+    ::shutdown(listener_, SHUT_RDWR);
+    ::close(std::exchange(listener_, -1));
+  }
+  core_->Wake();
 }
 
-void Daemon::Stop(double seconds) {
-  if (daemon_ == nullptr) return;
+void PollServer::Stop(double seconds) {
   StopAccepting();
   {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return exchanges_.empty(); });
-    stopped_ = true;
-    changed_.notify_all();
+    changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return in_progress_ == 0; });
   }
-  watcher_.Join();
-  for (const std::shared_ptr<Exchange>& exchange : Exchanges()) exchange->Cut();
-  MHD_stop_daemon(daemon_);
-  daemon_ = nullptr;
+  stopped_ = true;
+  core_->Wake();
+  thread_.Join();
+  for (const std::unique_ptr<Connection>& c : connections_) End(*c);
+  connections_.clear();
+  count_ = 0;
 }
 
-void Daemon::SetBusy(MHD_Connection* connection, bool busy) {
-  const MHD_ConnectionInfo* const info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-  if (info == nullptr || info->socket_context == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  auto* const known = static_cast<Connection*>(info->socket_context);
-  known->busy = busy;
-  known->since = MonotonicSeconds();
+// When it is to be expired.
+double PollServer::Deadline(const Connection& c) const {
+  switch (c.stage) {
+    case Stage::kHead:
+    case Stage::kBody: return c.since + (c.too_many != 0 ? kRefusedSeconds : limits().request_seconds);
+    case Stage::kAnswer: return c.out.empty() ? kNever : c.moved + limits().write_seconds;
+    case Stage::kDropping: return std::min(c.since + limits().dropped_seconds, c.moved + kQuietSeconds);
+    case Stage::kEnded: break;
+  }
+  return kNever;
 }
 
-// Closes connections that bring no request, and finds the clients that have left: MHD does not look at suspended connections.
-void Daemon::Watch() {
-  for (;;) {
+short PollServer::Events(const Connection& c) const {
+  const short out = c.out.empty() ? 0 : POLLOUT;
+  if (c.stage != Stage::kAnswer) return static_cast<short>(POLLIN | out);
+  // An answer that is whole goes out to a client that has closed its half.
+  return c.answer_ended ? out : static_cast<short>(kWatchClose | out);
+}
+
+void PollServer::Expire(Connection& c) {
+  const bool asks = c.stage == Stage::kBody || (c.stage == Stage::kHead && c.begun);
+  if (!asks) return End(c);
+  Refuse(c, {408, "the request has not come whole within " + std::to_string(limits().request_seconds) + " seconds"});
+  Advance(c);
+}
+
+void PollServer::Run() {
+  std::vector<pollfd> polls;
+  while (!stopped_) {
+    double now = MonotonicSeconds(), next = kNever;
+    polls.assign(1, {core_->wake_descriptor(), POLLIN, 0});
     {
-      std::unique_lock lock(mutex_);
-      if (changed_.wait_for(lock, kWatchEvery, [&] { return stopped_; })) return;
-      const double oldest = MonotonicSeconds() - limits_.request_seconds;
-      for (Connection* c : connections_) {
-        if (!c->busy && c->since < oldest) ::shutdown(c->fd, SHUT_RDWR);
+      const std::lock_guard lock(mutex_);
+      const bool listens = accepting_ && now >= accept_after_;
+      polls.push_back({listens ? listener_ : -1, POLLIN, 0});
+    }
+    if (accept_after_ > now) next = accept_after_;
+    for (const std::unique_ptr<Connection>& c : connections_) {
+      polls.push_back({c->fd, Events(*c), 0});
+      next = std::min(next, Deadline(*c));
+    }
+    const double wait = std::ceil(std::clamp((next - now) * 1000, 0.0, 60'000.0));
+    if (::poll(polls.data(), polls.size(), static_cast<int>(wait)) < 0) continue;  // by a signal
+    now = MonotonicSeconds();
+    if (polls[0].revents != 0) core_->TakeWakeUp();
+    size_t in_progress = 0;
+    for (size_t i = 0; i < connections_.size(); ++i) {
+      Connection& c = *connections_[i];
+      try {
+        if (polls[i + 2].revents != 0 || (c.exchange != nullptr && c.exchange->TakeNews())) Serve(c, polls[i + 2].revents);
+        if (Deadline(c) <= now) Expire(c);
+      } catch (const std::exception&) {  // no memory: this connection ends
+        End(c);
       }
+      if (c.stage == Stage::kAnswer) ++in_progress;
     }
-    for (const std::shared_ptr<Exchange>& exchange : Exchanges()) exchange->LookWhetherLeft();
+    std::erase_if(connections_, [](const std::unique_ptr<Connection>& c) { return c->stage == Stage::kEnded; });
+    if (polls[1].revents != 0) Accept(now);
+    count_ = connections_.size();
+    const std::lock_guard lock(mutex_);
+    in_progress_ = in_progress;
+    if (in_progress == 0) changed_.notify_all();
   }
 }
 
-void Daemon::OnConnection(void* self, MHD_Connection* connection, void** context, MHD_ConnectionNotificationCode code) noexcept {
-  auto& server = *static_cast<Daemon*>(self);
-  try {
-    const std::lock_guard lock(server.mutex_);
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-      auto started = std::make_unique<Connection>(Connection{.fd = SocketOf(connection), .since = MonotonicSeconds()});
-      server.connections_.insert(started.get());
-      *context = started.release();
-    } else if (*context != nullptr) {  // before MHD closes the socket
-      auto* const ended = static_cast<Connection*>(*context);
-      server.connections_.erase(ended);
-      delete ended;
-      *context = nullptr;
+void PollServer::Accept(double now) {
+  for (int i = 0; i < kAcceptAtOnce; ++i) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    int fd = -1;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!accepting_) return;
+      fd = ::accept4(listener_, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
     }
-  } catch (const std::bad_alloc&) {
-    *context = nullptr;
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) accept_after_ = now + kNoDescriptorsSeconds;
+      if (errno != ECONNABORTED && errno != EINTR) return;
+      continue;
+    }
+    const int on = 1;
+    (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    std::unique_ptr<Connection> made;
+    try {
+      made = std::make_unique<Connection>(fd, AddressText(reinterpret_cast<const sockaddr*>(&address), size), now);
+    } catch (const std::exception&) {
+      ::close(fd);
+      continue;
+    }
+    try {
+      Add(std::move(made), now);
+    } catch (const std::exception&) {  // no memory: it has been closed
+      return;
+    }
   }
 }
 
-void Daemon::OnCompleted(void* self, MHD_Connection* connection, void** state, MHD_RequestTerminationCode code) noexcept {
-  const std::unique_ptr<std::shared_ptr<Exchange>> exchange(static_cast<std::shared_ptr<Exchange>*>(*state));
-  *state = nullptr;
-  if (exchange == nullptr) return;
-  auto& server = *static_cast<Daemon*>(self);
-  (*exchange)->Complete(code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
-  server.SetBusy(connection, false);
-  server.Leave(*exchange);
-}
-
-MHD_Result Daemon::OnAccess(void* self, MHD_Connection* connection, const char* url, const char* method, const char*,
-                            const char* data, size_t* data_size, void** state) noexcept {
-  try {
-    return static_cast<Daemon*>(self)->Access(connection, url, method, data, data_size, state);
-  } catch (const std::exception&) {  // no memory: this connection ends
-    return MHD_NO;
+// A connection that is one too many is not closed without a word: its request is refused, if there is no room then. Clients read an answer
+// to a request, and take one that comes before for an error. Where too many of those wait, the next ones have the answer at once all the
+// same.
+void PollServer::Add(std::unique_ptr<Connection> added, double now) {
+  const auto others = static_cast<size_t>(std::ranges::count_if(
+      connections_, [](const std::unique_ptr<Connection>& c) { return c->too_many != 0 || c->stage == Stage::kDropping; }));
+  added->too_many = TooMany(*added, now);
+  if (added->too_many != 0 && others >= limits().connections_per_address) {
+    Refuse(*added, {});
+    return Advance(*added);
   }
+  connections_.push_back(std::move(added));
 }
 
-MHD_Result Daemon::Access(MHD_Connection* connection, const char* url, const char* method, const char* data, size_t* data_size,
-                          void** state) {
-  if (*state == nullptr) {
-    auto made = std::make_shared<Exchange>(*this, connection, method, url);
-    *state = new std::shared_ptr<Exchange>(made);
-    const HttpHeaders& headers = made->request().headers;
-    if (const std::optional<std::string_view> length = FindHeader(headers, "content-length")) {
-      uint64_t bytes = 0;
-      const auto [end, error] = std::from_chars(length->data(), length->data() + length->size(), bytes);
-      if (error != std::errc() || end != length->data() + length->size() || bytes > limits_.body_bytes) {
-        made->Answer(handlers_.refuse(made->request(), 413, made->TooLong()));
-        return made->Continue();  // without reading it
+// The status by which another connection is refused; 0: there is room for it, or has been made.
+int PollServer::TooMany(const Connection& another, double now) {
+  size_t all = 0, of_address = 0;
+  for (const std::unique_ptr<Connection>& c : connections_) {
+    if (c->too_many != 0 || c->stage == Stage::kDropping || c->stage == Stage::kEnded) continue;
+    ++all;
+    if (c->address == another.address) ++of_address;
+  }
+  if (of_address >= limits().connections_per_address) return MakeRoom(another.address, now) ? 0 : 429;
+  return all < limits().connections || MakeRoom("", now) ? 0 : 503;
+}
+
+// Closes the connection that has been without a request for the longest time. address: of whom; empty: of anybody.
+bool PollServer::MakeRoom(const std::string& address, double now) {
+  Connection* oldest = nullptr;
+  for (const std::unique_ptr<Connection>& c : connections_) {
+    if (c->stage != Stage::kHead || !c->served || c->begun || (!address.empty() && c->address != address)) continue;
+    if (c->since <= now - kIdleSeconds && (oldest == nullptr || c->since < oldest->since)) oldest = c.get();
+  }
+  if (oldest != nullptr) End(*oldest);
+  return oldest != nullptr;
+}
+
+void PollServer::Serve(Connection& c, short events) {
+  switch (c.stage) {
+    case Stage::kHead:
+    case Stage::kBody:
+      if ((events & POLLOUT) != 0) (void)Flush(c);
+      if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) Receive(c);
+      break;
+    case Stage::kAnswer:
+      if (c.answer_ended ? (events & POLLERR) != 0 : (events & kClosed) != 0 || c.exchange->left()) {
+        End(c);
+      } else {
+        Advance(c);
       }
-    }
-    if (std::optional<HttpAnswer> refused = handlers_.admit ? handlers_.admit(made->request()) : std::nullopt) {
-      made->Refuse(std::move(*refused));
-      if (FindHeader(headers, "expect")) {
-        made->AnswerRefused();
-        return made->Continue();
-      }
-    }
-    return MHD_YES;
+      break;
+    case Stage::kDropping: Drop(c); break;
+    case Stage::kEnded: break;
   }
-  const std::shared_ptr<Exchange> exchange = *static_cast<std::shared_ptr<Exchange>*>(*state);
-  if (*data_size > 0) {
-    const bool go_on = exchange->AddBody(data, *data_size);
-    *data_size = 0;
-    return go_on ? MHD_YES : MHD_NO;
+}
+
+void PollServer::Receive(Connection& c) {
+  const ssize_t n = ::recv(c.fd, buffer_.data(), buffer_.size(), 0);
+  if (n > 0) {
+    if (!std::exchange(c.begun, true)) c.since = MonotonicSeconds();
+    c.in.append(buffer_.data(), static_cast<size_t>(n));
+    Advance(c);
+  } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+    End(c);
   }
-  if (!std::exchange(exchange->handed_over, true)) {
-    SetBusy(connection, true);
-    Enter(exchange);
-    if (exchange->refused()) {
-      exchange->AnswerRefused();
-    } else {
-      handlers_.request(std::make_shared<Handle>(exchange));
+}
+
+void PollServer::Advance(Connection& c) {
+  for (bool more = true; more;) {
+    switch (c.stage) {
+      case Stage::kHead: more = TakeHead(c); break;
+      case Stage::kBody: more = TakeBody(c); break;
+      case Stage::kAnswer: more = SendAnswer(c); break;
+      default: more = false; break;
     }
   }
-  return exchange->Continue();
+}
+
+// This and the next two: whether there may be more to do.
+bool PollServer::TakeHead(Connection& c) {
+  constexpr std::string_view kEmptyLine = "\r\n";  // one before a request is skipped (RFC 9112, section 2.2)
+  if (c.scanned == 0 && !c.skipped_line && c.in == kEmptyLine.substr(0, 1)) return false;
+  if (c.scanned == 0 && !c.skipped_line && c.in.starts_with(kEmptyLine)) {
+    c.in.erase(0, kEmptyLine.size());
+    c.skipped_line = true;
+  }
+  size_t size = 0;
+  std::optional<HttpFault> fault = FindHeadEnd(c.in, c.scanned, &size);
+  c.scanned = c.in.size();
+  if (!fault && (size > limits().header_bytes || (size == 0 && c.in.size() > limits().header_bytes))) {
+    fault = {431, "the headers are longer than " + std::to_string(limits().header_bytes) + " bytes"};
+  }
+  c.head = {};
+  if (!fault && size == 0) return false;
+  if (!fault) fault = ReadHead(std::string_view(c.in).substr(0, size), &c.head);
+  if (fault) {
+    Refuse(c, *fault);
+    return true;
+  }
+  c.in.erase(0, size);
+  c.scanned = 0;
+  BeginRequest(c);
+  return true;
+}
+
+void PollServer::BeginRequest(Connection& c) {
+  c.exchange = std::make_shared<Exchange>(core_,
+                                          HttpRequest{.method = std::move(c.head.method),
+                                                      .path = std::move(c.head.path),
+                                                      .headers = std::move(c.head.headers),
+                                                      .address = c.address,
+                                                      .arrived = MonotonicSeconds()},
+                                          c.head.version_1_0);
+  c.stage = Stage::kBody;
+  c.keep_alive = c.head.keep_alive;
+  c.chunks = {};
+  c.body_left = c.head.chunked ? 0 : c.head.length;
+  c.body_size = 0;
+  if (c.too_many != 0) c.too_many = TooMany(c, MonotonicSeconds());
+  if (c.too_many != 0) return Refuse(c, {});
+  if (c.body_left > limits().body_bytes)
+    return Refuse(c, {413, "the body is longer than " + std::to_string(limits().body_bytes) + " bytes"});
+  const bool has_body = c.head.chunked || c.body_left > 0;
+  if (std::optional<HttpAnswer> refused = core_->handlers.admit ? core_->handlers.admit(c.exchange->request()) : std::nullopt) {
+    if (has_body && c.head.expects_continue) {  // the body is not asked for
+      c.keep_alive = false;
+      c.exchange->Answer(std::move(*refused));
+      c.stage = Stage::kAnswer;
+      return;
+    }
+    c.exchange->RefuseLater(std::move(*refused));
+  } else if (has_body && c.head.expects_continue && c.in.empty()) {
+    c.out += "HTTP/1.1 100 Continue\r\n\r\n";
+    (void)Flush(c);
+  }
+}
+
+bool PollServer::TakeBody(Connection& c) {
+  std::string piece;
+  size_t taken = 0;
+  if (c.head.chunked) {
+    if (const std::optional<HttpFault> fault = c.chunks.Read(c.in, &piece, &taken)) {
+      Refuse(c, *fault);
+      return true;
+    }
+  } else {
+    taken = static_cast<size_t>(std::min<uint64_t>(c.body_left, c.in.size()));
+    piece.assign(c.in, 0, taken);
+    c.body_left -= taken;
+  }
+  c.in.erase(0, taken);
+  c.body_size += piece.size();
+  if (c.body_size > limits().body_bytes) {
+    Refuse(c, {413, "the body is longer than " + std::to_string(limits().body_bytes) + " bytes"});
+    return true;
+  }
+  if (!c.exchange->refused()) {
+    if (!c.exchange->CountBody(piece.size())) {
+      Refuse(c, {503, "too many requests at once: try again later"});
+      return true;
+    }
+    c.exchange->request().body += piece;
+  }
+  if (c.head.chunked ? !c.chunks.ended() : c.body_left > 0) return false;
+  c.stage = Stage::kAnswer;
+  Exchange::HandOver(c.exchange);
+  return true;
+}
+
+// Answers the request of which there is what there is, and reads no further one.
+void PollServer::Refuse(Connection& c, const HttpFault& fault) {
+  const HttpFault& why = c.too_many == 0     ? fault
+                         : c.too_many == 429 ? HttpFault{429, "too many connections from this address: try again later"}
+                                             : HttpFault{503, "too many connections: try again later"};
+  if (c.exchange == nullptr) {
+    c.exchange = std::make_shared<Exchange>(
+        core_, HttpRequest{.method = c.head.method, .path = c.head.path, .address = c.address, .arrived = MonotonicSeconds()},
+        c.head.version_1_0);
+  }
+  c.keep_alive = false;
+  c.stage = Stage::kAnswer;
+  c.exchange->Answer(core_->handlers.refuse(c.exchange->request(), why.status, why.message));
+}
+
+// Sends what is there. False: the rest has to wait, or the connection has ended.
+bool PollServer::Flush(Connection& c) {
+  size_t sent = 0;
+  while (sent < c.out.size()) {
+    const ssize_t n = ::send(c.fd, c.out.data() + sent, c.out.size() - sent, MSG_NOSIGNAL);
+    if (n > 0) {
+      sent += static_cast<size_t>(n);
+      c.moved = MonotonicSeconds();
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      break;
+    } else if (errno != EINTR) {
+      End(c);
+      return false;
+    }
+  }
+  c.out.erase(0, sent);
+  return c.out.empty();
+}
+
+bool PollServer::SendAnswer(Connection& c) {
+  c.keep_alive = c.keep_alive && accepting_;
+  while (Flush(c)) {
+    if (c.answer_ended) {
+      c.exchange->Complete(/*read=*/true);
+      c.exchange.reset();
+      c.answer_ended = false;
+      c.served = true;
+      c.begun = !c.in.empty();
+      c.skipped_line = false;
+      c.since = c.moved = MonotonicSeconds();
+      c.stage = c.keep_alive ? Stage::kHead : Stage::kDropping;
+      if (c.keep_alive) return !c.in.empty();
+      std::string().swap(c.in);
+      ::shutdown(c.fd, SHUT_WR);
+      return false;
+    }
+    c.moved = MonotonicSeconds();
+    switch (c.exchange->Pull(c.keep_alive, &c.out)) {
+      case Exchange::Pulled::kNothing: return false;
+      case Exchange::Pulled::kSome: break;
+      case Exchange::Pulled::kLast: c.answer_ended = true; break;
+      case Exchange::Pulled::kCut: End(c); return false;
+    }
+  }
+  return false;
+}
+
+// A connection that is closed with bytes unread is reset, and the answer may be lost with it. So they are read first.
+void PollServer::Drop(Connection& c) {
+  const ssize_t n = ::recv(c.fd, buffer_.data(), buffer_.size(), 0);
+  if (n > 0) {
+    c.dropped += static_cast<uint64_t>(n);
+    c.moved = MonotonicSeconds();
+    if (c.dropped > limits().dropped_bytes) End(c);
+  } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+    End(c);
+  }
+}
+
+void PollServer::End(Connection& c) {
+  if (c.exchange != nullptr) c.exchange->Complete(/*read=*/false);
+  c.exchange.reset();
+  c.stage = Stage::kEnded;
+  std::string().swap(c.in);
+  std::string().swap(c.out);
+  ::shutdown(c.fd, SHUT_RDWR);
 }
 
 }  // namespace
 
-std::string AsciiLower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
-
-std::optional<std::string_view> FindHeader(const HttpHeaders& headers, std::string_view name) {
-  for (const auto& [key, value] : headers) {
-    if (key == name) return value;
-  }
-  return std::nullopt;
-}
-
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(Listener listener, const HttpLimits& limits, HttpHandlers handlers) {
-  auto server = std::make_unique<Daemon>(limits, std::move(handlers));
+  auto server = std::make_unique<PollServer>(limits, std::move(handlers));
   TALLY_RETURN_IF_ERROR(server->Begin(std::move(listener)));
   return std::unique_ptr<HttpServer>(std::move(server));
 }

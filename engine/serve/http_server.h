@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP/1.1 (RFC 9110, RFC 9112) through libmicrohttpd: whole requests go to a handler, and answers come from any thread, whole or piece by
-// piece. Every size, number and time that a client could stretch has a limit.
+// HTTP/1.1 (RFC 9110, RFC 9112): whole requests go to a handler, and answers come from any thread, whole or piece by piece. Every size,
+// number and time that a client could stretch has a limit.
 //
-// One thread does all reading and writing. A request whose handler has not answered yet costs it nothing.
+// One thread does all reading and writing. A request whose handler has not answered yet costs it nothing. A request that is refused while
+// more of it may come (http_syntax.h: 400; too long: 413, 431; too slow: 408) gets its answer, and its connection ends. What comes after
+// the answer is read and dropped for a while: a client that is told nothing before it has sent everything is told then.
 #pragma once
 
 #include <cstddef>
@@ -11,31 +13,26 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "engine/base/status.h"
+#include "engine/serve/http_syntax.h"
 
 namespace tally {
 
 struct HttpLimits {
-  uint32_t connections = 256;               // at once; further ones wait in the system's queue
-  uint32_t connections_per_address = 128;   // further ones are closed
-  size_t header_bytes = size_t{32} << 10;   // of a request's line and headers; beyond: 431
-  size_t body_bytes = size_t{8} << 20;      // of a request; beyond: 413
-  size_t bodies_bytes = size_t{128} << 20;  // of all requests together that have not been answered; beyond: 503
-  uint32_t request_seconds = 60;            // a connection that has brought no whole request for so long is closed
-  uint32_t write_seconds = 30;              // a client that takes nothing of its answer for so long has left
-  size_t unread_bytes = size_t{4} << 20;    // of a streamed answer; a client that leaves more unread has left
+  uint32_t connections = 256;              // at once; beyond: 503
+  uint32_t connections_per_address = 128;  // beyond: 429
+  size_t header_bytes = size_t{32} << 10;  // of a request's line and headers; beyond: 431
+  size_t body_bytes = size_t{8} << 20;     // of a request; beyond: 413
+  // Of all requests that have not been answered, half of them of one address; beyond: 503.
+  size_t bodies_bytes = size_t{128} << 20;
+  uint64_t dropped_bytes = uint64_t{256} << 20;  // of what comes after the last answer of a connection; beyond: it is cut
+  uint32_t dropped_seconds = 30;                 // the same
+  uint32_t request_seconds = 60;  // a connection that has brought no whole request for so long: 408, closed if none has begun
+  uint32_t write_seconds = 30;    // a client that takes nothing of its answer for so long has left
+  size_t unread_bytes = size_t{4} << 20;  // of a streamed answer; a client that leaves more unread has left
 };
-
-// Names in small letters.
-using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
-// The value of the first header of that name; none: there is none.
-std::optional<std::string_view> FindHeader(const HttpHeaders& headers, std::string_view name);
-
-std::string AsciiLower(std::string_view text);
 
 struct HttpRequest {
   std::string method = {}, path = {};  // path: without the query
@@ -65,7 +62,7 @@ class HttpExchange {
   virtual void Write(std::string_view bytes) = 0;
   virtual void End(bool whole) = 0;
   // The client has closed its side or reads too slowly: nobody reads an answer. A client that half-closes its connection before it has its
-  // answer has left too: libmicrohttpd 0.9.75 closes a suspended connection then.
+  // answer has left too: from here both look the same.
   virtual bool left() const = 0;
 };
 
@@ -74,7 +71,7 @@ struct HttpHandlers {
   // as `request` is: both must return soon.
   std::function<std::optional<HttpAnswer>(const HttpRequest& head)> admit = {};
   std::function<void(std::shared_ptr<HttpExchange> exchange)> request = {};
-  // The answer when the server itself refuses: 413, 503.
+  // The answer when the server itself refuses a request, of which `head` has what is known.
   std::function<HttpAnswer(const HttpRequest& head, int status, const std::string& message)> refuse = {};
 };
 

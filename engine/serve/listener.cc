@@ -17,8 +17,6 @@
 namespace tally {
 namespace {
 
-constexpr int kBacklog = 128;  // connections that wait to be accepted
-
 std::string NumericAddress(const sockaddr* address, socklen_t size) {
   std::array<char, NI_MAXHOST> text{};
   if (::getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "";
@@ -48,7 +46,7 @@ Result<Listener> Listener::Open(const std::string& host, uint16_t port) {
     sockaddr_storage bound{};
     socklen_t size = sizeof bound;
     if (listener.fd_ < 0 || ::setsockopt(listener.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-        ::bind(listener.fd_, a->ai_addr, a->ai_addrlen) != 0 || ::listen(listener.fd_, kBacklog) != 0 ||
+        ::bind(listener.fd_, a->ai_addr, a->ai_addrlen) != 0 || ::listen(listener.fd_, SOMAXCONN) != 0 ||
         ::getsockname(listener.fd_, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
       error = errno;
       continue;

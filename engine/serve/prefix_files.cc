@@ -23,8 +23,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".prefix";
-constexpr int64_t kLeastTokens = 128;  // fewer run in no time
-constexpr size_t kMostKept = 64;       // conversations that wait to be written
+constexpr std::string_view kBeginning = "-beginning.prefix";  // of PrefixUse::kBeginning
+constexpr int64_t kLeastTokens = 8;                           // fewer run in no time
+constexpr int64_t kLeastOfLarge = 128;                        // the same, of files beyond kLargeBytes
+constexpr uint64_t kLargeBytes = uint64_t{16} << 20;
+constexpr size_t kMostKept = 192;  // files that wait to be written, three a conversation
 
 // 16 hexadecimal digits.
 std::string SumOf(std::string_view bytes) {
@@ -95,6 +98,7 @@ Status PrefixFiles::ReadFolder() {
     }
     if (!file.name.ends_with(kEnding) || ::lstat(PathOf(file).c_str(), &about) != 0 || !S_ISREG(about.st_mode)) continue;
     file.key = file.name.substr(0, file.name.find('-'));
+    file.beginning = file.name.ends_with(kBeginning);
     file.bytes = static_cast<uint64_t>(about.st_size);
     file.used = int64_t{about.st_mtim.tv_sec} * 1'000'000'000 + about.st_mtim.tv_nsec;
     if (file.name.find("-" + model_ + "-") == file.name.npos) {
@@ -172,10 +176,11 @@ void PrefixFiles::Load(std::string_view key, std::span<const int32_t> tokens) {
   }
 }
 
-void PrefixFiles::Keep(std::string key, std::vector<int32_t> tokens, std::function<std::vector<int32_t>()> next) {
-  std::erase_if(kept_, [&](const Kept& kept) { return kept.key == key && BeginsWith(tokens, kept.tokens); });
+void PrefixFiles::Keep(std::string key, std::vector<int32_t> tokens, std::function<std::vector<int32_t>()> next, PrefixUse use) {
+  if (!whole_ && use != PrefixUse::kConversation) return;
+  std::erase_if(kept_, [&](const Kept& kept) { return kept.key == key && kept.use == use && BeginsWith(tokens, kept.tokens); });
   if (kept_.size() == kMostKept) kept_.pop_front();
-  kept_.push_back({std::move(key), std::move(tokens), std::move(next)});
+  kept_.push_back({std::move(key), std::move(tokens), std::move(next), use});
 }
 
 void PrefixFiles::WriteOne() {
@@ -187,20 +192,28 @@ void PrefixFiles::WriteOne() {
   if (!sequence.ok()) return;  // all sequences are in use: the next turn runs it again
   tokens.resize(static_cast<size_t>(engine_.Length(sequence->id())));
   if (static_cast<int64_t>(tokens.size()) < kLeastTokens) return;
-  File file = {.name = {}, .key = SumOf(std::string_view(kept.key)), .tokens = tokens, .bytes = 0, .used = Now()};
+  File file = {.name = {},
+               .key = SumOf(std::string_view(kept.key)),
+               .tokens = tokens,
+               .bytes = 0,
+               .used = Now(),
+               .beginning = kept.use == PrefixUse::kBeginning};
   for (File& there : files_) {
     if (there.key == file.key && (whole_ ? there.tokens == tokens : BeginsWith(there.tokens, tokens))) return Touch(there);
   }
   const Result<uint64_t> bytes = engine_.ExportedBytes(sequence->id());
-  if (!bytes.ok() || !MakeRoom(*bytes)) return;
-  file.name = file.key + "-" + model_ + "-" + SumOf(std::span<const int32_t>(tokens)) + std::string(kEnding);
+  if (!bytes.ok() || (*bytes > kLargeBytes && static_cast<int64_t>(tokens.size()) < kLeastOfLarge)) return;
+  if (kept.use == PrefixUse::kPrompt && this->bytes() + *bytes > most_bytes_) return;
+  if (!MakeRoom(*bytes)) return;
+  file.name = file.key + "-" + model_ + "-" + SumOf(std::span<const int32_t>(tokens)) +
+              std::string(file.beginning ? kBeginning : kEnding);
   const Status status = WriteSession(PathOf(file), {.messages = {}, .settings = {}, .tokens = tokens}, engine_, sequence->id(),
                                      /*durable=*/false);
   if (!status.ok()) return warn_(status.message());
   std::error_code error;
   file.bytes = fs::file_size(PathOf(file), error);
   for (size_t i = files_.size(); i-- > 0;) {
-    if (files_[i].key == file.key && BeginsWith(tokens, files_[i].tokens)) Remove(files_, i);
+    if (files_[i].key == file.key && !files_[i].beginning && BeginsWith(tokens, files_[i].tokens)) Remove(files_, i);
   }
   files_.push_back(std::move(file));
   MakeRoom(0);

@@ -4,6 +4,9 @@
 //
 // A file is read when a request begins with its tokens, and written when there is time. It is used for requests of its prefix key only.
 // Files of other models are left alone until their bytes are needed.
+//
+// Models with windows or recurrent layers know a sequence at its end alone: a file serves no request that leaves it earlier. So they have
+// files for more than the ends of conversations (PrefixUse).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +24,11 @@
 #include "engine/session/session_file.h"
 
 namespace tally {
+
+// kConversation: from where the next turn goes on; it replaces files of earlier turns. kPrompt: for the same prompt again; written where
+// there is room to spare. kBeginning: what many conversations begin with; no conversation replaces it. The last two are of models that need
+// them; others do without.
+enum class PrefixUse : uint8_t { kConversation, kPrompt, kBeginning };
 
 // Not to be used by two threads at once.
 class PrefixFiles {
@@ -48,7 +56,8 @@ class PrefixFiles {
   void Load(std::string_view key, std::span<const int32_t> tokens);
   // Marks tokens to be written: as many of them as the engine still remembers then, if they are worth a file. With `next`, the tokens that
   // it returns when they are written. Those marked last are written first.
-  void Keep(std::string key, std::vector<int32_t> tokens, std::function<std::vector<int32_t>()> next = {});
+  void Keep(std::string key, std::vector<int32_t> tokens, std::function<std::vector<int32_t>()> next = {},
+            PrefixUse use = PrefixUse::kConversation);
   bool idle() const { return kept_.empty(); }  // nothing is to be written
   // Writes one of them. Removes files that it makes needless, and the oldest if all take more than `most_bytes`.
   void WriteOne();
@@ -61,12 +70,14 @@ class PrefixFiles {
     std::string name, key;  // of the file; what stands for the key in its name
     std::vector<int32_t> tokens = {};
     uint64_t bytes = 0;
-    int64_t used = 0;  // nanoseconds since 1970
+    int64_t used = 0;        // nanoseconds since 1970
+    bool beginning = false;  // PrefixUse::kBeginning
   };
   struct Kept {
     std::string key;
     std::vector<int32_t> tokens;
     std::function<std::vector<int32_t>()> next;
+    PrefixUse use;
   };
 
   PrefixFiles(Engine& engine, std::string folder, uint64_t most_bytes, const std::string& options, Warn warn);

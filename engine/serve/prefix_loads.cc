@@ -20,7 +20,8 @@ size_t PrefixLoads::waiting() const {
 
 bool PrefixLoads::Begin(const std::shared_ptr<Request>& request) {
   if (!request->prefix_key()) return false;
-  std::unique_ptr<PrefixFiles::Found> found = files_.Find(*request->prefix_key(), request->tokens());
+  const std::span<const int32_t> tokens = request->tokens();  // the last one's logits are wanted: it runs
+  std::unique_ptr<PrefixFiles::Found> found = files_.Find(*request->prefix_key(), tokens.first(tokens.size() - 1));
   if (found == nullptr) return false;
   const auto same = std::ranges::find_if(loads_, [&](const auto& load) { return load->found->name == found->name; });
   if (same != loads_.end()) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -28,8 +29,15 @@ class TurnQueue {
   }
   // The first entry of the client whose turn it is. The queue must not be empty.
   T Pop() {
-    const std::string client = std::move(turns_.front());
-    turns_.pop_front();
+    return *PopOf([](const std::string&) { return true; });
+  }
+  // The same, without the clients for which `may` does not hold; none: there is no other.
+  template <class May>
+  std::optional<T> PopOf(const May& may) {
+    const auto turn = std::ranges::find_if(turns_, may);
+    if (turn == turns_.end()) return std::nullopt;
+    const std::string client = std::move(*turn);
+    turns_.erase(turn);
     const auto queue = queues_.find(client);
     T first = std::move(queue->second.front());
     queue->second.pop_front();

@@ -17,7 +17,7 @@ Status WorkQueue::Start(int threads) {
 bool WorkQueue::Add(const std::string& client, std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   if (stopped_ || work_.size() >= most_waiting_ || work_.SizeOf(client) >= std::max<size_t>(1, most_waiting_ / 2)) return false;
-  work_.Push(client, std::move(work));
+  work_.Push(client, {client, std::move(work)});
   wake_.notify_one();
   return true;
 }
@@ -29,19 +29,33 @@ void WorkQueue::Stop() {
     wake_.notify_all();
   }
   for (const std::unique_ptr<ServiceThread>& thread : threads_) thread->Join();
-  while (!work_.empty()) work_.Pop()();
+  while (!work_.empty()) work_.Pop().work();
+}
+
+std::optional<WorkQueue::Item> WorkQueue::Next() {
+  std::optional<Item> next = work_.PopOf([&](const std::string& client) {
+    const auto running = running_.find(client);
+    return running == running_.end() || running->second < at_once_;
+  });
+  if (next) ++running_[next->client];
+  return next;
 }
 
 void WorkQueue::Run() {
+  std::unique_lock lock(mutex_);
   for (;;) {
-    std::function<void()> work;
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return stopped_ || !work_.empty(); });
-      if (stopped_) return;
-      work = work_.Pop();
+    std::optional<Item> item;
+    wake_.wait(lock, [&] { return stopped_ || (item = Next()); });
+    if (item) {
+      lock.unlock();
+      item->work();
+      item->work = {};
+      lock.lock();
+      const auto running = running_.find(item->client);
+      if (--running->second == 0) running_.erase(running);
+      wake_.notify_one();  // the client may have its next
     }
-    work();
+    if (stopped_) return;
   }
 }
 

@@ -4,9 +4,12 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +21,8 @@ namespace tally {
 
 class WorkQueue {
  public:
-  // At most `most_waiting` items wait, at most half of them for one client.
-  explicit WorkQueue(size_t most_waiting) : most_waiting_(most_waiting) {}
+  // At most `most_waiting` items wait, at most half of them for one client, and at most `at_once` of a client are done at once.
+  explicit WorkQueue(size_t most_waiting, size_t at_once = SIZE_MAX) : most_waiting_(most_waiting), at_once_(at_once) {}
   ~WorkQueue() { Stop(); }
   // kBadInput: the system has no thread left.
   Status Start(int threads);
@@ -31,10 +34,17 @@ class WorkQueue {
  private:
   void Run();
 
-  const size_t most_waiting_;
+  struct Item {
+    std::string client;
+    std::function<void()> work;
+  };
+  std::optional<Item> Next();  // with the lock held; none: all that waits is of clients that have enough
+
+  const size_t most_waiting_, at_once_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  TurnQueue<std::function<void()>> work_;
+  TurnQueue<Item> work_;
+  std::map<std::string, size_t> running_;  // by client; none is 0
   bool stopped_ = false;
   std::vector<std::unique_ptr<ServiceThread>> threads_;
 };

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 #include <utility>
 
 #include "engine/session/output_stream.h"
 #include "engine/session/run_alone.h"
 #include "engine/session/scoped_sequence.h"
 #include "engine/session/session_file.h"
+#include "engine/session/unique_ids.h"
 
 namespace tally {
 namespace {
@@ -51,13 +51,14 @@ class FormattedConversation final : public Conversation {
     return std::find_if_not(messages_.begin(), messages_.end(), BeginsConversation);
   }
   Result<Prompt> Render(const std::vector<ChatMessage>& messages, bool answer_begins) const;
-  std::set<std::string> CallIds() const;
+  CallOptions Calls(const TurnOptions& options);
   Result<Turn> Answer(const Prompt& prompt, const TurnOptions& options);
 
   Engine& engine_;
   const Tokenizer& tokenizer_;
   std::shared_ptr<const ChatFormat> format_;
   const std::string prefix_key_;
+  UniqueIds ids_;
   std::vector<int32_t> ran_;  // tokens of the last turn, the reused beginning included
   std::vector<ChatMessage> messages_;
   ChatRequest settings_;  // without messages
@@ -97,12 +98,15 @@ Result<Turn> FormattedConversation::Say(std::vector<ChatMessage> messages, const
   return turn;
 }
 
-std::set<std::string> FormattedConversation::CallIds() const {
-  std::set<std::string> ids;
-  for (const ChatMessage& message : messages_) {
-    for (const ToolCall& call : message.tool_calls) ids.insert(call.id);
+CallOptions FormattedConversation::Calls(const TurnOptions& options) {
+  CallOptions calls{.new_id = options.new_call_id, .most = settings_.most_calls};
+  if (!calls.new_id) {
+    calls.new_id = [this, is_short = format_->ShortCallIds()] { return is_short ? ids_.NextShort() : ids_.Next("call_"); };
   }
-  return ids;
+  for (const ChatMessage& message : messages_) {
+    for (const ToolCall& call : message.tool_calls) calls.used_ids.insert(call.id);
+  }
+  return calls;
 }
 
 // Runs the prompt and the answer. The history is the caller's.
@@ -113,7 +117,7 @@ Result<Turn> FormattedConversation::Answer(const Prompt& prompt, const TurnOptio
   Turn turn;
   const auto request = std::make_shared<Request>(
       engine_, prompt.tokens, of_request,
-      NewAnswerStream(tokenizer_, format_->NewParser(prompt.text, settings_.tools), options.stop, CallIds()));
+      NewAnswerStream(tokenizer_, format_->NewParser(prompt.text, settings_), options.stop, Calls(options)));
   bool listening = true;
   const auto listen = [&](const RequestEvent& event) {
     turn.answer.Add(event.parts);

@@ -23,6 +23,8 @@ struct TurnOptions {
   SamplingOptions sampling = {};
   std::vector<std::string> stop = {};  // the answer's content ends before any of these (`finish` is kStop)
   int64_t draft = 0;                   // RequestOptions::draft
+  // Ids of calls, none twice; none: unique ones, 9 letters and digits where the format wants that, else "call_" and 24 hexadecimal digits.
+  std::function<std::string()> new_call_id = {};
   // The answer as it comes. Returning false stops it (`finish` is kInterrupted); it is not called again.
   std::function<bool(std::span<const OutputPart> parts)> on_parts = {};
   std::function<void(int64_t done, int64_t total)> prompt_progress = {};  // of the prompt's tokens that are run
@@ -30,7 +32,7 @@ struct TurnOptions {
 };
 
 struct Turn {
-  ChatAnswer answer = {};         // every call has an id: the model's, or 9 letters and digits of ours
+  ChatAnswer answer = {};         // every call has an id: the model's, or a new one
   GenerateResult generated = {};  // prompt_tokens: those that were run; no text
   int64_t reused_tokens = 0;      // of the prompt, whose KV was there already
 };

@@ -2,7 +2,6 @@
 #include "engine/session/output_stream.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "engine/session/stop_filter.h"
@@ -39,11 +38,11 @@ class TextStream final : public OutputStream {
 class AnswerStream final : public OutputStream {
  public:
   AnswerStream(const Tokenizer& tokenizer, std::unique_ptr<OutputParser> parser, const std::vector<std::string>& stop,
-               std::set<std::string> call_ids)
+               CallOptions calls)
       : tokenizer_(tokenizer),
         parser_(std::move(parser)),
         stops_(stop),
-        call_ids_(std::move(call_ids)),
+        calls_(std::move(calls)),
         decoder_(tokenizer, /*at_start=*/false) {}
 
   void Push(int32_t token, std::vector<OutputPart>* parts) override {
@@ -61,7 +60,7 @@ class AnswerStream final : public OutputStream {
     Deliver(parts);
     if (std::string held = stops_.Finish(); !held.empty()) parts->push_back({.text = std::move(held)});
   }
-  bool stopped() const override { return stops_.stopped(); }
+  bool stopped() const override { return stops_.stopped() || called_all(); }
   const std::string& stop() const override { return stops_.stop(); }
 
  private:
@@ -73,26 +72,21 @@ class AnswerStream final : public OutputStream {
     const std::string text = tokenizer_.IsControl(token) ? tokenizer_.ControlText(token) : tokenizer_.TokenBytes(token);
     parser_->Push({text, true}, &parts_);
   }
-  // As templates of Mistral demand: call00001.
-  std::string NewCallId() {
-    for (;; ++next_call_) {
-      const std::string digits = std::to_string(next_call_);
-      std::string id = "call" + std::string(5 - std::min<size_t>(5, digits.size()), '0') + digits;
-      if (!call_ids_.contains(id)) return id;
-    }
-  }
-  // Passes on the content before the first stop string that cannot be part of one. Drops the parts after a stop string.
+  bool called_all() const { return calls_.most > 0 && n_calls_ >= *calls_.most; }
+  // Passes on the content before the first stop string that cannot be part of one. Drops the parts after the answer has stopped.
   void Deliver(std::vector<OutputPart>* parts) {
     for (OutputPart& part : parts_) {
-      if (stops_.stopped()) break;
+      if (stopped()) break;
       if (part.kind == OutputPart::Kind::kContent) {
         part.text = stops_.Push(part.text);
       } else if (std::string held = stops_.Finish(); !held.empty()) {
         parts->push_back({.text = std::move(held)});
       }
       if (part.call) {
-        if (part.call->id.empty()) part.call->id = NewCallId();
-        call_ids_.insert(part.call->id);
+        std::string& id = part.call->id;
+        while (id.empty() || calls_.used_ids.contains(id)) id = calls_.new_id();
+        calls_.used_ids.insert(id);
+        ++n_calls_;
       }
       parts->push_back(std::move(part));
     }
@@ -102,8 +96,8 @@ class AnswerStream final : public OutputStream {
   const Tokenizer& tokenizer_;
   std::unique_ptr<OutputParser> parser_;
   StopFilter stops_;
-  std::set<std::string> call_ids_;  // of the history and of this answer
-  size_t next_call_ = 1;            // ids before this one are used
+  CallOptions calls_;  // used_ids: those of this answer too
+  int64_t n_calls_ = 0;
   StreamingDecoder decoder_;
   std::vector<OutputPart> parts_;  // of the parser
 };
@@ -119,8 +113,8 @@ std::unique_ptr<OutputStream> NewTextStream(const Tokenizer* tokenizer, bool at_
 }
 
 std::unique_ptr<OutputStream> NewAnswerStream(const Tokenizer& tokenizer, std::unique_ptr<OutputParser> parser,
-                                              const std::vector<std::string>& stop, std::set<std::string> call_ids) {
-  return std::make_unique<AnswerStream>(tokenizer, std::move(parser), stop, std::move(call_ids));
+                                              const std::vector<std::string>& stop, CallOptions calls) {
+  return std::make_unique<AnswerStream>(tokenizer, std::move(parser), stop, std::move(calls));
 }
 
 }  // namespace tally

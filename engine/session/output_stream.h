@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -19,11 +21,11 @@ namespace tally {
 class OutputStream {
  public:
   virtual ~OutputStream() = default;
-  // Appends the parts that became certain with the token. After a stop string nothing is appended.
+  // Appends the parts that became certain with the token. After it has stopped nothing is appended.
   virtual void Push(int32_t token, std::vector<OutputPart>* parts) = 0;
   // The answer has ended: appends what was held back. `end_token`: the one that ended it, or -1.
   virtual void Finish(int32_t end_token, std::vector<OutputPart>* parts) = 0;
-  virtual bool stopped() const = 0;             // a stop string came
+  virtual bool stopped() const = 0;             // a stop string came, or the last call that there may be
   virtual const std::string& stop() const = 0;  // that string; empty: none did
 };
 
@@ -33,9 +35,15 @@ bool BeginsText(const Tokenizer* tokenizer, std::span<const int32_t> prompt);
 // Plain text, as content. `tokenizer` may be null: no parts. `at_start`: the first token begins the text.
 std::unique_ptr<OutputStream> NewTextStream(const Tokenizer* tokenizer, bool at_start, const std::vector<std::string>& stop);
 
-// An answer in a conversation, which `parser` takes apart; stop strings cut its content. Every call gets an id: the model's, or 9 letters
-// and digits of ours that are not in `call_ids`.
+// How calls get their ids, and how many there may be.
+struct CallOptions {
+  std::function<std::string()> new_id = {};  // gives no id twice
+  std::set<std::string> used_ids = {};       // of the calls in the conversation
+  std::optional<int64_t> most = {};          // the answer stops after so many calls; none or 0: it does not
+};
+// An answer in a conversation, which `parser` takes apart; stop strings cut its content. Every call gets an id: the model's, where it
+// writes one that is not used yet, else a new one.
 std::unique_ptr<OutputStream> NewAnswerStream(const Tokenizer& tokenizer, std::unique_ptr<OutputParser> parser,
-                                              const std::vector<std::string>& stop, std::set<std::string> call_ids);
+                                              const std::vector<std::string>& stop, CallOptions calls);
 
 }  // namespace tally

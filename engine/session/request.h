@@ -35,6 +35,9 @@ struct RequestOptions {
   int32_t top_logprobs = -1;  // each token has its log probability, and so many of the most probable ones; -1: none at all
   // Requests of equal keys run equal beginnings of their tokens once; none: this one shares nothing.
   std::optional<std::string> prefix_key = {};
+  std::string client = {};  // who asks: the scheduler gives clients equal shares
+  // So many of the prompt's tokens are likely to begin other prompts too: recurrent layers' states are remembered there. 0: not known.
+  int64_t shared_beginning = 0;
   // Tokens that are drafted at once at most: by the checkpoint's own layer if the engine predicts (EngineOptions::prediction), else looked
   // up in the prompt and the text so far. They run where the engine has room for drafts (EngineOptions::draft_rows). 0: none.
   int64_t draft = 0;
@@ -60,6 +63,8 @@ class Request {
   // --- for the scheduler
 
   const std::optional<std::string>& prefix_key() const { return options_.prefix_key; }
+  const std::string& client() const { return options_.client; }
+  int64_t shared_beginning() const { return options_.shared_beginning; }
   // All that is to run, in order: the prompt and the tokens that were drawn. The request ends before it draws one that could not run.
   std::span<const int32_t> tokens() const { return tokens_; }
   bool IsGenerated(int64_t position) const { return position >= prompt_size_; }
@@ -100,8 +105,11 @@ class Request {
   std::vector<RequestEvent> TakeEvents() { return std::exchange(events_, {}); }
   const std::string& stop() const { return output_->stop(); }  // the stop string that ended it; empty: none did
   bool wants_logprobs() const { return options_.top_logprobs >= 0; }
-  int64_t prompt_reused() const { return held_; }                 // tokens of the prompt that had run before it began
-  int64_t prompt_to_run() const { return prompt_size_ - held_; }  // the others
+  bool begun() const { return begin_ != 0; }  // it has run, or is about to
+  int64_t prompt_size() const { return prompt_size_; }
+  int64_t prompt_done() const { return std::min(ran_, prompt_size_); }  // tokens of the prompt that have run
+  int64_t prompt_reused() const { return held_; }                       // tokens of the prompt that had run before it began
+  int64_t prompt_to_run() const { return prompt_size_ - held_; }        // the others
   int64_t preemptions() const { return preemptions_; }
   uint64_t held_bytes() const { return held_bytes_; }  // the most that it held when a sequence of it was given back
   // Counts, times and tokens so far; no text. The bill comes when the scheduler drops the request, in the step that it ends in.

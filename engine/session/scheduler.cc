@@ -77,7 +77,7 @@ int32_t Scheduler::StatesToKeep(const Entry& e) const {
   const int64_t length = engine_.Length(e.sequence);
   if (!recurrent_) return 0;
   if (e.request->IsGenerated(length) && !e.request->IsGenerated(length - 1)) return 2;
-  return length % kStateEvery == 0 ? 1 : 0;
+  return length % kStateEvery == 0 || length == e.request->shared_beginning() ? 1 : 0;
 }
 
 void Scheduler::GiveBack(Entry& e) {
@@ -116,7 +116,10 @@ bool Scheduler::WaitsForPrefix(const Request& request) const {
     if (Left(e) <= 1 || e.request->prefix_key() != request.prefix_key()) return false;
     int64_t common = CommonLength(e.request->tokens(), tokens);
     // Recurrent layers leave a state at the prompt's end, and where StatesToKeep says.
-    if (recurrent_ && common < static_cast<int64_t>(e.request->tokens().size())) common -= common % kStateEvery;
+    if (recurrent_ && common < static_cast<int64_t>(e.request->tokens().size())) {
+      const int64_t shared = e.request->shared_beginning() <= common ? e.request->shared_beginning() : 0;
+      common = std::max(common - common % kStateEvery, shared);
+    }
     return common >= kWorthWaiting && common > there && engine_.Length(e.sequence) < common;
   });
 }
@@ -173,8 +176,9 @@ int64_t Scheduler::Left(const Entry& e) const {
 
 // The most rows of one step. With recurrent layers: up to the next position whose state others may begin from.
 int64_t Scheduler::MostRows(const Entry& e) const {
-  const int64_t left = Left(e);
-  return recurrent_ && e.request->prefix_key() ? std::min(left, kStateEvery - engine_.Length(e.sequence) % kStateEvery) : left;
+  const int64_t left = Left(e), length = engine_.Length(e.sequence), shared = e.request->shared_beginning();
+  if (!recurrent_ || !e.request->prefix_key()) return left;
+  return std::min({left, kStateEvery - length % kStateEvery, length < shared ? shared - length : left});
 }
 
 // Sets the rows of every running request in this step.
@@ -201,19 +205,75 @@ void Scheduler::Share() {
     room = std::min(room, clock_.MostRows(decode_rows_, options_.step_seconds * (decode_rows_ > 0 ? 1 : kAloneTimes)));
   }
   const int64_t left_out = rest - room;
-  // Equal shares; what a short prompt leaves goes to the others.
-  for (size_t i = 0; i < prompts.size() && room > 0; ++i) {
-    const int64_t others = static_cast<int64_t>(prompts.size() - i);
-    prompts[i]->rows = std::min(MostRows(*prompts[i]), std::max<int64_t>(1, room / others));
-    room -= prompts[i]->rows;
-  }
-  for (size_t i = 0; i < prompts.size() && room > 0; ++i) {
-    const int64_t more = std::min(MostRows(*prompts[i]) - prompts[i]->rows, room);
-    prompts[i]->rows += more;
-    room -= more;
-  }
+  room = SharePrompts(prompts, room);
   first_ = room + left_out > 0 || n == 0 ? 0 : past % n;
   if (prompts.empty() && !is_full_) ShareDrafts(room);
+}
+
+// A client whose prompts did not wait before begins with the rows of the one that has had the fewest, or with its own if it has had more.
+void Scheduler::CountClients(std::span<Entry* const> prompts) {
+  std::map<std::string, int64_t> had;
+  int64_t fewest = 0;
+  for (const Entry* e : prompts) {
+    const auto known = prompt_rows_.find(e->request->client());
+    if (known == prompt_rows_.end()) continue;
+    fewest = had.empty() ? known->second : std::min(fewest, known->second);
+    had.insert(*known);
+  }
+  for (const Entry* e : prompts) had.try_emplace(e->request->client(), fewest);
+  for (const auto& [client, rows] : prompt_rows_) {
+    if (rows > fewest && !prompts.empty()) had.try_emplace(client, rows);
+  }
+  prompt_rows_.swap(had);
+}
+
+// Gives `room` rows to prompts. Returns what is left.
+int64_t Scheduler::SharePrompts(std::vector<Entry*> prompts, int64_t room) {
+  std::ranges::sort(prompts, {}, &Entry::arrival);
+  CountClients(prompts);
+  while (room > 0 && !prompts.empty()) {
+    const auto next = NextPrompt(prompts);
+    Entry& e = **next;
+    const std::string& client = e.request->client();
+    e.rows = std::min(MostRows(e), room);
+    e.overtaken = std::max<int64_t>(0, e.overtaken - e.rows);
+    for (auto before = prompts.begin(); before != next; ++before) {
+      if ((*before)->request->client() == client) (*before)->overtaken += e.rows;
+    }
+    prompt_rows_[client] += e.rows;
+    if (TurnGoesOn(prompts) == prompts.end()) {
+      turn_ = client;
+      turn_rows_ = 0;
+    }
+    if (turn_ == client) turn_rows_ += e.rows;
+    room -= e.rows;
+    prompts.erase(next);
+  }
+  return room;
+}
+
+// The first prompt of the client whose turn it is; end: its turn is over.
+std::vector<Scheduler::Entry*>::iterator Scheduler::TurnGoesOn(std::vector<Entry*>& prompts) const {
+  if (turn_rows_ >= kTurn) return prompts.end();
+  return std::ranges::find_if(prompts, [&](const Entry* e) { return e->request->client() == turn_; });
+}
+
+// Of prompts in the order in which they came, the one that is to run next.
+std::vector<Scheduler::Entry*>::iterator Scheduler::NextPrompt(std::vector<Entry*>& prompts) {
+  const auto had = [&](const Entry* e) { return prompt_rows_.at(e->request->client()); };
+  auto first = std::ranges::min_element(prompts, {}, had);
+  if (const auto in_turn = TurnGoesOn(prompts); in_turn != prompts.end()) {
+    const auto cuts_in = std::ranges::find_if(prompts, [&](const Entry* e) {
+      return Left(*e) < kShortPrompt && had(e) <= had(*in_turn) && e->request->client() != turn_;
+    });
+    first = cuts_in != prompts.end() ? cuts_in : in_turn;
+  }
+  if (Left(**first) < kShortPrompt) return first;
+  const auto overtakes = std::find_if(first, prompts.end(), [&](const Entry* e) {
+    return e->request->client() == (*first)->request->client() && Left(*e) < kShortPrompt &&
+           (*first)->overtaken + Left(*e) <= kMostOvertaking;
+  });
+  return overtakes == prompts.end() ? first : overtakes;
 }
 
 // Gives rows of a step of few rows to drafts.
@@ -345,6 +405,7 @@ void Scheduler::Step() {
   const size_t ran = running_.size();
   DropEnded();
   if (full && running_.size() == ran) PreemptYoungest();  // none that ended made room
+  if (idle()) prompt_rows_.clear(), turn_rows_ = kTurn;
 }
 
 }  // namespace tally

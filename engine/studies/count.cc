@@ -210,6 +210,12 @@ std::optional<uint64_t> CountedModel::all_parameters() const {
   return n;
 }
 
+uint64_t CountedModel::known_parameters() const {
+  uint64_t n = count.parameters.total;
+  for (const PartNotRun& p : not_run) n += p.parameters.value_or(0);
+  return n;
+}
+
 std::optional<uint64_t> CountedModel::all_bytes() const {
   uint64_t n = count.weight_bytes;
   for (const PartNotRun& p : not_run) {

@@ -44,7 +44,9 @@ struct CountedModel {
   TALLY_API bool counts_part() const;
   // Parameters, run or not; nullopt: a part's size is unknown.
   TALLY_API std::optional<uint64_t> all_parameters() const;
-  // The same of the bytes of weights.
+  // The same, without parts of unknown size.
+  TALLY_API uint64_t known_parameters() const;
+  // As all_parameters(), of the bytes of weights.
   TALLY_API std::optional<uint64_t> all_bytes() const;
 };
 

@@ -43,12 +43,15 @@ Status AddStep(const CountedModel& m, uint64_t context, ReportData& d) {
   step.parameters_touched = count.touched;
   step.by_component.resize(d.components.size());
   for (const books::FlopsRow& row : count.decode.rows) {
-    const uint64_t flops = row.flops[static_cast<size_t>(books::FlopsView::kEverything)].value();
+    const auto form = row.flops[static_cast<size_t>(books::FlopsView::kEverything)].number();
+    const uint64_t flops = form ? form->value() : 0;
     step.by_component[static_cast<size_t>(row.part)].flops = flops;
     step.all.flops += flops;
   }
   for (ReportWork& work : step.by_component) work.bytes.resize(d.byte_kinds.size());
-  step.all.bytes = {count.weight_bytes_per_token, count.kv_bytes_at_context + 2 * count.state_bytes, count.kv_bytes_per_token};
+  if (const auto read = count.kv_bytes_read.number()) {
+    step.all.bytes = {count.weight_bytes_per_token, *read + 2 * count.state_bytes, count.kv_bytes_per_token};
+  }
   d.steps.push_back(std::move(step));
   return {};
 }
@@ -63,7 +66,7 @@ Result<ReportData> ReportOf(const CountedModel& model) {
   d.source = "tally count";
   d.has_parameters = true;
   d.decode_steps = 1;  // of the touched parameters
-  d.byte_kinds = {"weights packed", "KV read", "KV written"};
+  if (count.kv_bytes_read.whole()) d.byte_kinds = {"weights packed", "KV read", "KV written"};
   AddParameters(model, d);
   const uint64_t trained = static_cast<uint64_t>(std::max(count.recipe.context, 0));
   const uint64_t longest = std::max({trained, count.options.context, kLengths});
@@ -72,6 +75,9 @@ Result<ReportData> ReportOf(const CountedModel& model) {
   }
   d.absent = {
       "Nothing ran: figures are counted from the configuration. Bytes are those of weights as stored, and of an f16 KV cache."};
+  if (const std::string partial = books::PartialWords(count); !partial.empty()) {
+    d.absent.push_back("Figures that are only part are left out; " + partial + ".");
+  }
   return d;
 }
 

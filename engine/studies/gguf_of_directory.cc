@@ -48,14 +48,33 @@ bool IsOverRootInBoth(const TensorBinding* from, const TensorBinding& made) {
 Result<GgufOfDirectory> GgufOfDirectory::Open(const std::string& directory, const std::vector<std::string>& allowed) {
   GgufOfDirectory d;
   TALLY_ASSIGN_OR_RETURN(d.source_, ReadHuggingFace(directory));
-  TALLY_ASSIGN_OR_RETURN(d.spec_, ReadModelSpec(d.source_));
-  TALLY_ASSIGN_OR_RETURN(d.made_, MakeGguf(d.source_, {DType::kF32, DType::kF32}));
+  TALLY_RETURN_IF_ERROR(d.ReadModel());
   TALLY_RETURN_IF_ERROR(d.SetTypes());
   if (d.spec_.recipe.stored_xielu) TALLY_RETURN_IF_ERROR(d.SetXielu());
   d.made_.inventory.path = directory;
   d.made_.inventory.metadata.Set("general.name", NameOf(directory));
   TALLY_RETURN_IF_ERROR(d.SetTokenizer(allowed));
   return d;
+}
+
+// With the first layer for multi-token prediction, if there is one that runs and that GGUF can say.
+Status GgufOfDirectory::ReadModel() {
+  constexpr MadeTypes kTypes{DType::kF32, DType::kF32};
+  Result<ModelSpec> predicting = ReadModelSpec(source_, /*prediction=*/true);
+  Result<MadeCheckpoint> made = MakeGguf(source_, kTypes, predicting.ok());
+  if (predicting.ok() && made.ok()) {
+    spec_ = std::move(predicting).value();
+  } else {
+    TALLY_ASSIGN_OR_RETURN(spec_, ReadModelSpec(source_));
+    if (predicting.ok()) made = MakeGguf(source_, kTypes);
+  }
+  if (!made.ok()) return made.status();
+  made_ = std::move(made).value();
+  for (const PartNotRun& part : spec_.parts_not_run) {
+    if (part.parameters == 0u) continue;
+    spec_.notes.push_back("not written: " + Printable(part.name) + (part.bytes ? " (" + BytesText(*part.bytes) + ")" : ""));
+  }
+  return {};
 }
 
 const TensorBinding* GgufOfDirectory::SourceOf(const TensorBinding& made) const {

@@ -25,6 +25,8 @@ class GgufOfDirectory {
   // The file: metadata, the tokenizer's keys among them, and tensors without places. Their types are those of the directory, F32 for
   // vectors, routers and learned positions.
   const Inventory& inventory() const { return made_.inventory; }
+  // Of the model, and the parts of the directory that the file lacks: vision towers, and layers for multi-token prediction other than the
+  // first one, or of a family that does not run them.
   const std::vector<std::string>& notes() const { return spec_.notes; }
   // Why the file has no vocabulary although the directory has a tokenizer; empty: it has one, or there is none to have.
   const std::string& no_tokenizer() const { return no_tokenizer_; }
@@ -43,6 +45,7 @@ class GgufOfDirectory {
     WeightView view;
   };
 
+  Status ReadModel();
   Status SetTypes();
   Status SetXielu();
   Status SetTokenizer(const std::vector<std::string>& allowed);

@@ -39,10 +39,13 @@ void AddParameterForms(const books::Count& count, std::vector<ReportForm>& forms
 void AddStepForms(const books::Count& count, std::vector<ReportForm>& forms) {
   const std::string group = "FLOPs of a decode token that sees S = " + books::WithThousands(count.options.context) + " positions";
   for (const books::FlopsRow& row : count.decode.rows) {
-    const Form& all = row.flops[static_cast<size_t>(books::FlopsView::kEverything)];
+    const std::optional<Form> whole = row.flops[static_cast<size_t>(books::FlopsView::kEverything)].number(),
+                              of_special = row.special.number();
+    if (!whole || !of_special) continue;
+    const Form &all = *whole, &special = *of_special;
     const std::string name(books::PartName(row.part));
     if (all.value() > 0) forms.push_back({group, name, all.text(), all.value(), 1});
-    if (row.special.value() > 0) forms.push_back({group, name + ", special", row.special.text(), row.special.value(), 1});
+    if (special.value() > 0) forms.push_back({group, name + ", special", special.text(), special.value(), 1});
   }
   const Form& kv = count.kv_elements_per_token;
   forms.push_back({"KV cache", "elements a position", kv.text(), kv.value(), 1});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/text/bpe.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 
@@ -91,6 +92,7 @@ class Bpe : public TokenModel {
   StringMap<int32_t> whole_;          // ignore_merges: every token
   MergeTable merges_;
   Neighbours neighbours_;
+  size_t longest_ = 4;  // bytes of a token, or of an unknown character; 0: neighbouring ones are one token
 };
 
 Status Bpe::Init(const StringMap<int32_t>& vocab, std::span<const std::pair<std::string_view, std::string_view>> merges,
@@ -104,6 +106,7 @@ Status Bpe::Init(const StringMap<int32_t>& vocab, std::span<const std::pair<std:
   };
   std::string bytes;
   for (const auto& [text, id] : vocab) {
+    longest_ = std::max(longest_, text.size());
     if (options_.byte_level) {
       if (!BytesOfAlphabet(text, &bytes)) continue;
       if (bytes.size() == 1) bytes_[static_cast<uint8_t>(bytes[0])] = id;
@@ -121,6 +124,9 @@ Status Bpe::Init(const StringMap<int32_t>& vocab, std::span<const std::pair<std:
     }
     if (options_.ignore_merges && !control(id)) whole_.emplace(text, id);
   }
+  const bool all_bytes = std::ranges::none_of(bytes_, [](int32_t id) { return id < 0; });
+  const bool has_unknown = options_.unknown >= 0 && !(all_bytes && (options_.byte_level || options_.byte_fallback));
+  if (has_unknown && options_.fuse_unknown) longest_ = 0;
   if (merges.size() >= kNoMerge) return BadInput(where + ": too many merges");
   merges_ = MergeTable(merges.size());
   std::string joined;
@@ -193,6 +199,7 @@ Status Bpe::AppendSymbols(std::string_view word, std::vector<MergeSymbol>* symbo
 }
 
 Status Bpe::EncodeWord(std::string_view word, ModelScratch& scratch, std::vector<int32_t>* ids) const {
+  TALLY_RETURN_IF_ERROR(CheckRoom(scratch, ids->size(), word.size(), longest_));
   TALLY_RETURN_IF_ERROR(AppendSymbols(word, &scratch.symbols));
   if (scratch.symbols.empty()) return {};
   MergeSymbols(scratch, [&](const MergeSymbol& left, const MergeSymbol& right) -> MergePair {

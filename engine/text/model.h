@@ -2,6 +2,7 @@
 // The part of a tokenizer that turns one piece of text into ids, and what such models share.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -35,12 +36,24 @@ struct ModelScratch {
   // Ids of words that were encoded before, as ranges of cached_ids.
   StringMap<std::pair<uint32_t, uint32_t>> cache;
   std::vector<int32_t> cached_ids;
+  size_t most_ids = SIZE_MAX;  // of the whole text
 };
+
+// kNoRoom: a text of which `ids` are known has more than the most.
+inline Status CheckRoom(const ModelScratch& scratch, size_t ids) {
+  if (ids <= scratch.most_ids) return {};
+  return {StatusCode::kNoRoom, "the text has more than " + std::to_string(scratch.most_ids) + " tokens"};
+}
+// The same before a word of so many bytes is encoded. longest: the most bytes of a token; 0: any number.
+inline Status CheckRoom(const ModelScratch& scratch, size_t ids, size_t bytes, size_t longest) {
+  return CheckRoom(scratch, longest == 0 ? ids : ids + (bytes + longest - 1) / longest);
+}
 
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
-  // Appends the ids of `piece` (well-formed UTF-8 whose cuts may lie anywhere between characters).
+  // Appends the ids of `piece` (well-formed UTF-8 whose cuts may lie anywhere between characters). May give up with kNoRoom when there are
+  // more than the most, or must be.
   virtual Status Encode(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>* ids) const = 0;
 };
 
@@ -63,6 +76,7 @@ inline constexpr size_t kMaxCachedIds = 1 << 20;
 // Runs encode(word, ids) through the cache of `scratch`.
 template <class F>
 Status CachedWord(std::string_view word, ModelScratch& scratch, std::vector<int32_t>* ids, const F& encode) {
+  TALLY_RETURN_IF_ERROR(CheckRoom(scratch, ids->size()));
   if (word.size() > kMaxCachedWord) return encode(word, ids);
   if (const auto found = scratch.cache.find(word); found != scratch.cache.end()) {
     const auto [first, count] = found->second;

@@ -45,6 +45,7 @@ class RankedBpe : public TokenModel {
       ids->push_back(whole);
       return {};
     }
+    TALLY_RETURN_IF_ERROR(CheckRoom(scratch, ids->size(), word.size(), longest_));
     std::vector<MergeSymbol>& symbols = scratch.symbols;
     symbols.clear();
     for (size_t i = 0; i < word.size(); ++i) {
@@ -64,7 +65,7 @@ class RankedBpe : public TokenModel {
   std::array<int32_t, 256> bytes_;
   std::vector<int32_t> pairs_;  // tokens of two bytes, by Pair
   StringMap<int32_t> tokens_;
-  size_t longest_ = 0;
+  size_t longest_ = 1;
 };
 
 }  // namespace

@@ -63,6 +63,7 @@ class ScoredBpe : public TokenModel {
   }
 
   Status EncodeWord(std::string_view word, ModelScratch& scratch, std::vector<int32_t>* ids) const {
+    TALLY_RETURN_IF_ERROR(CheckRoom(scratch, ids->size(), word.size(), longest_));
     std::vector<MergeSymbol>& symbols = scratch.symbols;
     symbols.clear();
     for (size_t at = 0; at < word.size();) {
@@ -104,7 +105,7 @@ class ScoredBpe : public TokenModel {
   }
 
   StringMap<Token> tokens_;
-  size_t longest_ = 0;
+  size_t longest_ = 4;  // bytes of a token, or of an unknown character
   std::array<int32_t, 256> bytes_;
   int32_t unknown_;
   Neighbours neighbours_;

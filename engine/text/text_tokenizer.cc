@@ -11,8 +11,10 @@
 namespace tally {
 
 struct TextTokenizer::Scratch {
-  Scratch(size_t bytes, const Parts& parts)
-      : matcher(bytes), normal_growth(bytes, parts.normalizer.size()), growth(bytes, parts.pre.size()) {}
+  Scratch(size_t bytes, const Parts& parts, size_t most_ids)
+      : matcher(bytes), normal_growth(bytes, parts.normalizer.size()), growth(bytes, parts.pre.size()) {
+    model.most_ids = most_ids;
+  }
   Matcher matcher;
   Growth normal_growth, growth;
   ModelScratch model;
@@ -48,7 +50,10 @@ std::vector<ByteRange> Within(std::span<const ByteRange> ranges, size_t begin, s
 
 Status TextTokenizer::EncodeNormalized(std::string_view text, std::span<const ByteRange> special, bool at_start,
                                        Scratch& scratch) const {
-  const PreTokenizer::Sink sink = [&](std::string_view piece) { return p_.model->Encode(piece, scratch.model, &scratch.ids); };
+  const PreTokenizer::Sink sink = [&](std::string_view piece) -> Status {
+    TALLY_RETURN_IF_ERROR(p_.model->Encode(piece, scratch.model, &scratch.ids));
+    return CheckRoom(scratch.model, scratch.ids.size());
+  };
   return ForEachAdded(
       p_.normalized_tokens, text, special,
       [&](std::string_view stretch, size_t offset) {
@@ -81,17 +86,18 @@ Status TextTokenizer::EncodeText(std::string_view text, std::span<const ByteRang
 Result<std::vector<int32_t>> TextTokenizer::Encode(std::string_view text, EncodeOptions options) const {
   std::string repaired;
   text = WellFormed(text, &repaired);
-  Scratch scratch(text.size(), p_);
-  scratch.ids.reserve(text.size() / 4 + 8);
+  Scratch scratch(text.size(), p_, options.most_ids);
+  scratch.ids.reserve(std::min(text.size() / 4, options.most_ids) + 8);
   if (options.add_special) scratch.ids = p_.prefix;
   const ByteRange all{0, text.size()};
   const Status status = EncodeText(text, std::span(&all, options.parse_special ? 1 : 0), scratch);
   if (!status.ok()) return OneLine(status);
   if (options.add_special) scratch.ids.insert(scratch.ids.end(), p_.suffix.begin(), p_.suffix.end());
+  TALLY_RETURN_IF_ERROR(CheckRoom(scratch.model, scratch.ids.size()));
   return std::move(scratch.ids);
 }
 
-Result<std::vector<int32_t>> TextTokenizer::EncodeSegments(std::span<const TextSegment> segments) const {
+Result<std::vector<int32_t>> TextTokenizer::EncodeSegments(std::span<const TextSegment> segments, size_t most_ids) const {
   std::string text, repaired;
   std::vector<ByteRange> special;
   for (const TextSegment& segment : segments) {
@@ -104,9 +110,10 @@ Result<std::vector<int32_t>> TextTokenizer::EncodeSegments(std::span<const TextS
       special.push_back({begin, text.size()});
     }
   }
-  Scratch scratch(text.size(), p_);
+  Scratch scratch(text.size(), p_, most_ids);
   const Status status = EncodeText(text, special, scratch);
   if (!status.ok()) return OneLine(status);
+  TALLY_RETURN_IF_ERROR(CheckRoom(scratch.model, scratch.ids.size()));
   return std::move(scratch.ids);
 }
 

@@ -53,7 +53,7 @@ class TextTokenizer final : public Tokenizer {
   }
 
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options) const override;
-  Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment> segments) const override;
+  Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment> segments, size_t most_ids) const override;
   std::string TokenBytes(int32_t id) const override { return InRange(id) ? p_.bytes[static_cast<size_t>(id)] : ""; }
   std::string FirstTokenBytes(int32_t id) const override;
   std::string Decode(std::span<const int32_t> ids) const override;

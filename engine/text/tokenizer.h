@@ -3,6 +3,7 @@
 // tokenizer.json.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,6 +21,7 @@ namespace tally {
 struct EncodeOptions {
   bool add_special = true;     // BOS (and EOS) if the model's tokenizer adds them
   bool parse_special = false;  // special tokens spelled out in the text become tokens
+  size_t most_ids = SIZE_MAX;  // kNoRoom: there are more; the rest of the text is not encoded
 };
 
 // A stretch of a text that is encoded as one.
@@ -37,7 +39,8 @@ class TALLY_API Tokenizer {
   virtual Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const = 0;
   // The ids of the joined text, with nothing added before or after it. Special tokens are those that lie in segments that parse them
   // (neighbouring ones count as one). Errors as Encode.
-  virtual Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment> segments) const = 0;
+  virtual Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment> segments,
+                                                      size_t most_ids = SIZE_MAX) const = 0;
   // The bytes of one token; empty for control tokens. May be part of a character. Ids out of range: empty.
   virtual std::string TokenBytes(int32_t id) const = 0;
   // All of them, as published decoders have it: a leading space that encoding added is dropped

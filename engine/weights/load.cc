@@ -15,6 +15,7 @@
 
 #include "engine/base/aligned.h"
 #include "engine/base/format.h"
+#include "engine/kernels/formats/fp8.h"
 #include "engine/weights/pack.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/weights.h"
@@ -146,13 +147,13 @@ class ItemLoader {
   }
 
   // Reads columns [k, k + columns) of stored rows [row, row + n) of FP8 codes, counted through the tensor, and makes blocks of them and
-  // their scales. out: [n][columns / 128] blocks; beyond them room for n * columns bytes.
+  // their scales, or, of a ragged weight, f32. out: [n][columns / 128] blocks or [n][columns]; beyond them room for n * columns bytes.
   Status ReadScaled(const PlannedWeight& w, size_t source, uint64_t row, uint64_t n, uint64_t k, uint64_t columns,
                     uint8_t* out) const {
     constexpr DTypeInfo kType = GetDTypeInfo(DType::kFP8);
     const StoredTensor &codes = *w.sources[source], &scales = *w.scales[source];
     const uint64_t cols = codes.shape.back(), blocks = columns / kType.block_size;
-    uint8_t* const staged = out + n * blocks * kType.block_bytes;
+    uint8_t* const staged = out + n * (w.ragged() ? columns * sizeof(float) : blocks * kType.block_bytes);
     TALLY_RETURN_IF_ERROR(ReadPart(codes, row * cols, n, cols, k, columns, columns, staged));
     const uint64_t across = (cols + w.grid.cols - 1) / w.grid.cols, first = row / w.grid.rows,
                    down = (row + n - 1) / w.grid.rows - first + 1, element = GetDTypeInfo(scales.dtype).block_bytes;
@@ -162,6 +163,11 @@ class ItemLoader {
     WidenToF32(scales.dtype, static_cast<int64_t>(values.size()), 1, bytes.data(), values.data());
     for (uint64_t r = 0; r < n; ++r) {
       const float* const own = values.data() + ((row + r) / w.grid.rows - first) * across;
+      for (uint64_t c = 0; w.ragged() && c < columns; ++c, out += sizeof(float)) {
+        const float value = own[(k + c) / w.grid.cols] * E4M3ToF32(staged[r * columns + c]);
+        std::memcpy(out, &value, sizeof value);
+      }
+      if (w.ragged()) continue;
       for (uint64_t b = 0; b < blocks; ++b, out += kType.block_bytes) {
         std::memcpy(out, own + (k + b * kType.block_size) / w.grid.cols, sizeof(float));
         std::memcpy(out + sizeof(float), staged + r * columns + b * kType.block_size, kType.block_size);
@@ -176,7 +182,7 @@ class ItemLoader {
     const size_t source = w.source_per_slice ? static_cast<size_t>(slice) : 0;
     const StoredTensor& codes = *w.sources[source];
     const uint64_t base = Base(w, slice) / codes.shape.back();
-    const uint64_t row_bytes = *StoredBytes(DType::kFP8, columns);
+    const uint64_t row_bytes = *StoredBytes(w.ragged() ? DType::kF32 : DType::kFP8, columns);
     return w.ForRuns(begin, n, [&](uint64_t first, uint64_t rows) -> Status {
       if (w.striped() || w.rows.all()) {
         TALLY_RETURN_IF_ERROR(ReadScaled(w, source, base + first * RowsRead(w), rows * RowsRead(w), k, columns, out));
@@ -194,7 +200,7 @@ class ItemLoader {
   // Reads whole rows, or, if 16 of them do not fit the staging buffer, as many groups of columns at a time as fit.
   Status LoadPanels(const Job& job, int64_t slice, int64_t begin, int64_t n, uint8_t* staging) const {
     const PlannedWeight& w = *job.weights[0];
-    const DType type = w.stored_dtype();
+    const DType type = w.ragged() ? DType::kF32 : w.stored_dtype();
     const uint64_t step = RowsRead(w), rows = static_cast<uint64_t>(n) * step, cols = static_cast<uint64_t>(w.view.cols);
     const uint64_t first = static_cast<uint64_t>(begin), count = static_cast<uint64_t>(n);
     const uint64_t group = static_cast<uint64_t>(FormatOf(type).group_cols(type)), group_bytes = *StoredBytes(type, group);
@@ -361,7 +367,8 @@ Job MakeJob(const PlannedWeight& w) {
     }
   } else {
     job.extent = w.view.rows;
-    job.bytes_per_unit = (w.scales.empty() ? row_bytes : row_bytes + *StoredBytes(DType::kFP8, row_bytes)) * RowsRead(w);
+    const DType held = w.ragged() ? DType::kF32 : DType::kFP8;
+    job.bytes_per_unit = (w.scales.empty() ? row_bytes : row_bytes + *StoredBytes(held, row_bytes)) * RowsRead(w);
   }
   const int64_t fit = static_cast<int64_t>(kStagingBytes / job.bytes_per_unit) / grain * grain;
   job.block = std::min(job.extent, std::max(grain, fit));

@@ -8,7 +8,7 @@ namespace tally {
 namespace {
 
 constexpr size_t kWord = 4;
-constexpr size_t kStepBytes = kPanelRows * kWord;
+constexpr size_t kWordsBytes = kPanelRows * kWord;
 
 using Halves8 [[gnu::vector_size(16)]] = uint16_t;  // a compiler vector, which works on every target
 
@@ -58,18 +58,18 @@ void PackTransposed(DType dtype, int64_t rows, int64_t cols, int64_t k_begin, in
     const uint8_t* from = src + r * element;
     if (element == kWord) {  // a step is 16 consecutive elements of one input row
       for (int64_t k = 0; k < n; ++k) {
-        uint8_t* step = panel + (k_begin + k) * kStepBytes;
+        uint8_t* step = panel + (k_begin + k) * kWordsBytes;
         if (valid == kPanelRows) {
-          std::memcpy(step, from + k * src_row, kStepBytes);
+          std::memcpy(step, from + k * src_row, kWordsBytes);
         } else {
           std::memcpy(step, from + k * src_row, valid * kWord);
-          std::memset(step + valid * kWord, 0, kStepBytes - valid * kWord);
+          std::memset(step + valid * kWord, 0, kWordsBytes - valid * kWord);
         }
       }
       continue;
     }
     for (int64_t k = 0; k < n; k += 2) {  // a step is 16 consecutive elements of each of two input rows, interleaved
-      uint8_t* step = panel + (k_begin + k) / 2 * kStepBytes;
+      uint8_t* step = panel + (k_begin + k) / 2 * kWordsBytes;
       if (valid == kPanelRows && k + 1 < n) {
         Interleave16(from + k * src_row, from + (k + 1) * src_row, step);
         continue;

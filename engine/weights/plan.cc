@@ -151,7 +151,10 @@ class Planner {
     w.held = shard_.alone() ? Held{{0, view.slices}, {{{0, rows}}}} : HeldOf(spec_.recipe, shard_, binding.role, binding.layer);
     w.all_slices = view.slices;
     if (w.held.empty()) {
-      view = {.dtype = w.vector() ? DType::kF32 : w.stored_dtype(), .layout = view.layout, .slices = 0, .cols = view.cols};
+      view = {.dtype = w.vector() || w.ragged() ? DType::kF32 : w.stored_dtype(),
+              .layout = view.layout,
+              .slices = 0,
+              .cols = view.cols};
       plan_.not_held.push_back({w.role, w.layer, view});
       return {};
     }
@@ -258,7 +261,7 @@ class Planner {
     TALLY_RETURN_IF_ERROR(Check(*scales, scales->shape));
     const uint64_t cols = codes.shape.empty() ? 0 : codes.shape.back(), rows = cols == 0 ? 0 : codes.elements() / cols;
     const DTypeInfo type = GetDTypeInfo(DType::kFP8);
-    if (cols == 0 || cols % type.block_size != 0) return NoWholeBlocks(codes, {rows, cols}, type);
+    if (cols == 0 || (cols % type.block_size != 0 && w.transposed())) return NoWholeBlocks(codes, {rows, cols}, type);
     const auto grid = FindScaleGrid(scales->shape, rows, cols);
     if (!grid) {
       return At(*scales, "has shape " + ShapeText(scales->shape) + ", expected a scale for all, for each of " +
@@ -304,7 +307,7 @@ class Planner {
       return InternalError(name + " has rows that cannot be packed");
     }
     view.stored_row_bytes = w.scales.empty() ? *row_bytes / stored.block_size : cols;
-    view.dtype = w.vector() || (w.transposed() && stored.quantised) ? DType::kF32 : w.stored_dtype();
+    view.dtype = w.vector() || w.ragged() || (w.transposed() && stored.quantised) ? DType::kF32 : w.stored_dtype();
     uint64_t count = 1;
     switch (view.layout) {
       case WeightLayout::kVector: view.panel_stride = cols * sizeof(float); break;

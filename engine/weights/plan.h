@@ -61,6 +61,10 @@ struct PlannedWeight {
   uint64_t stored_outputs() const {  // of a transposed weight: elements of a stored row
     return storage == Storage::kTransposed ? stored_rows : static_cast<uint64_t>(view.rows);
   }
+  // FP8 whose rows are no whole blocks of 128: held as F32, each value its code times its scale.
+  bool ragged() const {
+    return !scales.empty() && !transposed() && view.cols % static_cast<int64_t>(GetDTypeInfo(DType::kFP8).block_size) != 0;
+  }
   DType stored_dtype() const { return scales.empty() ? split.value_or(sources[0]->dtype) : DType::kFP8; }
 };
 

@@ -39,7 +39,7 @@ TEST(CliAudit, OneScreen) {
     const Ended piped = Tally(arguments);
     ASSERT_EQ(piped.code, 0) << piped.err;
     ExpectScreen(piped.out, 80, 28);
-    for (const int columns : {80, 120, 200}) {
+    for (const int columns : {80, 200}) {
       const Ended shown = Tally(arguments, {.output_terminal = true, .columns = columns, .environment = {"TERM=dumb"}});
       ExpectScreen(shown.out, static_cast<size_t>(columns), 28);
     }

@@ -277,7 +277,7 @@ TEST(CliCount, WhatIsCounted) {
 // Terminals of these widths, and a pipe whose reader has COLUMNS.
 std::vector<std::pair<size_t, RunOptions>> Widths() {
   std::vector<std::pair<size_t, RunOptions>> all;
-  for (const int columns : {80, 120, 200}) {
+  for (const int columns : {80, 200}) {
     all.emplace_back(static_cast<size_t>(columns), RunOptions{.output_terminal = true, .columns = columns});
   }
   all.emplace_back(80, RunOptions{.output_terminal = true, .environment = {"NO_COLOR=1"}});

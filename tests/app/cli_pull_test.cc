@@ -10,9 +10,11 @@
 #include <string>
 #include <thread>
 
+#include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
 #include "tests/app/runner.h"
 #include "tests/hub/hub_server.h"
+#include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
@@ -130,12 +132,31 @@ TEST_F(CliPull, WithYesInOtherCommands) {
   ExpectRefused({"run", "org/missing", "--prompt-tokens", "1", "--yes"}, "knows no such repository");
 }
 
-TEST_F(CliPull, NoWeightsOfAModelThatIsOnlyCounted) {
-  server_.files["config.json"] = {PublishedConfig("Falcon-Mamba-7B"), false};
-  ExpectRefused({"run", "org/name", "--prompt-tokens", "1", "--yes"}, "org/name: this model is counted and not run: it has ");
-  EXPECT_GT(server_.hub().Count("config.json"), 0u);
-  EXPECT_EQ(server_.hub().Count("model.safetensors"), 0u);
-  EXPECT_FALSE(fs::exists(Snapshot() / "model.safetensors"));
+TEST_F(CliPull, NoWeightsOfAModelThatCannotRun) {
+  const auto refuse = [&](const std::string& config, const std::string& why) {
+    server_.files["config.json"] = {config, false};
+    ExpectRefused({"run", "org/name", "--prompt-tokens", "1", "--yes"}, why);
+    EXPECT_EQ(server_.hub().Count("model.safetensors"), 0u) << config;
+    EXPECT_FALSE(fs::exists(Snapshot() / "model.safetensors"));
+    fs::remove_all(home_);
+  };
+  size_t counted = 0;
+  for (const std::string_view name : CountedNames()) {
+    if (RunsFromCatalog(name)) continue;
+    refuse(PublishedConfig(name), "org/name: this model is counted and not run: it has ");
+    ++counted;
+  }
+  EXPECT_GT(counted, 5u);
+  refuse(R"({"architectures": ["FlyForCausalLM"]})", "'FlyForCausalLM' is not supported");
+  // A GGUF file of such an architecture: its header says it.
+  const TempFolder folder;
+  GgufWriter writer;
+  writer.Set("general.architecture", std::string("deepseek4"));
+  writer.AddTensor("token_embd.weight", DType::kF32, {2, 32});
+  ASSERT_TRUE(writer.Write(folder / "x.gguf", [](size_t, uint64_t, std::span<uint8_t>) {}).ok());
+  server_.files["gguf/x-Q4_K_M.gguf"] = {ReadAll(folder / "x.gguf"), true};
+  ExpectRefused({"run", "org/name:Q4_K_M", "--prompt-tokens", "1", "--yes"}, "'deepseek4' has");
+  EXPECT_FALSE(fs::exists(Snapshot() / "gguf/x-Q4_K_M.gguf"));
 }
 
 TEST_F(CliPull, CountTakesNoWeights) {

@@ -59,9 +59,11 @@ TEST(CliRun, TheBundledModelIsTheDefault) {
 
 // The text is the same with drafts; what they came to is said.
 TEST(CliRun, Drafts) {
-  const std::string prompt = "ROMEO:\nO, it is my love! O, that she knew she were!\nJULIET:\nO, it is my love! O, that she";
-  const auto run = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"run", "demo", "-p", prompt, "-n", "120", "--seed", "3"};
+  const TempFolder folder;
+  const std::string model = folder / "text.gguf";
+  ASSERT_TRUE(TextModel::Write(model).ok());
+  const auto run = [&](const std::vector<std::string>& more) {  // "z" follows, not "a"; then the alphabet, again and again
+    std::vector<std::string> arguments = {"run", model, "-p", "xya x", "-n", "120", "--temp", "0", "--ignore-eos"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return Tally(arguments);
   };
@@ -71,8 +73,8 @@ TEST(CliRun, Drafts) {
   EXPECT_EQ(drafted.at("decode_tokens"), plain.at("decode_tokens"));
   EXPECT_FALSE(plain.contains("drafts"));
   const Json& drafts = drafted.at("drafts");
-  EXPECT_GT(drafts.at("drafted"), 0);
-  EXPECT_GT(drafts.at("accepted"), 0);
+  EXPECT_GT(drafts.at("accepted"), 30);
+  EXPECT_GT(drafts.at("drafted"), drafts.at("accepted"));
   EXPECT_EQ(drafted.at("decode_steps"), drafts.at("passes"));
   EXPECT_EQ(drafts.at("passes").get<int64_t>() + drafts.at("accepted").get<int64_t>(), drafted.at("decode_tokens"));
   const std::string line = "drafted " + std::to_string(drafts.at("drafted").get<int64_t>()) + ", accepted ";
@@ -83,13 +85,12 @@ TEST(CliRun, Drafts) {
     EXPECT_EQ(e.code, 2) << wrong;
     EXPECT_NE(e.err.find("--draft"), std::string::npos) << e.err;
   }
-  const std::string recorded = TempPath("recorded.jsonl");
-  std::ofstream(recorded) << Json{{"prompt", prompt}, {"answer", "O, it is my love! O, that she knew she were!"}} << "\n";
+  const std::string said = "O, it is my love! O, that she knew she were!";
+  const std::string recorded = folder.Write("recorded.jsonl", Json{{"prompt", said + "\nO, it"}, {"answer", said}}.dump() + "\n");
   const Ended bench = Tally({"bench", "demo", "--draft", "lookup", "--replay", recorded, "-r", "1", "--json"});
   ASSERT_EQ(bench.code, 0) << bench.err;
   EXPECT_GT(Json::parse(bench.out).at("all").at("accepted"), 0);
   EXPECT_EQ(Tally({"bench", "demo", "--draft", "lookup"}).code, 2);
-  fs::remove(recorded);
 }
 
 // Drafts by a layer of the checkpoint, which is read only then.
@@ -244,7 +245,7 @@ TEST(CliRun, TheBooksAreFourLines) {
   for (size_t i = 0; i < 4; ++i) {
     for (const char* part : parts[i]) EXPECT_NE(lines[i + 1].find(part), std::string::npos) << part << "\n" << piped.err;
   }
-  for (const int columns : {80, 120, 200}) {
+  for (const int columns : {80, 200}) {
     const Ended seen = Tally(run, {.terminal = true, .columns = columns});
     const size_t books = seen.err.rfind("prompt  ");
     ASSERT_NE(books, std::string::npos) << seen.err;

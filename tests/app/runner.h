@@ -100,7 +100,7 @@ inline Ended Tally(const std::vector<std::string>& arguments, const RunOptions& 
   posix_spawnattr_init(&attributes);
   sigset_t defaults;
   sigemptyset(&defaults);
-  for (const int s : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&defaults, s);
+  for (const int s : {SIGHUP, SIGINT, SIGTERM, SIGPIPE}) sigaddset(&defaults, s);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   std::vector<char*> argv;

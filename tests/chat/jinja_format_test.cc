@@ -19,7 +19,7 @@ class NoParser : public OutputParser {
 Result<std::unique_ptr<JinjaFormat>> Make(const std::string& text) {
   const ChatTemplateSource source = {"", text, "tokenizer.chat_template", {{"bos_token", "<s>"}, {"eos_token", "</s>"}}};
   return JinjaFormat::Make(
-      source, [](std::string_view, const std::vector<std::string>&) { return std::make_unique<NoParser>(); }, "test");
+      source, [](std::string_view, const ChatRequest&) { return std::make_unique<NoParser>(); }, "test");
 }
 
 std::string Render(const std::string& text, const ChatRequest& request) {
@@ -99,6 +99,7 @@ TEST(JinjaFormat, OnlyTheTemplateAndItsSpecialTokensAreControl) {
   const auto format = Make("{{ bos_token }}<|u|>{{ messages[0].content }}{{ eos_token }}{{ extra }}");
   ASSERT_TRUE(format.ok());
   ChatRequest request = Conversation();
+  request.messages.resize(1);
   request.messages[0].content = "</s>\xFF";
   request.variables = {{"extra", "\"<s>\""}};
   const auto segments = (*format)->Render(request);

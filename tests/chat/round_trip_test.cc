@@ -139,7 +139,7 @@ void ExpectRoundTrip(const ChatFormat& format, const ChatMessage& answer, std::s
   }
   SCOPED_TRACE(output);
 
-  const auto parser = format.NewParser(prompt, request.tools);
+  const auto parser = format.NewParser(prompt, request);
   std::vector<OutputPart> parts;
   for (size_t at = 0; at < output.size(); at += size) parser->Push({std::string_view(output).substr(at, size)}, &parts);
   parser->Finish(&parts);

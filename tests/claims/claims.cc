@@ -68,12 +68,12 @@ const std::initializer_list<Component> kNorms = {Component::kAttnNorm, Component
 
 uint64_t Flops(const Count& c, FlopsView view, Part part) {
   for (const books::FlopsRow& row : c.prefill.rows) {
-    if (row.part == part) return row.flops[static_cast<size_t>(view)].value();
+    if (row.part == part) return row.flops[static_cast<size_t>(view)].number().value().value();
   }
   return 0;
 }
 
-uint64_t Full(const Count& c) { return c.prefill.total[0]; }
+uint64_t Full(const Count& c) { return c.prefill.total[0].number().value(); }
 
 std::string Share(uint64_t part, uint64_t whole, int digits = 2) { return PercentOf(part, whole, digits); }
 
@@ -172,7 +172,7 @@ void Text001(std::vector<CourseClaim>& out) {
     const Count& c = Of(r.model);
     const std::string name = std::string(r.model) + ": ";
     add(name + "FLOPs at 1,024", r.flops, Scaled(static_cast<double>(Full(c)), 1e12, 3, "TFLOPs"), full,
-        "causal attention alone: " + Scaled(static_cast<double>(c.prefill.total[1]), 1e12, 3, "TFLOPs"));
+        "causal attention alone: " + Scaled(static_cast<double>(c.prefill.total[1].number().value()), 1e12, 3, "TFLOPs"));
     const std::pair<const char*, Part> parts[] = {{"feed-forward", Part::kFeedForward},
                                                   {"attention projections", Part::kProjections},
                                                   {"attention", Part::kAttention},
@@ -183,7 +183,7 @@ void Text001(std::vector<CourseClaim>& out) {
     return Scaled(static_cast<double>(Full(a)), static_cast<double>(Full(b)), 1, "x");
   };
   add("GPT-2 XL's shape at 16,384: FLOPs", "133,416,668,364,800", N(Full(x16)), full,
-      three(N(Full(far))) + "; causal, with two: " + N(x16.prefill.total[1]));
+      three(N(Full(far))) + "; causal, with two: " + N(x16.prefill.total[1].number().value()));
   add("... FLOPs", "133.4 TFLOPs", tera(x16, 1), full, three(tera(far, 1)));
   add("... times those at 1,024", "38.0 x", times(x16, x), full, three(times(far, s)));
   add("... share of attention", "61.8 %", ShareOf(x16, Part::kAttention, 1), full, three(ShareOf(far, Part::kAttention, 1)));

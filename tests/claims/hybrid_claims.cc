@@ -63,7 +63,7 @@ std::string Tables(const Count& c) {
 uint64_t PartFlops(const books::FlopsCount& step, books::Part part) {
   uint64_t sum = 0;
   for (const books::FlopsRow& row : step.rows) {
-    if (row.part == part) sum += row.flops[static_cast<size_t>(books::FlopsView::kEverything)].value();
+    if (row.part == part) sum += row.flops[static_cast<size_t>(books::FlopsView::kEverything)].number().value().value();
   }
   return sum;
 }

@@ -43,7 +43,7 @@ uint64_t ByTorchtitan(const Count& c, uint64_t seq, bool windows) {
 
 // Forward and backward of a token, matrix products, each position what it sees.
 uint64_t TrainingToken(const Count& c) {
-  return 3 * c.prefill.total[static_cast<size_t>(books::FlopsView::kCausal)] / c.options.prompt;
+  return 3 * c.prefill.total[static_cast<size_t>(books::FlopsView::kCausal)].number().value() / c.options.prompt;
 }
 
 std::string SixN(const Count& c) {

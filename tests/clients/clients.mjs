@@ -52,6 +52,10 @@ const tests = {
     const last = await client.chat.completions.create({...fixed, temperature: 1, seed: 9});
     assert.equal(three.choices[2].message.content, last.choices[0].message.content);
   },
+  "openai: a body that is too large has an answer": async () => {
+    const error = await client.completions.create({model, prompt: "x".repeat(30 << 20)}).then(() => null, (e) => e);
+    assert.equal(error?.status, 413, String(error));
+  },
   "openai: log probabilities": async () => {
     const answer = await client.chat.completions.create({...fixed, max_tokens: 3, logprobs: true, top_logprobs: 4});
     const {content} = answer.choices[0].logprobs;
@@ -93,10 +97,24 @@ const tests = {
     events.forEach((event, i) => assert.equal(event.sequence_number, i, "sequence_number"));
     const final = await client.responses.stream(body).finalResponse();
     assert.equal(final.output_text, whole.output_text);
+    const {data, response} = await client.responses.create({...body, store: true}).withResponse();
+    assert.equal(data.store, false);
+    assert.equal(response.headers.get("x-tally-ignored"), "store");
+    assert.match(data._request_id, /^req_/);
+  },
+  "openai: what its helpers were given can be sent back": async () => {
+    const first = await client.chat.completions.create(fixed);
+    // As parse() adds it, which does not take answers that were cut.
+    const message = {...first.choices[0].message, parsed: null, annotations: [], audio: null, function_call: null};
+    const messages = [...fixed.messages, message, {role: "user", content: "And then?"}];
+    const next = await client.chat.completions.create({...fixed, messages, reasoning_effort: "minimal", verbosity: "low", store: true});
+    assert.equal(next.choices.length, 1);
+    const items = await client.responses.parse({model, input: "Who art thou?", max_output_tokens: 8});
+    const input = [{role: "user", content: "Who art thou?"}, ...items.output, {role: "user", content: "And then?"}];
+    assert.equal((await client.responses.create({model, input, max_output_tokens: 8})).object, "response");
   },
   "openai: what is not supported is named": async () => {
     await refused(client.chat.completions.create({...fixed, response_format: {type: "json_object"}}), "response_format");
-    await refused(client.responses.create({model, input: "x", store: true}), "store");
     await refused(client.responses.create({model, input: "x", previous_response_id: "resp_1"}), "previous_response_id");
     await refused(client.chat.completions.create({...fixed, temperature: -1}), "temperature");
     const missing = await client.chat.completions.create({...fixed, model: "no such model"}).then(() => null, (e) => e);

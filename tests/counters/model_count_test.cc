@@ -29,7 +29,9 @@ double Share(const Count& c, Part part, FlopsView view) {
   const size_t v = static_cast<size_t>(view);
   for (const FlopsRow& row : c.prefill.rows) {
     if (row.part == part)
-      return std::round(1e4 * static_cast<double>(row.flops[v].value()) / static_cast<double>(c.prefill.total[v])) / 100;
+      return std::round(1e4 * static_cast<double>(row.flops[v].number().value().value()) /
+                        static_cast<double>(c.prefill.total[v].number().value())) /
+             100;
   }
   return 0;
 }
@@ -52,6 +54,18 @@ TEST(Count, GptOssMemory) {
 TEST(Count, WindowsCapTheCache) {
   const Count c = MustCount(GptOss(24, 32), {.context = 8192, .batch = 3});
   EXPECT_EQ(c.kv_bytes_at_context, 3u * 12 * (8192 + 128) * 1024 * 2);
+  EXPECT_EQ(c.kv_bytes_read, c.kv_bytes_at_context);
+  // Of a chunk a row reads what is before it, and layers that share a cache read it each.
+  Recipe chunks = Decoder(2, 64, 4, 2, 16, 96, 100, true);
+  chunks.layers[0].chunk = 8;
+  const Count chunked = MustCount(chunks, {.context = 11});
+  EXPECT_EQ(chunked.kv_bytes_at_context, (8u + 11) * 64 * 2);
+  EXPECT_EQ(chunked.kv_bytes_read, (3u + 11) * 64 * 2);
+  chunks.layers[0].chunk = 0;
+  chunks.layers[1].cache_of = 0;
+  const Count shared = MustCount(chunks, {.context = 11});
+  EXPECT_EQ(shared.kv_bytes_at_context, 11u * 64 * 2);
+  EXPECT_EQ(shared.kv_bytes_read, 2u * 11 * 64 * 2);
   EXPECT_EQ(c.decode.workload.context, 8192u);
   EXPECT_EQ(c.prefill.workload.rows, 1024u);
 }
@@ -77,8 +91,35 @@ TEST(Count, OfModelsThatAreCountedOnly) {
   EXPECT_EQ(c.kv_bytes_at_context, plain.kv_bytes_at_context + 2 * (2 * 8 * (32 / 4) + 16 * 10));
   EXPECT_EQ(c.state_bytes, 5u * 4);
   EXPECT_EQ(c.weight_bytes_per_token, plain.weight_bytes_per_token + 2 * (4 * 16 + 8 * 64 + 64));
-  const uint64_t layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96;
-  for (const uint64_t flops : c.decode.total) EXPECT_EQ(flops, 2 * (2 * layer + 100 * 64 + 8 * 64));
+  // Matrix products are whole: those of the decoder, attention's among them, and of the indexer. Other work is not counted.
+  constexpr size_t kFull = 0, kCausal = 1, kAll = 2;
+  const uint64_t layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96,
+                 products = 2 * (2 * layer + 100 * 64 + 8 * 64) + 2 * 4 * 64 * 33;
+  EXPECT_EQ(c.decode.total[kFull], products);
+  EXPECT_EQ(c.decode.total[kCausal], products);
+  EXPECT_EQ(c.kv_bytes_read, c.kv_bytes_at_context);
+  for (const Figure<uint64_t>* figure : {&c.decode.total[kAll], &c.decode.special, &c.prefill.total[kAll]}) {
+    EXPECT_FALSE(figure->number().has_value());
+    EXPECT_EQ(figure->lacks().front(), "norms");
+  }
+  EXPECT_FALSE(c.decode_intensity.whole() || c.prefill_intensity.whole());
+  // Attention to 5 positions at most in layer 1, whose rows see 4 at a time; what is lacking and what is not known of reads.
+  only.work = {{1, Component::kAttention, 10, true, 1, 0, 5}, {1, Component::kIndexer, 3, true, 4, 0, 0}};
+  const Count chosen = MustCount(r, {.prompt = 8, .context = 33});
+  EXPECT_EQ(chosen.decode.total[kCausal], products - 4 * 64 * 33 + 10 * 5 + 3 * (33 / 4));
+  EXPECT_EQ(chosen.kv_bytes_read, c.kv_bytes_at_context - 2 * 2 * 32 * (33 - 5));
+  const auto prefill = [&](uint64_t n) { return *MustCount(r, {.prompt = n}).prefill.total[kCausal].number(); };
+  uint64_t seen = 0, blocks = 0;
+  for (uint64_t t = 1; t <= 8; ++t) seen += std::min<uint64_t>(t, 5), blocks += t / 4;
+  EXPECT_EQ(prefill(8), 8 * 2 * (2 * layer + 100 * 64 + 8 * 64) + 4 * 64 * 36 + 10 * seen + 3 * blocks);
+  only.lacks_products = {"a part"};
+  only.lacks_reads = {"a cache"};
+  const Count part = MustCount(r, {.prompt = 8, .context = 33});
+  EXPECT_FALSE(part.decode.total[kCausal].whole() || part.decode.total[kFull].whole() || part.kv_bytes_read.whole());
+  EXPECT_NE(PartialWords(part).find("bytes read from the cache lack a cache"), std::string::npos) << PartialWords(part);
+  only.work.clear();
+  only.lacks_products.clear();
+  only.lacks_reads.clear();
   ASSERT_EQ(c.warnings.size(), 1u);
   EXPECT_NE(c.warnings[0].find("counted and not run (an indexer)"), std::string::npos);
   EXPECT_FALSE(CountTraining(c).ok());
@@ -131,9 +172,9 @@ TEST(Count, CourseSharesOfGpt2) {
   EXPECT_DOUBLE_EQ(Share(small, Part::kHead, kFull), 27.10);
   EXPECT_DOUBLE_EQ(Share(xl, Part::kFeedForward, kFull), 57.41);
   EXPECT_DOUBLE_EQ(Share(xl, Part::kHead, kFull), 4.70);
-  EXPECT_EQ(small.prefill.total[0] - small.prefill_last.total[0], 1023ull * 2 * 50257 * 768);
-  EXPECT_LT(small.prefill.total[1], small.prefill.total[0]);
-  EXPECT_GT(small.prefill.total[2], small.prefill.total[1]);
+  EXPECT_EQ(*small.prefill.total[0].number() - *small.prefill_last.total[0].number(), 1023ull * 2 * 50257 * 768);
+  EXPECT_LT(*small.prefill.total[1].number(), *small.prefill.total[0].number());
+  EXPECT_GT(*small.prefill.total[2].number(), *small.prefill.total[1].number());
 }
 
 TEST(Count, PartsAndClassesAddUp) {
@@ -141,8 +182,8 @@ TEST(Count, PartsAndClassesAddUp) {
     const Count c = MustCount(r, {.prompt = 300, .context = 700, .batch = 2});
     for (const FlopsCount* f : {&c.prefill, &c.prefill_last, &c.decode}) {
       uint64_t classes = 0, special = 0, sites = 0;
-      for (const uint64_t n : f->by_class) classes += n;
-      for (const uint64_t n : f->special_by_class) special += n;
+      for (const Figure<uint64_t>& n : f->by_class) classes += n.number().value();
+      for (const Figure<uint64_t>& n : f->special_by_class) special += n.number().value();
       for (const WorkForm& s : f->sites) sites += s.flops.value();
       EXPECT_EQ(classes, f->total[2]);
       EXPECT_EQ(special, f->special);
@@ -172,8 +213,9 @@ TEST(Count, PartsEvaluateToTheirValues) {
         symbols["P"] = f->workload.rows;
         symbols["S"] = f->workload.context;
         for (const FlopsRow& row : f->rows) {
-          for (const Form* form : {&row.flops[0], &row.flops[1], &row.flops[2], &row.special}) {
-            EXPECT_EQ(Expression(form->text(), symbols).Value(), form->value()) << PartName(row.part) << ": " << form->text();
+          for (const Figure<Form>* figure : {&row.flops[0], &row.flops[1], &row.flops[2], &row.special}) {
+            const Form form = figure->number().value();
+            EXPECT_EQ(Expression(form.text(), symbols).Value(), form.value()) << PartName(row.part) << ": " << form.text();
           }
         }
       }

@@ -9,7 +9,9 @@
 #include "models/family.h"
 #include "tests/app/text_model.h"
 #include "tests/goldens/checkpoints.h"
+#include "tests/goldens/puppet.h"
 #include "tests/support/charges.h"
+#include "tests/support/goldens.h"
 #include "tests/support/open_engine.h"
 #include "tests/support/temp_folder.h"
 
@@ -60,26 +62,33 @@ TEST_P(AuditOf, AllAccountsAgree) {
 
 INSTANTIATE_TEST_SUITE_P(All, AuditOf, testing::ValuesIn(CheckpointsOfTheRepo()), CheckpointName);
 
-// Drafted rows, whether accepted or not, and the passes of the layer that guesses them.
-class AuditOfDrafts : public testing::TestWithParam<std::pair<const char*, bool>> {};
+// Drafted rows, accepted and not, and the passes of the layer that guesses them.
+struct DraftCase {
+  const char* model = "";  // a golden checkpoint, "text", or "puppet/" and a golden checkpoint
+  bool layers = false, accepts = false, rejects = false;
+};
+class AuditOfDrafts : public testing::TestWithParam<DraftCase> {};
 
 TEST_P(AuditOfDrafts, AllAccountsAgree) {
-  const auto& [name, layers] = GetParam();
-  const bool text = std::string_view(name) == "text";
+  const DraftCase& c = GetParam();
+  constexpr std::string_view kPuppet = "puppet/";
+  const std::string name = c.model;
   const TempFolder folder;
-  std::string path = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/" + name;
-  if (text) {
+  std::string path = kGoldens + name;
+  if (name == "text") {
     ASSERT_TRUE(TextModel::WritePredicting(path = folder / "text.gguf").ok());
+  } else if (name.starts_with(kPuppet)) {
+    WritePuppet(kGoldens + name.substr(kPuppet.size()), path = folder / "model");
   }
   EngineOptions load = SmallOptions();
   load.context = 64;
   load.draft_rows = 3;
-  load.prediction = layers;
+  load.prediction = c.layers;
   const Opened opened = Open(path, load, {.guard_slices = true});
   ASSERT_NE(opened.engine, nullptr);
   AuditOptions options;
-  options.prompt = {1, 2, 3, 2, 1, 4, 5, 2, 3, 1, 2};                                    // in two pieces
-  if (text) options.prompt = {'a', 'b', 'c', 'd', 'e', 0xc3, 0xa9, 'f', 'x', 'y', 'a'};  // goes on as it began
+  options.prompt = {1, 2, 2, 5, 1, 4, 5, 2, 3, 1, 2};                                              // in two pieces
+  if (name == "text") options.prompt = {'a', 'b', 'c', 'd', 'e', 0xc3, 0xa9, 'f', 'x', 'y', 'a'};  // goes on as it began
   options.decode_tokens = 8;
   options.draft = 3;
   options.mmu = true;
@@ -99,18 +108,23 @@ TEST_P(AuditOfDrafts, AllAccountsAgree) {
     }
   }
   EXPECT_GT(drafted, 2u);
-  EXPECT_EQ(passes > 0, layers);
-  EXPECT_EQ(of_layer > 0, layers);
+  EXPECT_EQ(passes > 0, c.layers);
+  EXPECT_EQ(of_layer > 0, c.layers);
   EXPECT_EQ(in_vain > 0, accepted < drafted);
-  EXPECT_EQ(accepted > 4, text) << accepted;
+  EXPECT_EQ(accepted > 4, c.accepts) << accepted << " of " << drafted;
+  EXPECT_EQ(accepted < drafted, c.rejects) << accepted << " of " << drafted;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AuditOfDrafts,
-                         testing::Values(std::pair{"glm4_moe/glm45-a-f32-qknorm-groups-mtp", true},
-                                         std::pair{"glm4_moe/glm45-a-f32-qknorm-groups-mtp/model.gguf", true},
-                                         std::pair{"deepseek_v3/deepseek3-a-f32-groups-mtp", true}, std::pair{"text", true},
-                                         std::pair{"text", false}, std::pair{"gptoss/gptoss-a-top4of8-realyarn", false},
-                                         std::pair{"lfm2/lfm2-a-f32-tied", false}));
+// Goldens that are no puppets are of F32: their texts are the reference's, by margins far above what instructions round.
+INSTANTIATE_TEST_SUITE_P(
+    All, AuditOfDrafts,
+    testing::Values(DraftCase{.model = "glm4_moe/glm45-a-f32-qknorm-groups-mtp", .layers = true, .rejects = true},
+                    DraftCase{.model = "glm4_moe/glm45-a-f32-qknorm-groups-mtp/model.gguf", .layers = true, .rejects = true},
+                    DraftCase{.model = "deepseek_v3/deepseek3-a-f32-groups-mtp", .layers = true, .rejects = true},
+                    DraftCase{.model = "text", .layers = true, .accepts = true},
+                    DraftCase{.model = "text", .accepts = true, .rejects = true},
+                    DraftCase{.model = "puppet/gptoss/gptoss-a-top4of8-realyarn", .accepts = true, .rejects = true},
+                    DraftCase{.model = "puppet/lfm2/lfm2-a-f32-tied", .accepts = true, .rejects = true}));
 
 // One step, and its audit with one thing wrong on either side.
 TEST(Audit, FindsWhatDiffers) {

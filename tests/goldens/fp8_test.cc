@@ -15,6 +15,7 @@
 #include "engine/studies/quantize.h"
 #include "engine/studies/synth.h"
 #include "loaders/loaders.h"
+#include "models/family.h"
 #include "tests/goldens/logits.h"
 #include "tests/support/stored_weights.h"
 #include "tests/support/targets.h"
@@ -31,6 +32,12 @@ Json Qwen3() {
     "intermediate_size": 384, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 64,
     "vocab_size": 320, "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false,
     "torch_dtype": "bfloat16", "hidden_act": "silu"})");
+}
+// Rows that are no whole blocks.
+Json Ragged() {
+  Json config = Qwen3();
+  config.update({{"hidden_size", 200}, {"intermediate_size", 328}, {"head_dim", 24}});
+  return config;
 }
 // Latent attention, whose keys are transposed by head; a dense layer, then experts and a shared one.
 Json DeepseekV3() {
@@ -101,6 +108,11 @@ class Fp8 : public testing::TestWithParam<Fp8Case> {
         ++matrices_;
       }
       values.Add(t.name, DType::kF32, t.shape, Bytes(DType::kF32, x));
+    }
+    if (c.scales == Scales::kRows) {  // of a quantised KV cache, which no one has here
+      for (const char* name : {"k_proj.k_scale", "v_proj.v_scale", "k_scale", "v_scale"}) {
+        coded.Add("model.layers.1.self_attn." + std::string(name), DType::kF32, {1}, Bytes(DType::kF32, {0.25f}));
+      }
     }
     values.Write(folder_ / "values", config);
     const bool blocks = c.scales == Scales::kBlocks || c.scales == Scales::kBlocksBF16;
@@ -201,12 +213,24 @@ TEST_P(Fp8, BooksAgree) {
   EXPECT_GT(report->compared, 100u);
   uint64_t bytes = 0;
   const Inventory inventory = ReadHuggingFace(fp8_).value();
-  for (const StoredTensor& t : inventory.tensors) bytes += t.name.ends_with("input_scale") ? 0 : t.bytes;
+  const auto is_of_activations = [](std::string_view name) {
+    return name.ends_with("input_scale") || name.ends_with(".k_scale") || name.ends_with(".v_scale");
+  };
+  for (const StoredTensor& t : inventory.tensors) bytes += is_of_activations(t.name) ? 0 : t.bytes;
   uint64_t booked = 0;
   for (const books::AuditRow& r : report->stored) booked += r.account == books::AuditAccount::kWeightBytes ? *r.inventory : 0;
   // Keys and values of latent attention share the scales of a block of rows: each is charged with those that it needs.
   const double shared = GetParam().config == DeepseekV3 ? 100 : 0;
   EXPECT_NEAR(static_cast<double>(booked), static_cast<double>(bytes), shared);
+}
+
+TEST_P(Fp8, NamesScalesOfTheCache) {
+  const auto spec = ReadModelSpec(ReadHuggingFace(fp8_).value());
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  const auto named = std::ranges::find_if(spec->notes, [](const std::string& n) {
+    return n == "its scales of a quantised KV cache ('model.layers.1.self_attn.k_proj.k_scale' and 3 more) are not used";
+  });
+  EXPECT_EQ(named != spec->notes.end(), GetParam().scales == Scales::kRows);
 }
 
 TEST_P(Fp8, BecomesGguf) {
@@ -224,6 +248,8 @@ TEST_P(Fp8, BecomesGguf) {
 INSTANTIATE_TEST_SUITE_P(Cases, Fp8,
                          testing::Values(Fp8Case{"qwen3_blocks", Qwen3, Scales::kBlocks, false},
                                          Fp8Case{"qwen3_rows_and_embedding", Qwen3, Scales::kRows, true},
+                                         Fp8Case{"ragged_rows", Ragged, Scales::kRows, true},
+                                         Fp8Case{"ragged_blocks", Ragged, Scales::kBlocks, false},
                                          Fp8Case{"qwen3_whole", Qwen3, Scales::kWhole, false},
                                          Fp8Case{"deepseek3_blocks", DeepseekV3, Scales::kBlocks, false},
                                          Fp8Case{"deepseek3_bf16_scales_and_embedding", DeepseekV3, Scales::kBlocksBF16, true}),

@@ -52,7 +52,7 @@ TEST(AccessRules, Origins) {
   EXPECT_EQ(StatusOf(rules, Head({{"host", "localhost"}, {"sec-fetch-site", "cross-site"}}, "/")), 200);
   EXPECT_EQ(StatusOf(rules, Head({{"host", "localhost"}, {"sec-fetch-site", "same-origin"}}, "/live")), 200);
   const HttpHeaders allowed = rules.CorsHeaders(from("https://chat.example.com"));
-  ASSERT_EQ(allowed.size(), 2u);
+  ASSERT_EQ(allowed.size(), 3u);
   EXPECT_EQ(allowed[0].second, "https://chat.example.com");
   HttpRequest preflight = from("https://chat.example.com");
   preflight.method = "OPTIONS";
@@ -60,6 +60,24 @@ TEST(AccessRules, Origins) {
   EXPECT_EQ(rules.CorsHeaders(preflight)[3].second, "authorization,x-stainless-os");
   preflight.headers.back().second = "a\r\nSet-Cookie: b";
   EXPECT_EQ(rules.CorsHeaders(preflight)[3].second, "authorization, content-type, x-api-key, anthropic-version, x-tally");
+}
+
+TEST(AccessRules, LocalOrigins) {
+  const auto from = [&](const char* origin) { return Head({{"host", "localhost:8080"}, {"origin", origin}}); };
+  const AccessRules none({}), local({.origins = {"local"}});
+  for (const char* origin : {"http://localhost:5173", "https://localhost", "http://127.0.0.1:3000", "http://[::1]:3000",
+                             "http://app.localhost:1", "HTTP://LOCALHOST:1"}) {
+    const AccessRules::Decision refused = none.Check(from(origin));
+    ASSERT_TRUE(refused.error.has_value()) << origin;
+    EXPECT_EQ(refused.error->status, 403);
+    EXPECT_NE(refused.error->message.find("--allow-origin local"), std::string::npos) << refused.error->message;
+    EXPECT_EQ(StatusOf(local, from(origin)), 200) << origin;
+    EXPECT_EQ(local.CorsHeaders(from(origin))[0].second, origin);
+  }
+  for (const char* origin : {"null", "local", "file://", "http://localhost.evil.example", "http://evil.example",
+                             "http://10.0.0.1", "http://localhost@evil.example", "ftp://localhost"}) {
+    EXPECT_EQ(StatusOf(local, from(origin)), 403) << origin;
+  }
 }
 
 TEST(AccessRules, Keys) {

@@ -140,14 +140,15 @@ struct Refusal {
 TEST(ApiRequest, RefusalsNameTheField) {
   const Refusal refusals[] = {
       {kChat, R"("logprobs": 1)", "logprobs", "invalid_type", "true or false"},
-      {kCompletions, R"("logprobs": 6)", "logprobs", "invalid_value", "from 0 to 5"},
+      {kCompletions, R"("logprobs": 21)", "logprobs", "invalid_value", "from 0 to 20"},
       {kCompletions, R"("logprobs": true)", "logprobs", "invalid_value", ""},
       {kCompletions, R"("top_logprobs": 2)", "top_logprobs", "unsupported_parameter", "logprobs is"},
       {kChat, R"("top_logprobs": 3)", "top_logprobs", "invalid_value", "needs logprobs"},
       {kChat, R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "invalid_value", "from 0 to 20"},
-      {kChat, R"("logit_bias": {"5": 101})", "logit_bias", "invalid_value", "-100 to 100"},
-      {kChat, R"("logit_bias": {"a": 1})", "logit_bias", "invalid_value", "token ids"},
-      {kChat, R"("logit_bias": {"5 ": 1})", "logit_bias", "invalid_value", "token ids"},
+      {kChat, R"("logit_bias": {"5": 101})", "logit_bias", "invalid_value",
+       "the token 5 the bias 101: expected a number from -100 to 100"},
+      {kChat, R"("logit_bias": {"a": 1})", "logit_bias", "invalid_value", "the key 'a', which is no token id"},
+      {kChat, R"("logit_bias": {"5 ": 1})", "logit_bias", "invalid_value", "the key '5 '"},
       {kChat, R"("tally": 1)", "tally", "invalid_type", ""},
       {kChat, R"("response_format": {"type": "json_object"})", "response_format", "unsupported_parameter", ""},
       {kChat, R"("frequency_penalty": 0.5)", "frequency_penalty", "unsupported_parameter", "repeat_penalty"},
@@ -155,13 +156,12 @@ TEST(ApiRequest, RefusalsNameTheField) {
       {kCompletions, R"("best_of": 2)", "best_of", "unsupported_parameter", ""},
       {kCompletions, R"("echo": true)", "echo", "unsupported_parameter", ""},
       {kCompletions, R"("suffix": "end")", "suffix", "unsupported_parameter", ""},
-      {kChat, R"("store": true)", "store", "unsupported_parameter", ""},
-      {kChat, R"("parallel_tool_calls": false)", "parallel_tool_calls", "unsupported_parameter", ""},
+      {kChat, R"("continue_final_message": true)", "continue_final_message", "unsupported_parameter", ""},
       {kChat, R"("modalities": ["text", "audio"])", "modalities", "unsupported_parameter", ""},
       {kChat, R"("functions": [])", "functions", "unsupported_parameter", "tools"},
-      {kChat, R"("temprature": 1)", "temprature", "unknown_parameter", "not a field"},
-      {kCompletions, R"("tools": [])", "tools", "unknown_parameter", ""},
-      {kChat, R"("prompt": "a")", "prompt", "unknown_parameter", ""},
+      {kCompletions, R"("tools": [{}])", "tools", "unsupported_parameter", ""},
+      {kChat, R"("prompt": "a")", "prompt", "unsupported_parameter", "messages is"},
+      {kChat, R"("n_predict": 5)", "n_predict", "unsupported_parameter", "max_tokens is the name"},
       {kChat, R"("temperature": "warm")", "temperature", "invalid_type", "must be a number"},
       {kChat, R"("temperature": -1)", "temperature", "invalid_value", "at least 0, not -1"},
       {kChat, R"("top_p": 1.5)", "top_p", "invalid_value", "from 0 to 1, not 1.5"},
@@ -178,7 +178,9 @@ TEST(ApiRequest, RefusalsNameTheField) {
       {kChat, R"("stop": [1])", "stop", "invalid_type", ""},
       {kChat, R"("stop": ["1", "2", "3", "4", "5"])", "stop", "invalid_value", "at most 4"},
       {kChat, R"("stream": 1)", "stream", "invalid_type", ""},
-      {kChat, R"("stream_options": {"include": true})", "stream_options.include", "unknown_parameter", ""},
+      {kChat, R"("stream_options": {"include_usage": null})", "stream_options", "invalid_value", "needs stream to be true"},
+      {kCompletions, R"("stream": false, "stream_options": {})", "stream_options", "invalid_value", "needs stream"},
+      {kChat, R"("stream": true, "stream_options": {"include_usage": 1})", "stream_options.include_usage", "invalid_type", ""},
       {kChat, R"("model": 1)", "model", "invalid_type", ""},
       {kChat, R"("tool_choice": "required")", "tool_choice", "unsupported_value", "cannot be forced"},
       {kChat, R"("tool_choice": {"type": "function", "function": {"name": "f"}})", "tool_choice", "unsupported_value", "forced"},
@@ -187,7 +189,9 @@ TEST(ApiRequest, RefusalsNameTheField) {
       {kChat, R"("tools": [{"type": "function"}])", "tools[0].function", "missing_required_parameter", ""},
       {kChat, R"("tools": [{"function": {"name": "f"}}, {"function": {}}])", "tools[1].function.name",
        "missing_required_parameter", ""},
-      {kChat, R"("reasoning_effort": "utmost")", "reasoning_effort", "unsupported_value", "low, medium or high"},
+      {kChat, R"("reasoning_effort": "utmost")", "reasoning_effort", "unsupported_value", "low, medium, high or xhigh"},
+      {kChat, R"("chat_template_kwargs": {"reasoning_effort": "utmost"})", "chat_template_kwargs.reasoning_effort",
+       "unsupported_value", ""},
       {kChat, R"("chat_template_kwargs": {"messages": []})", "chat_template_kwargs", "invalid_value", ""},
       {kChat, R"("chat_template_kwargs": 1)", "chat_template_kwargs", "invalid_type", ""},
   };
@@ -232,13 +236,13 @@ TEST(ApiRequest, RefusedPromptsAndMessages) {
       {R"([{"role": "user", "content": null}])", "messages[0].content"},
       {R"([{"role": "user", "content": 5}])", "messages[0].content"},
       {R"([{"role": "assistant", "content": null}])", "messages[0].content"},
-      {R"([{"role": "user", "content": "a", "tool_calls": []}])", "messages[0].tool_calls"},
       {R"([{"role": "user", "content": "a"}, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])",
        "messages[1].content[0].type"},
       {R"([{"role": "user", "content": [{"type": "input_audio"}]}])", "messages[0].content[0].type"},
       {R"([{"role": "user", "content": [{"type": "text"}]}])", "messages[0].content[0].text"},
       {R"([{"role": "tool", "content": "a"}])", "messages[0].tool_call_id"},
-      {R"([{"role": "assistant", "content": "a", "refusal": "no"}])", "messages[0].refusal"},
+      {R"([{"role": "assistant", "content": "a", "audio": {"id": "b"}}])", "messages[0].audio"},
+      {R"([{"role": "assistant", "content": "a", "prefix": true}])", "messages[0].prefix"},
       {R"([{"role": "assistant", "tool_calls": [{"id": "1", "type": "custom"}]}])", "messages[0].tool_calls[0].type"},
       {R"([{"role": "assistant", "tool_calls": [{"id": "1", "function": {"arguments": "{}"}}]}])",
        "messages[0].tool_calls[0].function.name"},
@@ -284,6 +288,50 @@ TEST(ApiRequest, Messages) {
 TEST(ApiRequest, ToolsThatMayNotBeCalledAreNotInThePrompt) {
   const ApiRequest r = Parsed(kChat, Body(kChat, R"("tools": [{"function": {"name": "f"}}], "tool_choice": "none")"));
   EXPECT_TRUE(r.chat.tools.empty());
+  EXPECT_EQ(r.chat.most_calls, 0);
+  EXPECT_EQ(Parsed(kChat, Body(kChat, R"("parallel_tool_calls": false)")).chat.most_calls, 1);
+  EXPECT_FALSE(Parsed(kChat, Body(kChat, R"("parallel_tool_calls": true)")).chat.most_calls.has_value());
+}
+
+// The least and the most that clients know are the least and the most that templates know.
+TEST(ApiRequest, Efforts) {
+  const struct {
+    const char* sent;
+    const char* effort;
+    std::optional<bool> thinking;
+  } cases[] = {{"none", "low", false}, {"minimal", "low", false}, {"low", "low", {}}, {"medium", "medium", {}},
+               {"high", "high", {}},   {"xhigh", "high", {}},     {"max", "high", {}}};
+  for (const auto& c : cases) {
+    const OrderedJson effort = {{"effort", c.sent}};
+    const OrderedJson messages = OrderedJson::parse(R"([{"role": "user", "content": "Hi"}])");
+    for (const ApiRequest& r : {Parsed(kChat, {{"messages", messages}, {"reasoning_effort", c.sent}}),
+                                Parsed(kChat, {{"messages", messages}, {"chat_template_kwargs", {{"reasoning_effort", c.sent}}}}),
+                                Parsed(kResponses, {{"input", "Hi"}, {"reasoning", effort}}),
+                                Parsed(kMessages, {{"messages", messages}, {"max_tokens", 1}, {"output_config", effort}})}) {
+      EXPECT_EQ(r.chat.reasoning_effort, c.effort) << c.sent;
+      EXPECT_EQ(r.chat.thinking, c.thinking) << c.sent;
+    }
+  }
+}
+
+// What an answer refused is what it said; prompts may end without the beginning of an answer.
+TEST(ApiRequest, RefusalsOfModels) {
+  const ApiRequest r = Chat(R"({"add_generation_prompt": false, "messages": [
+      {"role": "assistant", "content": null, "refusal": "No."},
+      {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "b"}]}]})");
+  EXPECT_EQ(r.chat.messages[0].content, "No.");
+  EXPECT_EQ(r.chat.messages[1].content, "a\nb");
+  EXPECT_FALSE(r.chat.add_generation_prompt);
+}
+
+// A template is given what is taken of a tool, in the client's order.
+TEST(ApiRequest, ToolsForTemplates) {
+  const ApiRequest r =
+      Parsed(kChat, Body(kChat, R"("tools": [{"cache_control": {"type": "ephemeral"}, "type": "function", "function":
+      {"parameters": {"b": null, "a": 1}, "name": "f", "description": null, "x": 1}}])"));
+  EXPECT_EQ(r.chat.tools,
+            std::vector<std::string>{R"({"type":"function","function":{"parameters":{"b":null,"a":1},"name":"f"}})"});
+  EXPECT_EQ(r.ignored, (std::vector<std::string>{"tools[].cache_control", "tools[].function.x"}));
 }
 
 // Of formats that know an effort, whichever way it is given.

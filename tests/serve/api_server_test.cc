@@ -153,16 +153,12 @@ TEST(ApiServer, LiveTokensAreThoseThatWereKept) {
 TEST(ApiServer, StreamedChats) {
   const TextServed text;
   const ServedApi api(text.model);
-  const OrderedJson body = With(kHi, {{"n", 3},
-                                      {"seed", 5},
-                                      {"temperature", 60},
-                                      {"max_tokens", 12},
-                                      {"logprobs", true},
-                                      {"top_logprobs", 2},
-                                      {"stream_options", {{"include_usage", true}}}});
+  const OrderedJson body =
+      With(kHi, {{"n", 3}, {"seed", 5}, {"temperature", 60}, {"max_tokens", 12}, {"logprobs", true}, {"top_logprobs", 2}});
   const OrderedJson whole = api.Ask("/v1/chat/completions", body);
   ASSERT_EQ(whole["status"], 200) << whole;
-  const std::vector<OrderedJson> events = api.Stream("/v1/chat/completions", body);
+  const std::vector<OrderedJson> events =
+      api.Stream("/v1/chat/completions", With(body, {{"stream_options", {{"include_usage", true}}}}));
   EXPECT_TRUE(api.done);
   std::vector<std::string> texts(3), ends(3);
   std::vector<OrderedJson> logprobs(3, OrderedJson::array());
@@ -264,8 +260,7 @@ TEST(ApiServer, Refusals) {
       {"/v1/chat/completions",
        With(kHi, {{"response_format", {{"type", "json_schema"}, {"json_schema", OrderedJson::object()}}}}), "response_format"},
       {"/v1/chat/completions", With(kHi, {{"tool_choice", "required"}}), "tool_choice"},
-      {"/v1/chat/completions", With(kHi, {{"store", true}}), "store"},
-      {"/v1/responses", {{"input", "Hi"}, {"store", true}}, "store"},
+      {"/v1/chat/completions", With(kHi, {{"stream_options", {{"include_usage", true}}}}), "stream_options"},
       {"/v1/responses", {{"input", "Hi"}, {"previous_response_id", "resp_1"}}, "previous_response_id"},
       {"/v1/responses", {{"input", "Hi"}, {"text", {{"format", {{"type", "json_object"}}}}}}, "text.format"},
       {"/v1/responses", {{"input", "Hi"}, {"tool_choice", {{"type", "function"}, {"name", "f"}}}}, "tool_choice"},

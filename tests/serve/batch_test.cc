@@ -29,6 +29,7 @@ std::vector<OrderedJson> Comparable(const std::string& path) {
   std::vector<OrderedJson> answers = Answers(path);
   for (OrderedJson& answer : answers) {
     answer.erase("id");
+    answer.erase("tally");
     OrderedJson& response = answer["response"];
     response.erase("request_id");
     for (const char* key : {"id", "created"}) response["body"].erase(key);
@@ -99,6 +100,42 @@ TEST_F(Batch, AnswersAreInTheOrderOfTheRequests) {
   EXPECT_EQ(a[6]["custom_id"], "embed");
   EXPECT_EQ(error(6)["param"], "url");
   EXPECT_EQ(report->usage.completion_tokens, 27 + 2 + 3);
+}
+
+// Answers of two models, or under two settings, or to a request that has changed, never share a file.
+TEST_F(Batch, AFileIsContinuedByTheSameAlone) {
+  const std::string a = Line("a", R"({"prompt": "x"})"), b = Line("b", R"({"prompt": "y"})"), in = Write("in.jsonl", a);
+  ASSERT_TRUE(Run(in).ok());
+  const std::string before = ReadAll(out_);
+  const auto refusal = [&] {
+    const Result<BatchReport> report = Run(in);
+    EXPECT_EQ(ReadAll(out_), before);
+    return report.ok() ? "" : report.status().message();
+  };
+  const auto has = [](const std::string& text, const std::string& part) { return text.find(part) != text.npos; };
+  Write("in.jsonl", Line("a", R"({"prompt": "z"})") + b);
+  EXPECT_TRUE(has(refusal(), "answers.jsonl:1: the request 'a', ")) << refusal();
+  Write("in.jsonl", a + b);
+  served_.model.sampling.temperature = 0.5;
+  EXPECT_TRUE(has(refusal(), "other settings (temperature=0 there, temperature=0.5 now)")) << refusal();
+  served_.model.sampling.temperature = 0;
+  const std::string mark = R"("model":")" + OriginOf(served_.model).model;
+  std::string other = before;
+  other.replace(other.find(mark), mark.size(), R"("model":"0123456789abcdef)");
+  Write("answers.jsonl", other);
+  EXPECT_TRUE(has(Run(in).status().message(), "of another model (0123456789abcdef there, ")) << Run(in).status().message();
+  // A file of an older version has the name alone.
+  Write("answers.jsonl", before.substr(0, before.find(R"(,"tally":{"request")")) + "}\n");
+  served_.model.name = "renamed";
+  EXPECT_TRUE(has(Run(in).status().message(), "of another model (text there, renamed now)")) << Run(in).status().message();
+  Write("answers.jsonl", before);  // the same weights by another name
+  const Result<BatchReport> report = Run(in);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(plan_.kept, 1u);
+  EXPECT_EQ(report->answered, 1u);
+  EXPECT_TRUE(ReadAll(out_).starts_with(before));
+  Write("in.jsonl", b);
+  EXPECT_TRUE(Run(in, {}, /*anew=*/true).ok());
 }
 
 // With drafts by a layer for multi-token prediction, which are right, and are not: the same answers, in fewer passes.

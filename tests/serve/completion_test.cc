@@ -50,6 +50,28 @@ ApiError Refused(const ServedModel& model, ApiEndpoint endpoint, const std::stri
   return error.value_or(ApiError{});
 }
 
+// One more than was asked for, where it is none of the most probable.
+TEST(Completion, TopLogprobsHaveTheDrawnToken) {
+  const TextServed served;
+  size_t more = 0;
+  for (const size_t n : {0, 1, 5, 20}) {
+    const OrderedJson a =
+        Answered(served.model, kCompletions,
+                 R"({"prompt": "a", "seed": 5, "temperature": 40, "max_tokens": 20, "ignore_eos": true, "logprobs": )" +
+                     std::to_string(n) + "}");
+    const OrderedJson& logprobs = a["choices"][0]["logprobs"];
+    ASSERT_EQ(logprobs["tokens"].size(), 20u);
+    for (size_t i = 0; i < 20; ++i) {
+      const OrderedJson& top = logprobs["top_logprobs"][i];
+      ASSERT_TRUE(top.contains(logprobs["tokens"][i].get<std::string>())) << a;
+      EXPECT_EQ(top[logprobs["tokens"][i].get<std::string>()], logprobs["token_logprobs"][i]);
+      EXPECT_TRUE(top.size() == n || top.size() == n + 1) << n << top;
+      more += top.size() == n + 1 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(more, 20u);
+}
+
 TEST(Completion, Text) {
   const TextServed served;
   const OrderedJson a = Answered(served.model, kCompletions, R"({"prompt": "x", "seed": 5})");
@@ -187,6 +209,15 @@ TEST(Completion, WhatCannotBeAnswered) {
   const ApiError longer = Refused(served.model, kCompletions, R"({"prompt": ")" + std::string(128, '.') + R"("})");
   EXPECT_EQ(longer.code, "context_length_exceeded");
   EXPECT_NE(longer.message.find("129 tokens"), std::string::npos) << longer.message;
+  for (const bool is_chat : {false, true}) {
+    const std::string text(100'000, '.');
+    const ApiError much = is_chat
+                              ? Refused(served.model, kChat, R"({"messages": [{"role": "user", "content": ")" + text + R"("}]})")
+                              : Refused(served.model, kCompletions, R"({"prompt": ")" + text + R"("})");
+    EXPECT_EQ(much.message, "the prompt has more than 512 tokens, and the context room for 128") << "it is not encoded further";
+    EXPECT_EQ(much.code, "context_length_exceeded");
+    EXPECT_EQ(much.param, is_chat ? "messages" : "prompt");
+  }
   const ApiError vocabulary = Refused(served.model, kCompletions, R"({"prompt": [1, 300]})");
   EXPECT_NE(vocabulary.message.find("300"), std::string::npos) << vocabulary.message;
   served.model.chat = BadInput("text: the model has no chat template");

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "engine/session/run_alone.h"
+#include "tests/serve/served_api.h"
 #include "tests/session/chat_model.h"
 
 namespace tally {
@@ -169,6 +171,86 @@ TEST_P(PrefixFilesTest, TheOldestGoWhereAllTakeTooMuch) {
   (*small)->Keep("key", Letters(300, 3));
   (*small)->WriteOne();
   EXPECT_EQ((*small)->files(), 0u);
+}
+
+// A server of the same model later: neither a system prompt that it knows nor a whole prompt runs again, and answers are the same.
+TEST_P(PrefixFilesTest, AnotherServerKnowsSharedBeginnings) {
+  const auto letters = [](size_t n, uint64_t seed) {
+    const Tokens tokens = Letters(n, seed);
+    return std::string(tokens.begin(), tokens.end());
+  };
+  const auto body = [&](uint64_t system, uint64_t user) {
+    return OrderedJson{{"messages", OrderedJson::array({{{"role", "system"}, {"content", letters(300, system)}},
+                                                        {{"role", "user"}, {"content", letters(60, user)}}})},
+                       {"max_tokens", 12},
+                       {"temperature", 0}};
+  };
+  struct Answered {
+    int64_t prompt = 0, cached = 0;
+    std::string text;
+  };
+  const auto ask = [](const ServedApi& api, const OrderedJson& question) {
+    const OrderedJson answer = api.Ask("/v1/chat/completions", question);
+    EXPECT_EQ(answer["status"], 200) << answer;
+    return Answered{answer["usage"]["prompt_tokens"], answer["usage"]["prompt_tokens_details"]["cached_tokens"],
+                    answer["choices"][0]["message"]["content"]};
+  };
+  const auto served = [](Engine& engine) {
+    ServedModel model;
+    model.engine = &engine;
+    model.chat = model.tool_chat = MakeChatSide(
+        {.text = "{% for m in messages %}<|turn|>{{ m.role }}:{{ m.content }}<|end|>{% endfor %}<|turn|>"}, /*native=*/true);
+    EXPECT_TRUE(model.chat.ok());
+    return model;
+  };
+  ApiServerOptions options;
+  options.cache_folder = folder_ / "cache";
+  options.cache_bytes = kMuch;
+  Answered first;
+  {
+    const auto engine = NewOne();
+    const ServedModel model = served(*engine);
+    ServedApi api(model, options);
+    first = ask(api, body(1, 10));
+    EXPECT_EQ(first.cached, 0);
+    EXPECT_GE(ask(api, body(1, 11)).cached, 300) << "without a restart";
+    api.server->Stop(1);
+  }
+  const auto fresh = NewOne();
+  const Answered expected = ask(ServedApi(served(*fresh)), body(1, 12));
+  const auto engine = NewOne();
+  const ServedModel model = served(*engine);
+  const ServedApi api(model, options);
+  const Answered other = ask(api, body(1, 12)), again = ask(api, body(1, 10));
+  EXPECT_GE(other.cached, 300);
+  EXPECT_EQ(other.text, expected.text);
+  EXPECT_GE(again.cached, again.prompt - 40);
+  EXPECT_EQ(again.text, first.text);
+}
+
+// The files of a turn replace those of the turns before, and leave what others begin with.
+TEST_P(PrefixFilesTest, FilesOfAConversation) {
+  const auto engine = NewOne();
+  const auto files = Files(*engine);
+  const bool whole = GetParam() == std::string_view(kWindow) || GetParam() == std::string_view(kConv);
+  Tokens conversation;
+  for (const uint64_t turn : {1, 2}) {
+    const Tokens more = Letters(300, turn);
+    conversation.insert(conversation.end(), more.begin(), more.end());
+    RequestOptions options = {.max_tokens = 8, .sampling = {.temperature = 0}, .prefix_key = "key"};
+    options.shared_beginning = 150;
+    const auto request = std::make_shared<Request>(*engine, conversation, options, NewTextStream(nullptr, false, {}));
+    ASSERT_TRUE(RunAlone(*engine, request, {}, {}, [](const RequestEvent&) { return true; }).ok());
+    const Tokens ran(request->tokens().begin(), request->tokens().end());
+    files->Keep("key", Tokens(ran.begin(), ran.begin() + request->prompt_size() - 1), {}, PrefixUse::kPrompt);
+    files->Keep("key", Tokens(ran.begin(), ran.begin() + 150), {}, PrefixUse::kBeginning);
+    files->Keep("key", ran);
+    while (!files->idle()) files->WriteOne();
+    EXPECT_EQ(files->files(), whole ? 3u : 1u) << turn;
+    conversation = ran;
+  }
+  EXPECT_EQ(std::ranges::count_if(FilesIn(folder_ / "cache"), [](const auto& n) { return n.ends_with("-beginning.prefix"); }),
+            whole ? 1 : 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, PrefixFilesTest, testing::Values(kFull, kWindow, kLatent, kConv), [](const auto& param) {

@@ -20,7 +20,7 @@ class HarmonyTokenizer final : public Tokenizer {
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options) const override {
     return EncodeSegments(std::vector<TextSegment>{{text, options.parse_special}});
   }
-  Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment> segments) const override {
+  Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment> segments, size_t = SIZE_MAX) const override {
     std::vector<int32_t> ids;
     for (const auto& [text, parse_special] : segments) {
       for (size_t at = 0; at < text.size();) {
@@ -55,7 +55,9 @@ class HarmonyTokenizer final : public Tokenizer {
 
 class ScriptedHarmony {
  public:
-  ScriptedHarmony() : engine_(std::make_unique<FakeEngine>(HarmonyTokenizer().vocab_size(), /*context=*/1 << 16)) {
+  // `side`: how the model is talked to, if not by harmony.
+  explicit ScriptedHarmony(ChatSide side = {MakeHarmonyFormat(), {}})
+      : engine_(std::make_unique<FakeEngine>(HarmonyTokenizer().vocab_size(), /*context=*/1 << 16)) {
     auto tokenizer = std::make_unique<HarmonyTokenizer>();
     tokenizer_ = tokenizer.get();
     FakeModel& model = engine_->fake_model();
@@ -67,7 +69,7 @@ class ScriptedHarmony {
     served_.engine = engine_.get();
     served_.name = "gpt-oss";
     served_.sampling.temperature = 0;
-    served_.chat = served_.tool_chat = ChatSide{MakeHarmonyFormat(), {}};
+    served_.chat = served_.tool_chat = std::move(side);
     api_ = std::make_unique<ServedApi>(served_);
   }
 

@@ -68,6 +68,47 @@ TEST(Serving, ClientsThatLeaveAreNotServedOn) {
   EXPECT_EQ(s.api->Ask("/v1/completions", Tokens(3))["status"], 200);
 }
 
+// While a step lasts, clients whose requests run or wait have their headers, and a sign of the server again and again.
+TEST(Serving, StreamsAreNeverSilent) {
+  Scripted s(1, {.quiet_seconds = 0.04});
+  s.held = true;
+  const std::pair<std::string, OrderedJson> asked[] = {
+      {"/v1/completions", {{"prompt", {1, 2}}, {"max_tokens", 3}, {"stream", true}}},
+      {"/v1/completions", {{"prompt", {1, 2}}, {"max_tokens", 3}, {"stream", true}, {"return_progress", true}}}};
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (const auto& [path, body] : asked) {
+    clients.push_back(std::make_unique<TestClient>(s.api->port));
+    ASSERT_TRUE(clients.back()->Ask("POST", path, body.dump()));
+  }
+  for (const auto& client : clients) EXPECT_TRUE(client->ReadUntil("\r\n\r\n3\r\n:\n\n\r\n3\r\n:\n\n")) << client->Peek();
+  s.held = false;
+  EXPECT_EQ(NewApiStream({.endpoint = ApiEndpoint::kMessages})->Sign(), "event: ping\ndata: {\"type\":\"ping\"}\n\n");
+  for (const auto& client : clients) {
+    const HttpReply reply = client->Read();
+    EXPECT_TRUE(reply.whole);
+    EXPECT_EQ(EventsOf(reply.body).back(), "[DONE]");
+  }
+}
+
+// How far a prompt has run, for those who ask: as it begins, and after each step.
+TEST(Serving, ProgressOfPrompts) {
+  Scripted s;
+  OrderedJson body = {{"prompt", std::vector<int>(20, 1)}, {"max_tokens", 2}, {"return_progress", true}};
+  std::vector<int64_t> processed;
+  for (const OrderedJson& chunk : s.api->Stream("/v1/completions", body)) {
+    if (!chunk.contains("prompt_progress")) continue;
+    const OrderedJson& progress = chunk["prompt_progress"];
+    EXPECT_EQ(progress["total"], 20);
+    EXPECT_EQ(progress["cache"], 0);
+    EXPECT_GE(progress["time_ms"], 0);
+    EXPECT_EQ(chunk["choices"][0]["text"], "");
+    processed.push_back(progress["processed"]);
+  }
+  EXPECT_EQ(processed, (std::vector<int64_t>{0, 8, 16, 20}));
+  body.erase("return_progress");
+  for (const OrderedJson& chunk : s.api->Stream("/v1/completions", body)) EXPECT_FALSE(chunk.contains("prompt_progress"));
+}
+
 // A client that has read enough gets the usage of what has run; others cannot end its answer.
 TEST(Serving, AnswersThatAreCutShort) {
   const std::string one = "Authorization: Bearer first-key-0123456789\r\n",

@@ -78,7 +78,7 @@ TEST_F(Shapes, Statuses) {
        R"("logprobs": 2, "max_tokens": 1)",
        200,
        {{"/choices/0/logprobs/tokens/0", "u"}, {"/choices/0/logprobs/text_offset/0", 0}}},
-      {kText, R"("grammar": "root ::= \"a\"")", 400, {{"/error/param", "grammar"}, {"/error/code", "unknown_parameter"}}},
+      {kText, R"("grammar": "root ::= \"a\"")", 400, {{"/error/param", "grammar"}, {"/error/code", "unsupported_parameter"}}},
       {kChat, R"("json_schema": {"const": "42"})", 400, {{"/error/param", "json_schema"}}},
       {kChat, R"("response_format": {"type": "sound"})", 400, {{"/error/param", "response_format"}}},
       {kChat, R"("response_format": {"type": "json_object", "schema": 123})", 400, {{"/error/param", "response_format"}}},

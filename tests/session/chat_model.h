@@ -65,7 +65,8 @@ class TestFormat final : public ChatFormat {
   std::string refused = {};  // content that the template refuses
   std::string call = {};     // a piece of an answer that is a call
 
-  Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const override {
+  using ChatFormat::Render;
+  Result<std::vector<PromptSegment>> Render(const ChatRequest& request, std::vector<std::string>*) const override {
     std::vector<PromptSegment> segments = {{"<|begin|>", true}};
     for (const ChatMessage& message : request.messages) {
       if (!refused.empty() && message.content == refused) return BadInput("the template refuses this");
@@ -77,7 +78,7 @@ class TestFormat final : public ChatFormat {
     if (request.add_generation_prompt) segments.push_back({"<|turn|>", true});
     return segments;
   }
-  std::unique_ptr<OutputParser> NewParser(std::string_view, const std::vector<std::string>&) const override {
+  std::unique_ptr<OutputParser> NewParser(std::string_view, const ChatRequest&) const override {
     return std::make_unique<Parser>(*this);
   }
   std::string Description() const override { return "test"; }

@@ -137,7 +137,7 @@ TEST_F(Xyz, UsersCannotSpellMarks) {
   EXPECT_EQ(turn->generated.prompt_tokens, 6 + 7);
 }
 
-TEST_F(Xyz, CallsGetIdsOfNineLetters) {
+TEST_F(Xyz, CallsGetNewIds) {
   format_->call = "y";
   std::vector<std::string> streamed;
   TurnOptions options = Greedy(20);
@@ -147,6 +147,8 @@ TEST_F(Xyz, CallsGetIdsOfNineLetters) {
     }
     return true;
   };
+  int n = 0;  // ids of the history and of this answer are passed over
+  options.new_call_id = [&] { return "call0000" + std::to_string(1 + n++ / 2); };
   for (const char* question : {"one", "two"}) ASSERT_TRUE(chat_->Say({User(question)}, options).ok());
   EXPECT_EQ(streamed, (Lines{"call00001", "call00002"}));
   ASSERT_EQ(chat_->messages().size(), 4u);

@@ -22,7 +22,9 @@ class FakeTokenizer final : public Tokenizer {
   explicit FakeTokenizer(std::vector<std::string> bytes, std::vector<int32_t> ends = {})
       : bytes_(std::move(bytes)), ends_(std::move(ends)) {}
   Result<std::vector<int32_t>> Encode(std::string_view, EncodeOptions) const override { return BadInput("not needed"); }
-  Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment>) const override { return BadInput("not needed"); }
+  Result<std::vector<int32_t>> EncodeSegments(std::span<const TextSegment>, size_t) const override {
+    return BadInput("not needed");
+  }
   std::string ControlText(int32_t id) const override { return IsControl(id) ? bytes_[static_cast<size_t>(id)] : ""; }
   std::string TokenBytes(int32_t id) const override {
     return id >= 0 && id < vocab_size() ? bytes_[static_cast<size_t>(id)] : "";

@@ -36,27 +36,123 @@ void RunAll(Scheduler& scheduler) {
   EXPECT_TRUE(scheduler.idle());
 }
 
-TEST(Scheduler, DecodesFirstAndSharesTheRestAmongPrompts) {
+TEST(Scheduler, DecodesFirstThenPromptsOneAfterTheOther) {
   FakeEngine engine(100);
   Scheduler scheduler(engine);
   const auto decodes = NewRequest(engine, {5}, GreedyTokens(20));
   scheduler.Add(decodes);
   scheduler.Step();
-  scheduler.Add(NewRequest(engine, Tokens(30, 1), GreedyTokens(1)));
-  scheduler.Add(NewRequest(engine, Tokens(30, 2), GreedyTokens(1)));
-  scheduler.Add(NewRequest(engine, Tokens(2, 3), GreedyTokens(1)));
+  for (const int32_t token : {1, 2, 3}) scheduler.Add(NewRequest(engine, Tokens(10, token), GreedyTokens(1)));
+  const auto decoded = [&] { return static_cast<int32_t>(decodes->result().tokens.size()) + 4; };
+  scheduler.Step();  // 8 rows
+  EXPECT_EQ(engine.steps.back().tokens, (Tokens{decoded(), 1, 1, 1, 1, 1, 1, 1}));
   scheduler.Step();
-  const FakeEngine::Stepped& step = engine.steps.back();  // 8 rows
-  std::map<int32_t, int> rows;
-  for (const int32_t s : step.sequences) ++rows[s];
-  EXPECT_EQ(step.tokens.front(), 6);
-  EXPECT_EQ(rows[step.sequences.front()], 1);
-  ASSERT_EQ(rows.size(), 4u);
-  for (const auto& [sequence, n] : rows) EXPECT_LE(n, 3) << sequence;
-  EXPECT_EQ(step.tokens.size(), 8u);
+  EXPECT_EQ(engine.steps.back().tokens, (Tokens{decoded(), 1, 1, 1, 2, 2, 2, 2}));
   RunAll(scheduler);
   EXPECT_EQ(decodes->result().tokens.size(), 20u);
   EXPECT_EQ(engine.live_sequences(), 0u);
+}
+
+// Rows of prompts that have run when each request has its first token.
+class PromptRows {
+ public:
+  explicit PromptRows(int64_t batch = 64) : engine(100, 100'000), scheduler(engine) {
+    engine.batch = batch;
+    engine.logit_rows = 64;
+  }
+  size_t Add(int64_t length, std::string client = "") {
+    RequestOptions options = GreedyTokens(1);
+    options.client = std::move(client);
+    requests_.push_back(NewRequest(engine, Tokens(static_cast<size_t>(length), 1), options));
+    scheduler.Add(requests_.back());
+    first_token.push_back(-1);
+    return requests_.size() - 1;
+  }
+  void Step() {
+    scheduler.Step();
+    rows += static_cast<int64_t>(engine.steps.back().tokens.size());
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (first_token[i] < 0 && !requests_[i]->result().tokens.empty()) first_token[i] = rows;
+    }
+  }
+  void RunAll() {
+    while (!scheduler.idle()) Step();
+  }
+
+  FakeEngine engine;
+  Scheduler scheduler;
+  int64_t rows = 0;
+  std::vector<int64_t> first_token;
+
+ private:
+  std::vector<std::shared_ptr<Request>> requests_;
+};
+
+// Each has its first token as soon as if those behind it had not come, and the last one no later than if all shared.
+TEST(Scheduler, PromptsOfAClientRunInTheOrderInWhichTheyCame) {
+  PromptRows p;
+  for (int i = 0; i < 8; ++i) p.Add(384);
+  p.RunAll();
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(p.first_token[i], 384 * (static_cast<int64_t>(i) + 1)) << i;
+}
+
+// A turn of another client is the most that a prompt waits for its own client's turn; a short one does not wait.
+TEST(Scheduler, ClientsHaveEqualSharesOfPrompts) {
+  PromptRows p;
+  for (int i = 0; i < 6; ++i) p.Add(640, "many");
+  for (int i = 0; i < 3; ++i) p.Step();
+  const int64_t before = p.rows;
+  const size_t one = p.Add(640, "one"), third = p.Add(64, "third");
+  p.RunAll();
+  EXPECT_EQ(p.first_token[third], before + 64);
+  EXPECT_EQ(p.first_token[one], 64 + Scheduler::kTurn + 640);
+  EXPECT_EQ(p.first_token[0], 640 + 64) << "nor does the first client wait for the others";
+  // Prompts of several clients that are no longer than a turn: one after the other.
+  const int64_t again = p.rows;
+  std::vector<size_t> later;
+  for (const char* client : {"many", "one", "third", "fourth"}) later.push_back(p.Add(640, client));
+  p.RunAll();
+  for (size_t i = 0; i < later.size(); ++i) EXPECT_EQ(p.first_token[later[i]], again + 640 * (static_cast<int64_t>(i) + 1));
+}
+
+// A client that sends its next short prompt when the last is done, and another that does so too, take no more than their shares.
+TEST(Scheduler, AClientWithOneShortPromptAfterTheOtherTakesItsShare) {
+  PromptRows p;
+  const size_t large = p.Add(20'000, "large");
+  size_t small = p.Add(200, "small");
+  int64_t done = 0, waited = 0, came = p.rows;
+  while (p.first_token[large] < 0) {
+    p.Step();
+    if (p.first_token[small] < 0) continue;
+    ++done;
+    waited = std::max(waited, p.rows - came);
+    came = p.rows;
+    small = p.Add(200, "small");
+  }
+  EXPECT_LE(p.first_token[large], 2 * 20'000 + Scheduler::kTurn);
+  EXPECT_GE(done, 90) << "half of the rows";
+  EXPECT_LE(waited, 3 * 200 + 2 * 64);
+}
+
+// A short prompt does not wait for a long one, and short ones without end do not keep the long one waiting.
+TEST(Scheduler, ShortPromptsOvertakeWithinABound) {
+  PromptRows p;
+  const size_t large = p.Add(4000);
+  p.Step();
+  const size_t small = p.Add(200), middling = p.Add(256);
+  while (p.first_token[small] < 0) p.Step();
+  EXPECT_LE(p.first_token[small], 64 + 256);
+  while (p.first_token[large] < 0) {
+    p.Add(100);
+    p.Step();
+  }
+  EXPECT_LE(p.first_token[large], 2 * 4000 + Scheduler::kMostOvertaking);
+  EXPECT_EQ(p.first_token[middling], -1) << "it is not short";
+  for (int i = 0; i < 40; ++i) {
+    p.Add(100);
+    p.Step();
+  }
+  EXPECT_NE(p.first_token[middling], -1);
 }
 
 // More requests that decode than a step has rows for: each has its turn.
@@ -338,7 +434,10 @@ TEST(Scheduler, ARequestGivesTheSameTokensInAnyCompany) {
       alone.push_back(request->result().tokens);
       EXPECT_EQ(static_cast<int64_t>(alone.back().size()), one.max_tokens);
     }
-    for (auto& [prompt, one] : all) one.prefix_key = "";
+    for (auto& [prompt, one] : all) {
+      one.prefix_key = "";
+      one.client = prompt.size() % 2 == 0 ? "a" : "b";
+    }
     int64_t reused = 0;
     const auto in_company = [&](Engine& shared) {
       Scheduler scheduler(shared);

@@ -174,6 +174,52 @@ TEST(Count, WhatTheConfigurationDoesNotSay) {
   EXPECT_LT(fp8.count.weight_bytes, typeless.count.weight_bytes);
 }
 
+// Published and computed apart from Tally (issue 53): matrix products of a token that sees 1,048,576 positions.
+TEST(Count, SparseAttention) {
+  constexpr auto kCausal = static_cast<size_t>(books::FlopsView::kCausal);
+  const auto at = [](const char* name, uint64_t context) {
+    CountRequest request{.model = name, .settings = {}, .options = {}};
+    request.options.context = context;
+    Result<CountedModel> counted = CountModel(request);
+    EXPECT_TRUE(counted.ok()) << counted.status().message();
+    return counted.ok() ? std::move(counted->count) : books::Count{};
+  };
+  constexpr uint64_t S = 1 << 20;
+  EXPECT_EQ(at("DeepSeek-V3.2", S).decode.total[kCausal],
+            74'952'212'480 + 61 * (64 * 128 * 2 * S + 64 * 2 * S + 128 * 2 * 1'088 * 2'048));
+  const auto giga = [&](const char* name) { return static_cast<double>(*at(name, S).decode.total[kCausal].number()) / 1e9; };
+  EXPECT_NEAR(giga("DeepSeek-V3.2"), 1165.9, .05);
+  EXPECT_NEAR(giga("DeepSeek-V4-Pro"), 304.2, .05);
+  EXPECT_NEAR(giga("DeepSeek-V4-Flash"), 141.0, .05);
+  // Held and read of the cache at 131,072 positions, in hundredths of 10^9 bytes.
+  const auto held_and_read = [&](const char* name) {
+    const books::Count c = at(name, 131'072);
+    const auto hundredths = [](uint64_t n) { return (n + 5'000'000) / 10'000'000; };
+    return std::pair(hundredths(c.kv_bytes_at_context), hundredths(c.kv_bytes_read.number().value()));
+  };
+  EXPECT_EQ(held_and_read("DeepSeek-V3.2"), std::pair(uint64_t{1126}, uint64_t{219}));
+  EXPECT_EQ(held_and_read("MiniMax-M3"), std::pair(uint64_t{1802}, uint64_t{296}));
+  EXPECT_EQ(held_and_read("DeepSeek-V4-Flash"), std::pair(uint64_t{91}, uint64_t{21}));
+  // States of a sequence: with compressors' rows that are not yet an entry, and a dilated convolution.
+  EXPECT_EQ(at("DeepSeek-V4-Flash", S).state_bytes, 12'206'080u);
+  EXPECT_EQ(at("DeepSeek-V4-Pro", S).state_bytes, 18'710'528u);
+  EXPECT_EQ(at("Qwen3.8-Flash-Next", S).state_bytes, 118'038'528u);
+}
+
+// Jamba's attention and recurrence, and Kimi-K3's heads: 4 S for each element of the queries, absorbed 2 (2 R_kv + D_r) for each head.
+TEST(Count, AttentionOfModelsThatAreCountedOnly) {
+  constexpr auto kCausal = static_cast<size_t>(books::FlopsView::kCausal);
+  for (const auto& [name, a_position] :
+       {std::pair{"Jamba-1.5-Mini", uint64_t{4} * 4 * 32 * 128}, std::pair{"Kimi-K3", uint64_t{24} * 96 * 2 * (2 * 512 + 64)}}) {
+    const auto flops = [model = name](uint64_t context) {
+      CountRequest request{.model = model, .settings = {}, .options = {}};
+      request.options.context = context;
+      return CountModel(request).value().count.decode.total[kCausal].number().value();
+    };
+    EXPECT_EQ(flops(5000) - flops(1000), 4000 * a_position) << name;
+  }
+}
+
 // By name and by config.json, with what is apart; whatever would run or change one is an error that says why.
 TEST(Count, ModelsThatAreCountedOnly) {
   const TempFolder folder;

@@ -19,6 +19,7 @@
 #include "loaders/loaders.h"
 #include "models/family.h"
 #include "tests/goldens/logits.h"
+#include "tests/session/made_prediction.h"
 #include "tests/support/small_config.h"
 #include "tests/support/temp_folder.h"
 
@@ -369,6 +370,65 @@ TEST_F(WithTokenizer, TakesImportanceByTheNamesOfGguf) {
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_EQ(report->without_importance + 1, report->types.at(DType::kQ4_K).tensors + report->types.at(DType::kQ6_K).tensors);
   EXPECT_FALSE(fs::exists(out_));
+}
+
+// The layer for multi-token prediction becomes a block of the file, and drafts the same tokens.
+TEST(QuantizeDirectory, KeepsTheLayerForPrediction) {
+  for (const char* name : {"qwen35", "qwen35moe", "qwen3next", "deepseek3", "nemotron"}) {
+    SCOPED_TRACE(name);
+    const TempFolder folder;
+    MakePredicting(name, folder / "hf");
+    QuantizeOptions options;
+    options.type = "F32";
+    options.threads = 2;
+    const auto report = Quantize(folder / "hf", folder / "out.gguf", options);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    for (const std::string& note : report->notes) EXPECT_EQ(note.find("not written"), note.npos) << note;
+    std::vector<int32_t> drafts[2];
+    for (const bool gguf : {false, true}) {
+      EngineOptions engine = Exact();
+      engine.prediction = true;
+      engine.context = 64;
+      const Opened opened = Open(folder / (gguf ? "out.gguf" : "hf"), engine);
+      ASSERT_NE(opened.engine, nullptr);
+      const int32_t sequence = opened.engine->NewSequence().value(), bill = opened.engine->OpenBill();
+      for (const int32_t token : {3, 14, 15, 9, 26}) {
+        const std::vector<BatchRow> row = {{.token = token, .sequence = sequence, .want_logits = true, .bill = bill}};
+        ASSERT_TRUE(opened.engine->Step(row).ok());
+      }
+      const auto guessed =
+          opened.engine->Predict(std::vector<DraftWish>{{.sequence = sequence, .token = 5, .most = 4, .bill = bill}});
+      ASSERT_TRUE(guessed.ok()) << guessed.status().message();
+      drafts[gguf ? 1 : 0] = (*guessed)[0];
+    }
+    EXPECT_EQ(drafts[0].size(), 4u);
+    EXPECT_EQ(drafts[0], drafts[1]);
+  }
+}
+
+// What the file lacks is named.
+TEST(QuantizeDirectory, NamesWhatIsNotWritten) {
+  const TempFolder folder;
+  SynthOptions synth;
+  synth.type = DType::kF32;
+  const auto made = Synthesize(folder.Write("config.json", SmallConfig("Gemma-3-4B").dump()), folder / "gemma", synth);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const Inventory inventory = ReadHuggingFace(folder / "gemma").value();
+  std::vector<StoredTensor> tensors = inventory.tensors;
+  tensors.push_back({.name = "vision_tower.patch.weight", .shape = {4, 4}});
+  const FileReader file = FileReader::Open(inventory.files[0].path).value();
+  const Status written = WriteSafetensors(folder / "new", tensors, [&](size_t i, uint64_t offset, std::span<uint8_t> piece) {
+    if (i == inventory.tensors.size()) return;
+    EXPECT_TRUE(file.ReadAt(tensors[i].offset + offset, piece).ok());
+  });
+  ASSERT_TRUE(written.ok()) << written.message();
+  fs::rename(folder / "new", folder / "gemma/model.safetensors");
+  QuantizeOptions options;
+  options.type = "F32";
+  options.dry_run = true;
+  const auto report = Quantize(folder / "gemma", folder / "out.gguf", options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_NE(std::ranges::find(report->notes, "not written: vision_tower (64 bytes)"), report->notes.end());
 }
 
 TEST(QuantizeDirectory, Refusals) {

@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main of the test programs. --file=NAME runs the tests that stand in the source file NAME, and fails where there are none.
+// The main of the test programs. --file=NAME runs the tests that stand in the source file NAME, and fails where there are none. --again:
+// the tests have run with all that the processor has; nothing runs where that is no more than TALLY_TEST_TARGET (test_target.h).
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
 
+#include "hwy/targets.h"
+#include "tests/support/test_target.h"
+
 namespace {
+
+// Whether another processor may have it.
+bool IsHighwayTarget(std::string_view name) {
+  for (int bit = 0; bit < 63; ++bit) {
+    if (name == hwy::TargetName(int64_t{1} << bit)) return true;
+  }
+  return false;
+}
 
 // "Suite.Name:Suite.Name..." of the tests in that file.
 std::string TestsOf(std::string_view file) {
@@ -29,17 +42,34 @@ std::string TestsOf(std::string_view file) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  constexpr std::string_view kFile = "--file=";
-  if (argc == 2 && std::string_view(argv[1]).starts_with(kFile)) {
-    const std::string filter = TestsOf(std::string_view(argv[1]).substr(kFile.size()));
-    if (filter.empty()) {
-      std::fprintf(stderr, "%s: this program has no tests of that file\n", argv[1]);
+  constexpr std::string_view kFile = "--file=", kAgain = "--again";
+  bool again = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument.starts_with(kFile)) {
+      const std::string filter = TestsOf(argument.substr(kFile.size()));
+      if (filter.empty()) {
+        std::fprintf(stderr, "%s: this program has no tests of that file\n", argv[i]);
+        return 2;
+      }
+      testing::GTEST_FLAG(filter) = filter;
+    } else if (argument == kAgain) {
+      again = true;
+    } else {
+      std::fprintf(stderr, "%s: --file=NAME, --again or options of GoogleTest's\n", argv[i]);
       return 2;
     }
-    testing::GTEST_FLAG(filter) = filter;
-  } else if (argc > 1) {
-    std::fprintf(stderr, "%s: --file=NAME or options of GoogleTest's\n", argv[1]);
+  }
+  const std::string target(tally::TestTarget());
+  const tally::Status limited = tally::UseTestTarget();
+  if (again && !tally::TestTargetIsLess() && (limited.ok() || IsHighwayTarget(target))) {
+    std::printf("skipped: %s once more: this processor has nothing above it\n", target.c_str());
+    return 0;
+  }
+  if (!limited.ok()) {
+    std::fprintf(stderr, "%s\n", limited.message().c_str());
     return 2;
   }
+  if (!target.empty()) std::printf("at most %s, but for programs that are started\n", target.c_str());
   return RUN_ALL_TESTS();
 }

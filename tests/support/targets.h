@@ -13,19 +13,23 @@
 #include "engine/base/byte_dot.h"
 #include "engine/kernels/op.h"
 #include "hwy/targets.h"
+#include "tests/support/test_target.h"
 
 namespace tally {
 
 // Calls body() once for each Highway target that compiler and machine offer, dispatch restricted to it, and prints which. AVX2 runs
-// without and with dot products of bytes, AVX3_DL without and with matrix tiles, NEON with each of the products that Arm may have.
+// without and with dot products of bytes, AVX3_DL without and with matrix tiles, NEON with each of the products that Arm may have. With
+// TALLY_TEST_TARGET: that one alone.
 template <class F>
 void ForEachTarget(F&& body) {
   struct Restore {
     ByteDot dot = CurrentByteDot();
+    bool amx = AmxInUse();
     ~Restore() {
       hwy::SetSupportedTargetsForTest(0);
       SetByteDot(dot);
-      UseAmx(true);
+      UseAmx(amx);
+      EXPECT_TRUE(UseTestTarget().ok());
     }
   } restore;
   struct Variant {
@@ -46,6 +50,7 @@ void ForEachTarget(F&& body) {
       }
     }
     for (const Variant& variant : variants) {
+      if (!TestTarget().empty() && variant.name != TestTarget()) continue;
       hwy::SetSupportedTargetsForTest(target);
       SetByteDot(variant.dot);
       UseAmx(variant.amx);

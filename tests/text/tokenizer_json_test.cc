@@ -38,6 +38,7 @@ TEST(JsonTokenizer, UnknownCharacters) {
   spec.merges = "[]";
   spec.model = R"("unk_token":"?","fuse_unk":true)";
   EXPECT_EQ(EncodeWith(spec, "a?zzb??z"), (Ids{0, 2, 2, 1, 2, 2, 2}));
+  EXPECT_EQ(*Make(spec)->Encode(std::string(10'000, 'z'), {.add_special = false, .most_ids = 1}), (Ids{2})) << "however long";
   spec = Spec();
   spec.model = "";
   const auto strict = Make(spec)->Encode("ax");

@@ -196,6 +196,26 @@ TEST_F(Torture, EveryTextCutAnywhereIsStillText) {
   });
 }
 
+// A limit is passed by one token as by a thousand, wherever it is noticed.
+TEST_F(Torture, NoMoreTokensThanAsked) {
+  ForEach([](const Tokenizer& t) {
+    std::vector<std::string> texts = test::SpelledSpecials();
+    for (const auto& [name, text] : test::TortureStrings()) texts.push_back(text + text);
+    for (const std::string& text : texts) {
+      const Ids ids = Encode(t, text, {true, true});
+      const TextSegment segment{text, true};
+      const Ids bare = *t.EncodeSegments(std::span(&segment, 1));
+      EXPECT_EQ(Encode(t, text, {true, true, ids.size()}), ids) << text;
+      EXPECT_EQ(*t.EncodeSegments(std::span(&segment, 1), bare.size()), bare) << text;
+      if (ids.empty() || bare.empty()) continue;
+      for (const size_t less : {size_t{0}, ids.size() / 2, ids.size() - 1}) {
+        EXPECT_EQ(t.Encode(text, {true, true, less}).status().code(), StatusCode::kNoRoom) << text << less;
+      }
+      EXPECT_EQ(t.EncodeSegments(std::span(&segment, 1), bare.size() - 1).status().code(), StatusCode::kNoRoom) << text;
+    }
+  });
+}
+
 TEST_F(Torture, SpecialTokensAreTextUnlessAskedFor) {
   int parsed = 0;
   ForEach([&](const Tokenizer& t) {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of bodies: one table of what each endpoint takes, ignores aloud and refuses. docs/serve_fields.md prints it. Internal to serve.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tally {
+
+// kCountTokens: /v1/messages/count_tokens, whose body is that of /v1/messages but for max_tokens.
+enum class ApiEndpoint : uint8_t { kChat, kCompletions, kResponses, kMessages, kCountTokens };
+inline constexpr int kApiEndpoints = 5;
+inline bool IsAnthropic(ApiEndpoint endpoint) { return endpoint >= ApiEndpoint::kMessages; }
+
+// A bit an endpoint.
+using EndpointSet = uint8_t;
+inline constexpr EndpointSet EndpointBit(ApiEndpoint endpoint) {
+  return static_cast<EndpointSet>(1u << static_cast<int>(endpoint));
+}
+
+// kTaken: it is read. kHint: it changes no answer that can be given here, and is ignored. kRefused: it would change the answer, and cannot
+// be done. A name without a row is ignored as a hint is.
+enum class FieldUse : uint8_t { kTaken, kHint, kRefused };
+
+struct ApiField {
+  const char* object;  // the place of the object that has it, without indices: "messages[].content[]"; "": the body
+  const char* name;
+  FieldUse use;
+  EndpointSet endpoints;
+  const char* nothing = "";  // a JSON array of values that ask for nothing, besides null: they are neither refused nor named
+  const char* why = "";      // of a hint and a refusal
+  const char* code = "unsupported_parameter";  // of a refusal
+};
+
+// Rows of one object stand together.
+std::span<const ApiField> ApiFields();
+// The rows of the object at `place`, "messages[2].content[0]".
+std::span<const ApiField> ApiFieldsOf(std::string_view place);
+// "messages[].content[]"
+std::string PlaceWithoutIndices(std::string_view place);
+
+// The code by which Anthropic's clients see that they must send all messages themselves.
+inline constexpr const char* kNoThreads = "thread_unsupported_request";
+
+}  // namespace tally

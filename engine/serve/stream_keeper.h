@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps streamed answers from being silent: proxies and clients take a silent connection for dead (nginx after 60 s, some clients after 20).
+// It writes on a thread of its own, so that neither a long step of the engine nor a queue keeps it.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/serve/http_server.h"
+#include "engine/serve/service_thread.h"
+
+namespace tally {
+
+class StreamKeeper {
+ public:
+  // At most so many seconds, and an eighth of them, pass between two writes to a stream.
+  explicit StreamKeeper(double seconds) : seconds_(seconds) {}
+  ~StreamKeeper() { Stop(); }
+  // kBadInput: the system has no thread left.
+  Status Start();
+  void Stop();  // writes no more
+  // Any thread. The exchange, to be used instead of `exchange`: once its answer has begun, `sign` is written whenever nothing else was for a
+  // while. What is written must be whole events.
+  std::shared_ptr<HttpExchange> Keep(std::shared_ptr<HttpExchange> exchange, std::string sign);
+
+ private:
+  class Kept;
+
+  void Run();
+
+  const double seconds_;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable wake_;
+  std::vector<std::weak_ptr<Kept>> kept_;
+  bool stopping_ = false;
+  ServiceThread thread_;
+};
+
+}  // namespace tally

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/session/unique_ids.h"
+
+#include <cstdio>
+#include <random>
+#include <string_view>
+
+#include "engine/base/mix.h"
+
+namespace tally {
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+
+uint64_t DrawKey() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+}  // namespace
+
+UniqueIds::UniqueIds() : UniqueIds(DrawKey()) {}
+
+std::string UniqueIds::Next(const char* prefix) {
+  const uint64_t n = next_.fetch_add(1, std::memory_order_relaxed);
+  char digits[40];
+  std::snprintf(digits, sizeof digits, "%016llx%08llx", static_cast<unsigned long long>(key_),
+                static_cast<unsigned long long>(SplitMix64(key_ ^ n) & 0xffffffffu));
+  return prefix + std::string(digits);
+}
+
+// Steps of a size that has no divisor in common with the number of ids visit each id once before the first comes again.
+std::string UniqueIds::NextShort() {
+  constexpr std::string_view kDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  constexpr size_t kLength = 9;
+  constexpr uint64_t kIds = 13'537'086'546'263'552;  // 62^9
+  constexpr uint64_t kStep = 5'172'706'837'101'323;  // kIds divided by the golden number squared
+  static_assert(kStep % 2 != 0 && kStep % 31 != 0);
+  const uint64_t n = next_.fetch_add(1, std::memory_order_relaxed);
+  auto rest = static_cast<uint64_t>((static_cast<Wide>(n) * kStep + SplitMix64(key_)) % kIds);
+  std::string id(kLength, '0');
+  for (char& digit : id) {
+    digit = kDigits[rest % kDigits.size()];
+    rest /= kDigits.size();
+  }
+  return id;
+}
+
+}  // namespace tally
