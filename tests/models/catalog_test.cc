@@ -265,9 +265,8 @@ TEST(Catalog, RecipesAreWhole) {
     const CatalogModel model = MustFind(name);
     const Recipe& r = model.recipe;
     EXPECT_EQ(model.name, name);
-    EXPECT_EQ(
-        model.claim.source.empty(),
-        (std::string(model.claim.total) + std::string(model.claim.active) + std::string(model.claim.non_embedding)).empty());
+    const PublishedClaim& claim = model.claim;
+    EXPECT_TRUE(!claim.source.empty() || (claim.total.empty() && claim.active.empty() && claim.non_embedding.empty()));
     EXPECT_FALSE(r.family.empty());
     ASSERT_EQ(r.layers.size(), static_cast<size_t>(r.n_layers));
     const bool attends = AnyLayer(r, &LayerRecipe::attends), recurrent = AnyLayer(r, &LayerRecipe::recurrent);

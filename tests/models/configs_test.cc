@@ -146,7 +146,7 @@ TEST_F(ConfigsTest, UnknownArchitecturesAreNamedWithTheKnownOnes) {
                                                          "Qwen3MoeForCausalLM", "Glm4MoeForCausalLM"});
   ExpectBad(R"({"architectures": ["evil\nname"]})", {"'evil\\nname'"});
   ExpectBad(R"({"model_type": "fly"})", {"model_type 'fly'", "qwen3_moe"});
-  ExpectBad(R"({"model_type": "zamba2"})", {"model_type 'zamba2' has state-space layers"});
+  ExpectBad(R"({"model_type": "zamba2"})", {"model_type 'zamba2' is not supported: it has state-space layers"});
   ExpectBad(R"({"architectures": [], "vocab_size": 3})", {"neither architectures nor model_type"});
   ExpectBad(R"({"architectures": "Qwen3ForCausalLM"})", {"architectures", "array of strings"});
   ExpectBad(R"({"architectures": [3]})", {"architectures", "array of strings"});
