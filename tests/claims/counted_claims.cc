@@ -41,8 +41,10 @@ std::string Percent(const Model& m, const Model& of) {
   return PercentOf(m.count.kv_bytes_at_context, of.count.kv_bytes_at_context, 1);
 }
 
-// What the FLOPs of a count lack; empty: they are everything.
-std::string Lacks(const Count& c) { return c.recipe.counted_only ? c.recipe.counted_only->why : ""; }
+// Matrix products of a decoded token, each position what it sees.
+const books::Figure<uint64_t>& Products(const Count& c) {
+  return c.decode.total[static_cast<size_t>(books::FlopsView::kCausal)];
+}
 
 // Numbers that DeepSeek-V4 stores: experts in FP4, two a byte, with a scale for each 32; other matrices in FP8, with a scale for each 128 x
 // 128; and the experts of each token of the layers that look them up.
@@ -73,12 +75,13 @@ std::vector<FlopsShareClaim> FlopsShareClaims() {
     const Count count = Counted(model, kMillion).count;
     FlopsShareClaim claim{model, "DeepSeek-V3.2", kMillion, printed, "arXiv 2606.19348", 0, 0, {}};
     for (const auto& [name, of] : {std::pair<const char*, const Count*>{model, &count}, {"DeepSeek-V3.2", &sparse}}) {
-      const std::string lacks = Lacks(*of);
+      std::string lacks;
+      for (const std::string& part : Products(*of).lacks()) lacks += (lacks.empty() ? "" : ", ") + part;
       if (!lacks.empty()) claim.lacks += (claim.lacks.empty() ? "" : "; ") + std::string(name) + " lacks " + lacks;
     }
     if (claim.lacks.empty()) {
-      claim.flops = count.decode.total[static_cast<size_t>(books::FlopsView::kEverything)];
-      claim.flops_of = sparse.decode.total[static_cast<size_t>(books::FlopsView::kEverything)];
+      claim.flops = Products(count).number().value_or(0);
+      claim.flops_of = Products(sparse).number().value_or(0);
     }
     claims.push_back(std::move(claim));
   }
