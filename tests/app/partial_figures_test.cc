@@ -87,7 +87,9 @@ void ExpectTables(const CountedModel& m, const std::string& partial) {
   const CountedModel two[] = {m, MustCount("gpt2")};
   const Table columns = ModelColumns(two, /*exact=*/true);
   for (const auto& row : columns.rows) {
-    if (row[0].starts_with("prefill of") || row[0].starts_with("decode at")) EXPECT_EQ(row[1], "partial") << row[0];
+    if (row[0].starts_with("prefill of") || row[0].starts_with("decode at")) {
+      EXPECT_EQ(row[1], "partial") << row[0];
+    }
   }
   for (const size_t width : {size_t{0}, size_t{40}, size_t{80}, size_t{200}}) {
     EXPECT_NE(CountScreen(two, width).find("partial"), std::string::npos) << width;
@@ -118,7 +120,9 @@ void ExpectPage(const CountedModel& m) {
   ASSERT_TRUE(report.ok()) << report.status().message();
   for (const ReportStep& step : report->steps) {
     EXPECT_EQ(step.all.flops, 0u);
-    if (!m.count.kv_bytes_read.whole()) EXPECT_TRUE(step.all.bytes.empty());
+    if (!m.count.kv_bytes_read.whole()) {
+      EXPECT_TRUE(step.all.bytes.empty());
+    }
   }
   EXPECT_TRUE(std::ranges::any_of(report->absent, [](const std::string& s) { return s.find("norms") != std::string::npos; }));
 }

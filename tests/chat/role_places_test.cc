@@ -65,7 +65,7 @@ std::vector<Named> Templates() {
 std::string Text(size_t i) { return "xq8text" + std::to_string(i) + "n"; }
 
 // A letter a message: system, developer, user, assistant, assistant that calls, tool.
-ChatRequest Conversation(std::string_view letters) {
+ChatRequest OfRoles(std::string_view letters) {
   ChatRequest request;
   request.now = 1'760'000'000;
   for (const char letter : letters) {
@@ -98,14 +98,13 @@ TEST(RolePlaces, NoTextIsLost) {
     for (const std::string_view letters :
          {"u",   "uau",  "su",   "du",    "ssu",    "sdu",  "dsu", "ddu",  "sddu", "us",   "ud",     "usu",
           "udu", "uasu", "uadu", "suasu", "sduadu", "suau", "uct", "suct", "ucts", "uctd", "uctsau", "sucduct"}) {
-      const ChatRequest request = Conversation(letters);
+      const ChatRequest request = OfRoles(letters);
       std::vector<std::string> notes;
       const auto segments = (*format)->Render(request, &notes);
       const bool results = letters.find('t') != letters.npos;
       // Two roles are never refused where a user's text is taken.
       if (!results && letters.find_first_of("sd") != letters.npos) {
-        EXPECT_TRUE(segments.ok() || !(*format)->Render(Conversation("u")).ok())
-            << letters << ": " << segments.status().message();
+        EXPECT_TRUE(segments.ok() || !(*format)->Render(OfRoles("u")).ok()) << letters << ": " << segments.status().message();
       }
       if (!segments.ok()) continue;
       const std::string prompt = JoinSegments(*segments);
@@ -126,7 +125,7 @@ TEST(RolePlaces, NoTextIsLost) {
 std::string Prompt(std::string_view text, std::string_view letters, std::vector<std::string>* notes = nullptr) {
   const auto format = MakeChatFormat({.text = std::string(text) + std::string(kEnd)});
   EXPECT_TRUE(format.ok());
-  ChatRequest request = Conversation(letters);
+  ChatRequest request = OfRoles(letters);
   request.add_generation_prompt = false;
   for (ChatMessage& m : request.messages) {
     if (!m.content.empty()) m.content = m.role.substr(0, 1) + m.content.substr(7, 1);

@@ -16,7 +16,7 @@ namespace tally {
 namespace {
 
 // What a published total has beyond the text model.
-enum class With : uint8_t {
+enum class Besides : uint8_t {
   kNothing,
   kPrediction,        // layers for multi-token prediction
   kPredictionCopies,  // and their copies of embedding and head, which are stored
@@ -28,7 +28,7 @@ enum class With : uint8_t {
 struct PublishedTotal {
   std::string_view name;
   uint64_t published;
-  With with = With::kNothing;
+  Besides with = Besides::kNothing;
   uint64_t more = 0;  // numbers that are stored and not learned
 };
 
@@ -44,7 +44,7 @@ constexpr PublishedTotal kTotals[] = {
     {"Llama-3.1-8B", 8'030'261'248},
     {"Llama-3.1-70B", 70'553'706'496},
     {"Llama-3.2-1B", 1'235'814'400},
-    {"Llama-4-Scout", 108'641'793'536, With::kParts},
+    {"Llama-4-Scout", 108'641'793'536, Besides::kParts},
     {"TinyLlama-1.1B", 1'100'048'384},
     {"Mixtral-8x7B", 46'702'792'704},
     {"Phi-4-mini", 3'836'021'760},
@@ -54,21 +54,21 @@ constexpr PublishedTotal kTotals[] = {
     {"MiniCPM-2B", 2'724'880'896},
     {"LFM2-1.2B", 1'170'340'608},
     {"Nemotron-3-Nano", 31'577'940'288},
-    {"Falcon-7B", 7'217'189'760, With::kTiedCopy},
+    {"Falcon-7B", 7'217'189'760, Besides::kTiedCopy},
     {"Gemma-3-1B", 999'885'952},
-    {"Gemma-3-4B", 4'300'079'472, With::kParts},
-    {"Gemma-3-12B", 12'187'325'040, With::kParts},
-    {"Gemma-3-27B", 27'432'406'640, With::kParts},
+    {"Gemma-3-4B", 4'300'079'472, Besides::kParts},
+    {"Gemma-3-12B", 12'187'325'040, Besides::kParts},
+    {"Gemma-3-27B", 27'432'406'640, Besides::kParts},
     {"GLM-4-9B", 9'399'951'360},
     {"GLM-4-9B-0414", 9'400'279'040},
-    {"GLM-4.5", 358'337'791'296, With::kPredictionCopies},
-    {"GLM-4.5-Air", 110'468'824'832, With::kPredictionCopies},
-    {"GLM-5", 753'864'139'008, With::kPrediction},
+    {"GLM-4.5", 358'337'791'296, Besides::kPredictionCopies},
+    {"GLM-4.5-Air", 110'468'824'832, Besides::kPredictionCopies},
+    {"GLM-5", 753'864'139'008, Besides::kPrediction},
     {"Qwen1.5-MoE-A2.7B", 14'315'784'192},
     {"Qwen3-0.6B", 596'049'920},
-    {"Qwen3-0.6B", 751'632'384, With::kTiedCopy},
+    {"Qwen3-0.6B", 751'632'384, Besides::kTiedCopy},
     {"Qwen3-1.7B", 1'720'574'976},
-    {"Qwen3-1.7B", 2'031'739'904, With::kTiedCopy},
+    {"Qwen3-1.7B", 2'031'739'904, Besides::kTiedCopy},
     {"Qwen3-4B", 4'022'468'096},
     {"Qwen3-8B", 8'190'735'360},
     {"Qwen3-14B", 14'768'307'200},
@@ -77,9 +77,9 @@ constexpr PublishedTotal kTotals[] = {
     {"Qwen3-235B-A22B", 235'093'634'560},
     {"Qwen3-Coder-Next", 79'674'391'296},
     {"Qwen3.5-4B", 4'205'751'296},
-    {"Qwen3.6-35B-A3B", 35'951'822'704, With::kAll},
-    {"Qwen3.8-Flash-Next", 179'999'981'459, With::kAll, 35},  // multipliers and sizes of the hash
-    {"MiniMax-M3", 427'040'140'160, With::kParts},
+    {"Qwen3.6-35B-A3B", 35'951'822'704, Besides::kAll},
+    {"Qwen3.8-Flash-Next", 179'999'981'459, Besides::kAll, 35},  // multipliers and sizes of the hash
+    {"MiniMax-M3", 427'040'140'160, Besides::kParts},
 };
 
 CatalogModel Known(std::string_view name) {
@@ -96,12 +96,13 @@ uint64_t Prediction(const Recipe& recipe) {
 
 uint64_t Embedding(const Recipe& r) { return static_cast<uint64_t>(r.vocab) * static_cast<uint64_t>(r.d_model); }
 
-uint64_t CountedWith(const CatalogModel& model, With with) {
+uint64_t CountedWith(const CatalogModel& model, Besides with) {
   uint64_t sum = books::ClosedFormCounts(model.recipe).total;
-  if (with == With::kPrediction || with == With::kPredictionCopies || with == With::kAll) sum += Prediction(model.recipe);
-  if (with == With::kPredictionCopies) sum += 2 * Embedding(model.recipe);
-  if (with == With::kTiedCopy) sum += Embedding(model.recipe);
-  if (with == With::kParts || with == With::kAll) {
+  if (with == Besides::kPrediction || with == Besides::kPredictionCopies || with == Besides::kAll)
+    sum += Prediction(model.recipe);
+  if (with == Besides::kPredictionCopies) sum += 2 * Embedding(model.recipe);
+  if (with == Besides::kTiedCopy) sum += Embedding(model.recipe);
+  if (with == Besides::kParts || with == Besides::kAll) {
     for (const PartNotRun& part : model.parts_not_run) sum += part.parameters.value_or(0);
   }
   return sum;
@@ -145,7 +146,7 @@ TEST(Totals, OfModelsStoredInFp8) {
                          p.component == Component::kRouter || p.component == Component::kPrediction || p.name == "indexer.proj";
       if (!whole) scales += p.slices * ((p.rows + 127) / 128) * ((p.cols + 127) / 128);
     }
-    EXPECT_EQ(CountedWith(model, With::kPredictionCopies) + scales, static_cast<uint64_t>(published)) << name;
+    EXPECT_EQ(CountedWith(model, Besides::kPredictionCopies) + scales, static_cast<uint64_t>(published)) << name;
   }
 }
 
