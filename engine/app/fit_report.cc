@@ -149,7 +149,11 @@ std::string MachineText(const FitMachine& m) {
     text += "; " + GibText(m.available, Rounding::kDown) + " of " + GibText(m.total, Rounding::kDown) + " free";
   }
   const auto moments = [](const RateRange& range, const char* unit) {
-    return range.low > 0 ? " (" + Scaled(range.low, unit) + " to " + Scaled(range.high, unit) + ")" : std::string();
+    if (range.low <= 0) return std::string();
+    std::string low = Scaled(range.low, unit);
+    const std::string high = Scaled(range.high, unit);
+    if (low.substr(low.find(' ')) == high.substr(high.find(' '))) low.resize(low.find(' '));  // one unit for both
+    return " (" + low + " to " + high + ")";
   };
   if (m.read > 0) text += "; reads " + Scaled(m.read, "B/s") + moments(m.read_range, "B/s");
   std::vector<std::string> peaks;  // those that are known

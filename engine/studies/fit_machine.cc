@@ -102,6 +102,14 @@ void WidenTo(const std::array<double, 1 + kFitUnits>& best, FitMachine& m) {
   const auto rates = RatesOf(m);
   for (size_t i = 0; i < rates.size(); ++i) Widen(*rates[i].range, 0, best[i]);
 }
+// Where nothing is kept, a benchmark's medians are taken.
+void FillIn(const std::array<double, 1 + kFitUnits>& medians, FitMachine& m) {
+  const auto rates = RatesOf(m);
+  for (size_t i = 0; i < rates.size(); ++i) {
+    if (*rates[i].rate == 0) *rates[i].rate = medians[i];
+    Widen(*rates[i].range, medians[i], medians[i]);
+  }
+}
 // What was reached holds, since it was held for a whole measurement.
 void Reach(const std::array<double, 1 + kFitUnits>& reached, FitMachine& m) {
   const auto rates = RatesOf(m);
@@ -265,6 +273,9 @@ void KeepBestRates(const std::string& directory, const SpeedReport& report) {
     m.target = report.target;
     const KeptRates kept(directory, m);
     const bool measured = kept.Read(m);
+    for (const MeasuredRoofs& median : report.roofs) {
+      if (median.threads == m.threads) FillIn(InOrder(median.bandwidth, median.peaks), m);
+    }
     WidenTo(InOrder(best.bandwidth, best.peaks), m);
     for (const DecodeSpeed& d : report.decode) {
       if (d.threads == m.threads && IsFromMemory(d.bytes_per_token * static_cast<double>(d.batch), m))

@@ -245,7 +245,9 @@ TEST(CliCount, PartsThatAreNotRun) {
   EXPECT_TRUE(HasLine(screen, {"not run", "vision_tower 416,866,032, multi_modal_projector 6,194,304"})) << screen;
   EXPECT_TRUE(HasLine(CountText({"gemma-3-27b", "gpt2"}), {"total (all)", "27,432,406,640", "124,439,808"}));
   // A size that is not known is no 0.
-  EXPECT_TRUE(Count({"gemma-3-27b:d_ff=64"})["parameters"]["total"].is_null());
+  const Json unknown = Count({"gemma-3-27b:d_ff=64"})["parameters"];
+  EXPECT_EQ(unknown["total"], unknown["total_run"]);
+  EXPECT_EQ(unknown["total_lacks"], Json::array({"vision_tower", "multi_modal_projector"}));
   const Ended changed = Tally({"count", "gemma-3-27b:d_ff=64", "--full"});
   EXPECT_TRUE(HasLine(changed.out, {"not run: vision_tower", "not counted"})) << changed.out;
   EXPECT_FALSE(HasLine(changed.out, {"total (all)"}));

@@ -155,7 +155,7 @@ TEST_F(CliPull, NoWeightsOfAModelThatCannotRun) {
   writer.AddTensor("token_embd.weight", DType::kF32, {2, 32});
   ASSERT_TRUE(writer.Write(folder / "x.gguf", [](size_t, uint64_t, std::span<uint8_t>) {}).ok());
   server_.files["gguf/x-Q4_K_M.gguf"] = {ReadAll(folder / "x.gguf"), true};
-  ExpectRefused({"run", "org/name:Q4_K_M", "--prompt-tokens", "1", "--yes"}, "'deepseek4' has");
+  ExpectRefused({"run", "org/name:Q4_K_M", "--prompt-tokens", "1", "--yes"}, "'deepseek4' is not supported: it is counted");
   EXPECT_FALSE(fs::exists(Snapshot() / "gguf/x-Q4_K_M.gguf"));
 }
 

@@ -100,7 +100,7 @@ TEST_F(CliServe, SignalsThatEndIt) {
     EXPECT_FALSE(e.by_signal);
     int files = 0;
     for (const auto& entry : std::filesystem::directory_iterator(cache)) files += entry.file_size() > 1000 ? 1 : 0;
-    EXPECT_EQ(files, 1) << signal;
+    EXPECT_GE(files, 1) << signal;
     const auto stall = [&](const Json& said, pid_t) {
       kept_ = std::make_unique<TestClient>(said.at("port").get<uint16_t>());
       ASSERT_TRUE(kept_->Ask("POST", "/v1/completions", R"({"prompt": "a", "n": 128, "ignore_eos": true, "stream": true})"));
