@@ -269,7 +269,8 @@ void EnterTextModel(Config& c, ModelSpec& spec, std::initializer_list<std::strin
     return;
   }
   const Inventory& i = c.inventory();
-  const bool several = i.metadata.IsOther("text_config");
+  const auto first = i.metadata.values().lower_bound("text_config.");
+  const bool several = first != i.metadata.values().end() && first->first.starts_with("text_config.");
   if (several) c.Enter("text_config.");
   if (several && i.tensors.empty()) c.tensor_prefix = std::string(kBody) + "language_model.model.";
   for (const std::string_view part : others) {

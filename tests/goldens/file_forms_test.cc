@@ -251,8 +251,9 @@ TEST_P(Prefixes, WhateverTheClass) {
   Made made(SmallConfig(GetParam()));
   std::string body;
   for (const char* each : {"model.", "language_model.model.", "model.language_model."}) {
-    if (made.tensors.lower_bound(std::string(each) + "layers.0.")->first.starts_with(std::string(each) + "layers.0."))
-      body = each;
+    const std::string layer = std::string(each) + "layers.0.";
+    const auto first = made.tensors.lower_bound(layer);
+    if (first != made.tensors.end() && first->first.starts_with(layer)) body = each;
   }
   if (body.empty() || made.split()) GTEST_SKIP() << "its names have no such prefix";
   const std::vector<float> published = LogitsOf(made.folder / "made");

@@ -750,18 +750,6 @@ TEST(Falcon, BothNormsOrOneInAllLayers) {
   ExpectBadInput(WithoutTensors(*inventory, "blk.0.attn_norm.weight"), {"blk.0.attn_norm.weight", "is missing"});
 }
 
-// llama.cpp takes a factor of 0 for none.
-TEST(Goldens, FactorsOfZeroAreNone) {
-  const auto read = [](const char* golden, const std::string& key, double value) {
-    const Result<Inventory> inventory = ReadCheckpoint(kGoldens + golden + "/model.gguf");
-    EXPECT_TRUE(inventory.ok()) << inventory.status().message();
-    return inventory.ok() ? MustRead(With(*inventory, key, value)).recipe : Recipe();
-  };
-  EXPECT_EQ(read("granite/granite-a-f32-tied", "granite.residual_scale", 0).residual_scale, 1);
-  EXPECT_EQ(read("granite/granite-a-f32-tied", "granite.residual_scale", 0.5).residual_scale, 0.5);
-  EXPECT_EQ(read("deepseek_v1/deepseek1-a-f32-top3of6-shared", "deepseek.expert_weights_scale", 0).route_scale, 1);
-}
-
 // More than is in the repository: other families, small published models.
 TEST(SharedFiles, EveryCheckpointReadsOrSaysWhyNot) {
   if (!std::filesystem::exists(kShared + "goldens")) GTEST_SKIP() << "no " << kShared;
@@ -785,44 +773,6 @@ TEST(SharedFiles, EveryCheckpointReadsOrSaysWhyNot) {
   }
   EXPECT_GE(read, 20);
   EXPECT_EQ(refused, 1);
-}
-
-ModelSpec Golden(const std::string& path) {
-  const Result<Inventory> inventory = ReadCheckpoint(kGoldens + path);
-  EXPECT_TRUE(inventory.ok()) << inventory.status().message();
-  return inventory.ok() ? MustRead(*inventory) : ModelSpec{};
-}
-
-// Both formats of a case are the same model but for how rope pairs and what the files store.
-TEST(Goldens, FormatsAgree) {
-  for (const std::string path :
-       {"gpt2/gpt2-a-f32-release-names", "gpt2/gpt2-b-bf16-prefixed-ninner", "gptoss/gptoss-a-top4of8-realyarn",
-        "llama/llama-a-f32-gqa-untied", "llama/llama-b-bf16-llama3rope-headdim-tied"}) {
-    SCOPED_TRACE(path);
-    const Recipe hf = Golden(path).recipe, gguf = Golden(path + "/model.gguf").recipe;
-    EXPECT_EQ(hf.n_layers, gguf.n_layers);
-    EXPECT_EQ(hf.d_model, gguf.d_model);
-    EXPECT_EQ(hf.n_heads, gguf.n_heads);
-    EXPECT_EQ(hf.n_kv_heads, gguf.n_kv_heads);
-    EXPECT_EQ(hf.head_dim, gguf.head_dim);
-    EXPECT_EQ(hf.d_ff, gguf.d_ff);
-    EXPECT_EQ(hf.vocab, gguf.vocab);
-    EXPECT_EQ(hf.context, gguf.context);
-    EXPECT_EQ(hf.norm_eps, gguf.norm_eps);
-    EXPECT_EQ(hf.activation, gguf.activation);
-    EXPECT_EQ(hf.n_experts, gguf.n_experts);
-    EXPECT_EQ(hf.top_k, gguf.top_k);
-    EXPECT_EQ(hf.d_expert, gguf.d_expert);
-    EXPECT_EQ(hf.rope.theta, gguf.rope.theta);
-    EXPECT_EQ(hf.rope.scaling.truncate || hf.rope.scaling.kind != RopeScalingKind::kYarn,
-              gguf.rope.scaling.truncate || gguf.rope.scaling.kind != RopeScalingKind::kYarn);
-    EXPECT_DOUBLE_EQ(hf.rope.scaling.attention_factor, gguf.rope.scaling.attention_factor);
-    for (int32_t i = 0; i < hf.n_layers; ++i) {
-      EXPECT_EQ(hf.layers[i].window, gguf.layers[i].window);
-      EXPECT_EQ(hf.layers[i].sparse(), gguf.layers[i].sparse());
-      EXPECT_EQ(hf.layers[i].attention_scale, gguf.layers[i].attention_scale);
-    }
-  }
 }
 
 }  // namespace
