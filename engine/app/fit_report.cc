@@ -148,14 +148,18 @@ std::string MachineText(const FitMachine& m) {
   } else {
     text += "; " + GibText(m.available, Rounding::kDown) + " of " + GibText(m.total, Rounding::kDown) + " free";
   }
-  const auto moments = [](const RateRange& range, const char* unit) {
-    if (range.low <= 0) return std::string();
-    std::string low = Scaled(range.low, unit);
-    const std::string high = Scaled(range.high, unit);
-    if (low.substr(low.find(' ')) == high.substr(high.find(' '))) low.resize(low.find(' '));  // one unit for both
-    return " (" + low + " to " + high + ")";
+  // "15.46 GB/s (14.96 to 16.01)"
+  const auto moments = [](double rate, const RateRange& range, const char* of) {
+    std::string shown = Scaled(rate, of);
+    if (range.low <= 0) return shown;
+    const std::string unit = shown.substr(shown.find(' '));
+    std::string low = Scaled(range.low, of), high = Scaled(range.high, of);
+    for (std::string* bound : {&low, &high}) {
+      if (bound->ends_with(unit)) bound->resize(bound->size() - unit.size());
+    }
+    return shown + " (" + low + " to " + high + ")";
   };
-  if (m.read > 0) text += "; reads " + Scaled(m.read, "B/s") + moments(m.read_range, "B/s");
+  if (m.read > 0) text += "; reads " + moments(m.read, m.read_range, "B/s");
   std::vector<std::string> peaks;  // those that are known
   for (const FitUnit unit : {FitUnit::kF32, FitUnit::kBF16, FitUnit::kInt8}) {
     const std::string name(kFitUnitNames[static_cast<size_t>(unit)]);

@@ -385,7 +385,8 @@ std::string ClaimsPage() {
       HybridClaimRows();
   page +=
       "\n## FLOPs relative to another model\n\n"
-      "Matrix products of a decoded token that sees so many positions. A figure that is only part is not compared: what it lacks is "
+      "Matrix products of a decoded token that sees so many positions. A figure that is only part is not compared: what it lacks "
+      "is "
       "named.\n\n"
       "| model | of | positions | printed | counted | FLOPs | source |\n| --- | --- | ---: | ---: | ---: | --- | --- |\n" +
       FlopsShareRows();

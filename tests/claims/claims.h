@@ -44,8 +44,9 @@ struct FlopsShareClaim {
   std::string model, of;
   uint64_t positions = 0;
   std::string printed, source;
-  uint64_t flops = 0, flops_of = 0;  // matrix products of both, each position what it sees; 0 where `lacks` says what is not counted
-  std::string lacks;                 // what the count of one of them lacks, by name; empty: both are whole
+  uint64_t flops = 0,
+           flops_of = 0;  // matrix products of both, each position what it sees; 0 where `lacks` says what is not counted
+  std::string lacks;      // what the count of one of them lacks, by name; empty: both are whole
 };
 std::vector<FlopsShareClaim> FlopsShareClaims();
 std::string FlopsShareRows();

@@ -42,9 +42,7 @@ std::string Percent(const Model& m, const Model& of) {
 }
 
 // Matrix products of a decoded token, each position what it sees.
-const books::Figure<uint64_t>& Products(const Count& c) {
-  return c.decode.total[static_cast<size_t>(books::FlopsView::kCausal)];
-}
+const books::Figure<uint64_t>& Products(const Count& c) { return c.decode.total[static_cast<size_t>(books::FlopsView::kCausal)]; }
 
 // Numbers that DeepSeek-V4 stores: experts in FP4, two a byte, with a scale for each 32; other matrices in FP8, with a scale for each 128 x
 // 128; and the experts of each token of the layers that look them up.
