@@ -2,6 +2,7 @@
 // docs/accounting.md alone gives "everything": its tables of terms, evaluated for each published model, are the closed forms' FLOPs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <fstream>
