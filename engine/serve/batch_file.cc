@@ -26,7 +26,7 @@ constexpr JsonLimits kLineLimits = {.values = kOrderedJsonLimits.values, .member
 // The texts of some members of an object, without the object. A path is made of keys with dots between: "response.body.model".
 class MemberFinder final : public JsonHandler {
  public:
-  explicit MemberFinder(std::initializer_list<std::string_view> paths) : paths_(paths) {}
+  MemberFinder(std::initializer_list<std::string_view> paths) : paths_(paths) {}
   Status Key(std::string key) override {
     if (keys_.size() > kDeepest) return {};
     keys_.back() = std::move(key);
