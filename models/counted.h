@@ -38,8 +38,8 @@ class CountedParts {
 
   // Products of each row.
   void Work(Component component, uint64_t flops) { only_.work.push_back({layer_, component, flops}); }
-  // The convolution of `channels`, and the products of a recurrence's state of so many elements with vectors and of the vectors that are
-  // added to it, so many of both.
+  // A convolution of `channels` with so many taps, and `products` multiply-adds for each of the state's `state` elements: products of the
+  // state with a vector, and outer products that are added to it.
   void Recurrence(uint64_t state, uint64_t products, uint64_t taps, uint64_t channels) {
     if (taps > 0) Work(Component::kRecurrentConv, 2 * taps * channels);
     Work(Component::kRecurrence, 2 * products * state);

@@ -132,7 +132,7 @@ Lacks LacksOf(const Recipe& recipe, FlopsView view) {
   if (!recipe.counted_only) return {};
   const CountedOnly& only = *recipe.counted_only;
   if (view != FlopsView::kEverything) return only.lacks_products;
-  return Join(Join(only.lacks_products, {"norms", "softmax", "rope", "activations", "routing", "residuals"}), only.lacks);
+  return Join(only.lacks_products, {"norms", "softmax", "rope", "activations", "routing", "residuals"});
 }
 
 // The work of a step. nullopt: a sum does not fit.

@@ -116,9 +116,8 @@ struct LayerRecipe {
   bool v_is_k = false;  // the values are the keys as their matrix gives them (Gemma 4)
   // Limits of the SwiGLU of experts, and of shared experts: kSwigluLimited (Ling 3); 0: none.
   float expert_limit = 0, shared_limit = 0;
-  Xielu xielu =
-      {};  // with the activation kXielu; its alphas, if the checkpoint does not store them as tensors; beta and eps of a model
-           // that is not loaded are those of a new one if they are tensors
+  // With the activation kXielu. What the checkpoint stores as tensors has its default here: loading sets beta and eps.
+  Xielu xielu = {};
   bool prediction =
       false;  // a layer for multi-token prediction, which reads the output of the layers before it and the next token
 
@@ -159,8 +158,8 @@ struct CountedCache {
   bool operator==(const CountedCache&) const = default;
 };
 
-// Products of a model that is only counted which are not those with its matrices: of a recurrence, of queries with keys. Those of
-// Component::kAttention take the place of the layer's attention.
+// Products besides those with matrices, in a model that is only counted: with a state, of queries with keys. Those of
+// Component::kAttention replace the products of the layer's attention.
 struct CountedWork {
   int32_t layer = -1;
   Component component{};
@@ -180,8 +179,7 @@ struct CountedOnly {
   std::vector<CountedTensor> tensors = {};
   std::vector<CountedCache> caches = {};
   std::vector<CountedWork> work = {};
-  std::vector<std::string> lacks = {};           // work that no form counts, beside what is counted of no such model
-  std::vector<std::string> lacks_products = {};  // of these, matrix products
+  std::vector<std::string> lacks_products = {};  // matrix products that no form counts, by name
   std::vector<std::string> lacks_reads = {};     // caches of which it is not known how much a token reads
   uint64_t state_elements = 0;                   // f32, of a sequence, whatever its length
   bool operator==(const CountedOnly&) const = default;
