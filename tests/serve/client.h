@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -75,10 +76,16 @@ class TestClient {
     }
     return false;
   }
-  // Until some of the answer has come that has `text` in it. False: it ended without.
-  bool ReadUntil(std::string_view text) {
-    while (left_.find(text) == left_.npos) {
-      if (!Readable(20) || !Fill()) return false;
+  // Until some of the answer has come that has `text` in it, so many times. False: it ended without, or has not come for a minute.
+  bool ReadUntil(std::string_view text, int times = 1) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    const auto there = [&] {
+      size_t at = 0;
+      for (int i = 0; i < times && at != left_.npos; ++i) at = left_.find(text, i == 0 ? 0 : at + text.size());
+      return at != left_.npos;
+    };
+    while (!there()) {
+      if (std::chrono::steady_clock::now() > end || !Readable(20) || !Fill()) return false;
     }
     return true;
   }
