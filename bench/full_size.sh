@@ -16,7 +16,7 @@ if [ $# -ge 2 ]; then
   vocabulary=(--vocab-from "$(cd "$caller_dir" && realpath -m -- "$2")")
 fi
 tally=build/release/engine/tally
-[ -x $tally ] || die "full_size.sh: $tally is not built: run scripts/demo.sh first"
+[ -x $tally ] || die "full_size.sh: $tally is not built: run scripts/test.sh first"
 command -v python3 >/dev/null || die "full_size.sh: python3 is not installed"
 mkdir -p "$dir"
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/base/sync_file.h"
+#include "engine/base/system_error.h"
 #include "loaders/inventory/file_reader.h"
 
 namespace tally {
@@ -17,8 +18,6 @@ namespace {
 // One length whatever the shape, so that the number of rows can be filled in at the end.
 constexpr size_t kHeaderBytes = 128;
 static_assert(std::endian::native == std::endian::little, "rows are written as they lie in memory");
-
-std::string Reason() { return errno != 0 ? std::generic_category().message(errno) : "unknown error"; }
 
 }  // namespace
 
@@ -34,7 +33,8 @@ void NpyWriter::Abandon() {
 }
 
 Status NpyWriter::Failed(const char* what) {
-  Status status = BadInput(path_ + ": " + what + ": " + Reason());
+  const int error = errno;
+  Status status(SystemErrorCode(error), path_ + ": " + what + ": " + (error != 0 ? SystemErrorText(error) : "unknown error"));
   Abandon();
   return status;
 }
@@ -86,7 +86,7 @@ Result<NpyWriter> NpyWriter::Reopen(const std::string& path, int64_t rows, int64
   writer.cols_ = cols;
   errno = 0;
   writer.file_.reset(std::fopen(path.c_str(), "r+b"));
-  if (writer.file_ == nullptr) return BadInput(path + ": cannot be opened for writing: " + Reason());
+  if (writer.file_ == nullptr) return SystemError(path + ": cannot be opened for writing", errno);
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored)) writer.written_ = path;
   if (std::fseek(writer.file_.get(), 0, SEEK_END) != 0) return writer.Failed("cannot be written");

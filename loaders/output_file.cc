@@ -15,6 +15,7 @@
 
 #include "engine/base/format.h"
 #include "engine/base/sync_file.h"
+#include "engine/base/system_error.h"
 #include "loaders/inventory/message.h"
 
 namespace tally::internal {
@@ -44,8 +45,8 @@ Status CheckRoom(const std::string& target, uint64_t total) {
   if (::statvfs(folder.empty() ? "." : folder.c_str(), &info) != 0 || info.f_blocks == 0) return {};
   const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
   if (total <= free) return {};
-  return BadInput(Printable(target) + ": needs " + BytesText(total) + ", and its file system has room for " + BytesText(free) +
-                  "; nothing was written");
+  return NoRoom(Printable(target) + ": needs " + BytesText(total) + ", and its file system has room for " + BytesText(free) +
+                "; nothing was written");
 }
 
 }  // namespace
@@ -69,7 +70,7 @@ Result<OutputFile> OutputFile::Create(const std::string& path, uint64_t total, u
         (void)::fchmod(file.fd_, info.st_mode & 0777);  // not every file system has them
       return file;
     }
-    if (errno != EEXIST) return BadInput(Printable(path) + ": cannot be created: " + ErrnoText(errno));
+    if (errno != EEXIST) return SystemError(Printable(path) + ": cannot be created", errno);
   }
   return BadInput(Printable(path) + ": cannot be created: too many partial files stand beside it");
 }
@@ -92,8 +93,9 @@ void OutputFile::Abandon() {
 }
 
 Status OutputFile::Failed(std::string_view what, int error_number) const {
-  return BadInput(Printable(path_) + ": " + std::string(what) + " at byte " + std::to_string(written_) + " of " +
-                  std::to_string(total_) + ": " + ErrnoText(error_number) + "; the partial file was removed");
+  return {SystemErrorCode(error_number), Printable(path_) + ": " + std::string(what) + " at byte " + std::to_string(written_) +
+                                             " of " + std::to_string(total_) + ": " + SystemErrorText(error_number) +
+                                             "; the partial file was removed"};
 }
 
 Status OutputFile::Flush() {

@@ -414,7 +414,8 @@ bool IsCacheScale(std::string_view name) {
                                                 "kv_cache_scale", "p_scale",      "prob_scale",  "softmax_scale",
                                                 "output_scale",   "k_zero_point", "v_zero_point"};
   const std::string_view last = name.substr(name.rfind('.') + 1);
-  return name.find("attn") != name.npos && std::ranges::find(kNames, last) != std::end(kNames);
+  return (name.find("attn") != name.npos || name.find("attention") != name.npos) &&
+         std::ranges::find(kNames, last) != std::end(kNames);
 }
 
 // transformers computes these anew: they are not among a model's parameters, or listed as _keys_to_ignore_on_load_unexpected. llama.cpp

@@ -86,6 +86,8 @@ void Read(Config& c, ModelSpec& spec) {
                    number("hc_mult", 64, 4),
                    number("sliding_window", kMaxContext, 128),
                    number("index_topk", kMaxContext, 512)};
+  r.rope.style = RopeStyle::kAdjacentPair;
+  r.rope.dim = c.Int("qk_rope_head_dim", 2, kMaxHeads, 64);
   ReadExperts(c, r, "n_routed_experts", "moe_intermediate_size");
   r.d_shared = c.Int("n_shared_experts", 0, 64, 1) * r.d_expert;
   r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers, 0);

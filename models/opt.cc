@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // OPT (Zhang et al. 2022) and Galactica (Taylor et al. 2022): LayerNorm before each block, learned positions of which the first
 // two rows belong to no position, ReLU (Galactica: GELU), head tied to the embedding. Some published checkpoints carry no prefix.
-// OPT-350M (norms after the blocks, a narrower embedding) is refused. GGUF has no such model.
+// OPT-350M has the norms after each block is added, none before the head, and a narrower embedding, which matrices widen and narrow. GGUF
+// has no such model.
 #include "models/family.h"
 
 namespace tally {
@@ -17,6 +18,7 @@ constexpr RoleName kHfNames[] = {  // ~: the optional prefix "model."
     {Role::kTokenEmbedding, "~decoder.embed_tokens.weight"},
     {Role::kPositionEmbedding, "~decoder.embed_positions.weight"},
     {Role::kHead, "lm_head.weight"},
+    {Role::kEmbeddingProj, "~decoder.project_in.weight"}, {Role::kHeadProj, "~decoder.project_out.weight"},
     {Role::kOutputNorm, "~decoder.final_layer_norm.weight"}, {Role::kOutputNormBias, "~decoder.final_layer_norm.bias"},
     {Role::kAttnNorm, TALLY_LAYER "self_attn_layer_norm.weight"},
     {Role::kAttnNormBias, TALLY_LAYER "self_attn_layer_norm.bias"},
@@ -45,9 +47,11 @@ void Read(Config& c, ModelSpec& spec) {
   r.activation = relu ? ActivationKind::kRelu : ReadGelu(c, "activation_function", "gelu");
   r.ffn_bias = c.Bool("enable_bias", true);
   SetBiases(r, r.ffn_bias, r.ffn_bias);
-  c.ExpectNumber("word_embed_proj_dim", r.d_model);
-  for (const char* key : {"do_layer_norm_before", "layer_norm_elementwise_affine"}) c.ExpectBool(key, true);
-  c.ExpectBool("_remove_final_layer_norm", false);
+  const int32_t width = c.Int("word_embed_proj_dim", 1, kMaxWidth, r.d_model);
+  r.embedding_width = width == r.d_model ? 0 : width;
+  r.stream_norms = !c.Bool("do_layer_norm_before", true);
+  r.output_norm = !r.stream_norms && !c.Bool("_remove_final_layer_norm", false);
+  c.ExpectBool("layer_norm_elementwise_affine", true);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Sourced: build_command and build_all install what is missing and build the release preset.
+# Sourced: build_command and build_all install what is missing, and build the preset native (the command, for this processor alone) or
+# release (all of it, for any processor).
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 configure() {  # PRESET OPTION...; CMake's own findings only where it fails. TALLY_WERROR=ON: warnings are errors
@@ -20,13 +21,12 @@ skipped() {  # PRESET; what its last run of ctest skipped, with the reasons that
     sed -E 's/^ *([0-9]+) /skipped \1: /' || true
 }
 
-# The command and what `cmake --install` takes, with what that needs and no more. A build folder that has tests keeps them.
+# The command alone. Kernels are compiled once, not for each instruction set.
 build_command() {
-  local options=(-DTALLY_BUILD_TESTS=OFF -DTALLY_BUILD_BENCH=OFF)
-  if [ -f build/release/build.ninja ] && grep -qsx 'TALLY_BUILD_TESTS:BOOL=ON' build/release/CMakeCache.txt; then options=(); fi
   stage "install what is missing" scripts/install_deps.sh
-  stage "configure (release)" configure release ${options[@]+"${options[@]}"}
-  stage "build (release)" cmake --build --preset release --target install_tree
+  stage "configure (native)" configure native
+  say "$(grep -h '^-- Kernels for' build/native-configure.log | sed 's/^-- //'): this processor's alone. For any: cmake --preset release, cmake --build --preset release"
+  stage "build (native)" cmake --build --preset native --target tally
 }
 
 # All of it, tests and benchmarks too.

@@ -5,8 +5,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 run() {
-  local tally=$PWD/build/release/engine/tally
-  printf '+ build/release/engine/tally run %s\n' "$*"
+  local tally=$PWD/build/native/engine/tally
+  printf '+ build/native/engine/tally run %s\n' "$*"
   cd "$caller_dir"
   "$tally" run "$@"
 }

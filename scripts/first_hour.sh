@@ -10,7 +10,7 @@
 root=$PWD
 build=${BUILD:-$root/build/release}
 tally=$build/engine/tally
-[ -x "$tally" ] || die "first_hour.sh: there is no $tally: run scripts/demo.sh first"
+[ -x "$tally" ] || die "first_hour.sh: there is no $tally: run scripts/test.sh first, or: cmake --preset release; cmake --build --preset release"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export COLUMNS=80 XDG_CACHE_HOME=$work/cache XDG_STATE_HOME=$work/state
@@ -165,7 +165,7 @@ task_10() {  # the page of a run
 
 task_11() {  # docs/library.md's program, with the installed library
   command -v c++ >/dev/null && command -v pkg-config >/dev/null || skip "c++ or pkg-config is not here"
-  cmake --install "$build" --prefix "$work/prefix" >"$out" 2>&1 || skip "build/release is not whole: scripts/demo.sh builds it"
+  cmake --install "$build" --prefix "$work/prefix" >"$out" 2>&1 || skip "build/release is not whole: cmake --build --preset release --target install_tree"
   local pc
   pc=$(find "$work/prefix" -name tally.pc)
   sed -n '/^    #include <tally/,/^    }$/p; /^    int main/,/^    }$/p' docs/library.md | sed 's/^    //' >"$work/app.cc"

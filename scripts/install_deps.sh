@@ -190,7 +190,7 @@ main() {
   for p in "${page_packages[@]}"; do installed "$p" || page=1; done
   new_enough "$(hwy_version)" && need_hwy=0
   # Fetched before, by CMake: nothing to install for it.
-  if [ $need_hwy = 1 ] && [ -d build/release/_deps/highway-src ]; then need_hwy=0; fi
+  if [ $need_hwy = 1 ] && { [ -d build/release/_deps/highway-src ] || [ -d build/native/_deps/highway-src ]; }; then need_hwy=0; fi
   if [ ${#missing[@]} -eq 0 ] && [ $need_hwy = 0 ] && [ $llvm = 0 ] && [ $browser = 0 ] && [ $page = 0 ]; then
     say "install_deps.sh: nothing to install"
     return 0

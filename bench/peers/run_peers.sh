@@ -27,7 +27,7 @@ done
 file=$(cd "$caller_dir" && realpath -e -- "$1") || die "run_peers.sh: $1: no such file"
 prompt=${2:-512} generate=${3:-64} rounds=${4:-3} threads=${5:-$(nproc)}
 tally=build/release/engine/tally
-[ -x $tally ] || die "run_peers.sh: $tally is not built: run scripts/demo.sh first"
+[ -x $tally ] || die "run_peers.sh: $tally is not built: run scripts/test.sh first"
 command -v npm >/dev/null || die "run_peers.sh: npm is not installed"
 peer=node_modules/node-llama-cpp/package.json
 if ! (cd bench/peers && node -e "process.exit(require('./$peer').version === require('./package.json').dependencies['node-llama-cpp'] ? 0 : 1)" 2>/dev/null); then

@@ -59,7 +59,7 @@ class Gathers {
     if (ranks_ < 2) return {};
     std::vector<uint64_t> embedded;
     for (const RankRows& of : rows_) embedded.push_back(of.embedded);
-    ByRows(Component::kEmbedding, "R_o", embedded, N_, s_.E);
+    ByRows(Component::kEmbedding, "R_o", embedded, N_, s_.Ev);
     if (r_.layer_embedding > 0) ByRows(Component::kLayerEmbedding, "R_o", embedded, N_, s_.LEl);
     for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layers[static_cast<size_t>(layer_)]);
     layer_ = -1;

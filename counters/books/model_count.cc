@@ -132,7 +132,19 @@ Lacks LacksOf(const Recipe& recipe, FlopsView view) {
   if (!recipe.counted_only) return {};
   const CountedOnly& only = *recipe.counted_only;
   if (view != FlopsView::kEverything) return only.lacks_products;
-  return Join(only.lacks_products, {"norms", "softmax", "rope", "activations", "routing", "residuals"});
+  const auto has = [](const auto& parts, Component c) {
+    return std::ranges::any_of(parts, [&](const auto& p) { return p.component == c; });
+  };
+  const bool attends = AnyLayer(recipe, &LayerRecipe::attends) || has(only.work, Component::kAttention);
+  const bool rope = recipe.rope.style != RopeStyle::kNone || recipe.latent.rope_dim > 0;
+  Lacks elementwise = {"norms", "activations", "residuals"};
+  if (attends) elementwise.emplace_back("softmax");
+  if (attends && rope) elementwise.emplace_back("rope");
+  if (recipe.n_experts > 0) elementwise.emplace_back("routing");
+  if (only.state_elements > 0 || AnyLayer(recipe, &LayerRecipe::recurrent))
+    elementwise.emplace_back("elementwise work of states");
+  if (has(only.tensors, Component::kStreams)) elementwise.emplace_back("mixing of residual streams");
+  return Join(only.lacks_products, elementwise);
 }
 
 // The work of a step. nullopt: a sum does not fit.

@@ -14,9 +14,10 @@ class Parameters {
   std::vector<ParameterForm> Take() {
     using Kind = WeightInfo::Kind;
     kind_ = r_.tied_head ? Kind::kTiedEmbeddingHead : Kind::kEmbedding;
-    Matrix("token_embd", Component::kEmbedding, s_.V, s_.E);
-    if (!r_.tied_head) out_.back().touched = s_.E;
+    Matrix("token_embd", Component::kEmbedding, s_.V, s_.Ev);
+    if (!r_.tied_head) out_.back().touched = s_.Ev;
     kind_ = Kind::kBlock;
+    if (r_.embedding_width > 0) Matrix("token_embd_proj", Component::kEmbeddingProj, s_.E, s_.Ev);
     if (r_.embedding_norm) Norm("token_embd_norm", Component::kEmbeddingNorm, s_.E);
     if (r_.layer_embedding > 0) {
       kind_ = Kind::kTable;
@@ -40,9 +41,10 @@ class Parameters {
       Counted();
     }
     layer_ = -1;
-    if (!r_.counted_only || r_.counted_only->output_norm) Norm("output_norm", Component::kOutputNorm, s_.E);
+    if (r_.output_norm && (!r_.counted_only || r_.counted_only->output_norm)) Norm("output_norm", Component::kOutputNorm, s_.E);
+    if (r_.embedding_width > 0) Matrix("output_proj", Component::kHeadProj, s_.Ev, s_.E);
     kind_ = Kind::kHead;
-    if (!r_.tied_head) Matrix("output", Component::kHead, s_.V, s_.E);
+    if (!r_.tied_head) Matrix("output", Component::kHead, s_.V, s_.Ev);
     if (r_.head_bias) Vector("output.bias", Component::kHead, s_.V);
     kind_ = Kind::kBlock;
     for (layer_ = r_.n_layers; layer_ < r_.n_layers + r_.mtp_layers; ++layer_) {

@@ -34,7 +34,8 @@ std::string_view PartName(Part part) {
 Part PartOf(Component component, bool expert) {
   switch (component) {
     case Component::kEmbedding:
-    case Component::kPositionEmbedding: return Part::kEmbedding;
+    case Component::kPositionEmbedding:
+    case Component::kEmbeddingProj: return Part::kEmbedding;
     case Component::kLayerEmbedding: return Part::kLayerEmbedding;
     case Component::kNgramTable: return Part::kNgramTable;
     case Component::kIndexer: return Part::kIndexer;
@@ -77,6 +78,7 @@ Part PartOf(Component component, bool expert) {
     case Component::kOutputNorm:
     case Component::kEmbeddingNorm: return Part::kNorm;
     case Component::kHead:
+    case Component::kHeadProj:
     case Component::kLogits: return Part::kHead;
     default: return Part::kProjections;
   }

@@ -106,7 +106,8 @@ class StepAudit {
   bool IsSkipped(const ParameterForm& p) const {
     const bool last_norm = p.component == Component::kOutputNorm;
     if (facts_.work.predicting && last_norm) return facts_.work.own_states;
-    return facts_.work.logit_rows == 0 && (last_norm || p.component == Component::kHead || p.name == "nextn.shared_head_norm");
+    return facts_.work.logit_rows == 0 && (last_norm || p.component == Component::kHead || p.component == Component::kHeadProj ||
+                                           p.name == "nextn.shared_head_norm");
   }
 
   void Weights() {

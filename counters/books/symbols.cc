@@ -69,6 +69,7 @@ Symbols::Symbols(const Recipe& r)
       G(Form::Symbol("G", Unsigned(r.mamba.groups))),
       N(Form::Symbol("N", Unsigned(r.mamba.state_dim))),
       Ex(r.expert_latent > 0 ? Form::Symbol("E_x", Unsigned(r.expert_latent)) : E),
+      Ev(r.embedding_width > 0 ? Form::Symbol("E_v", Unsigned(r.embedding_width)) : E),
       El(Form::Symbol("E_l", Unsigned(r.layer_embedding))),
       LEl(Form::Symbol("L", Unsigned(r.n_layers)) * El),
       r_(r) {}

@@ -17,6 +17,7 @@ struct Symbols {
   Form Rg;              // rank of its gates
   Form Hm, Dm, G, N;    // Mamba-2
   Form Ex;              // what experts work on: E_x, or E
+  Form Ev;              // width of embedding and head: E_v, or E
   Form El, LEl;         // a layer's embedding, and those of all layers
 
   explicit Symbols(const Recipe& r);

@@ -43,7 +43,8 @@ class Work {
 
   std::vector<WorkForm> Take() {
     if (w_.predicting && !w_.own_states) Norm(Component::kOutputNorm, N_, s_.E);
-    if (r_.embedding_scale != 1) Add(Component::kEmbedding, WorkClass::kResidualBias, N_ * s_.E);
+    if (r_.embedding_scale != 1) Add(Component::kEmbedding, WorkClass::kResidualBias, N_ * s_.Ev);
+    if (r_.embedding_width > 0) Linear(Component::kEmbeddingProj, N_, s_.Ev, s_.E, false);
     if (r_.learned_positions) Add(Component::kPositionEmbedding, WorkClass::kResidualBias, N_ * s_.E);
     if (r_.embedding_norm) Norm(Component::kEmbeddingNorm, N_, s_.E);
     if (r_.embedding_rms) UnweightedNorm(Component::kEmbedding, N_, s_.E);
@@ -70,9 +71,10 @@ class Work {
     } else {
       for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layers[static_cast<size_t>(layer_)]);
       layer_ = -1;
-      Norm(Component::kOutputNorm, logits_, s_.E);
+      if (r_.output_norm) Norm(Component::kOutputNorm, logits_, s_.E);
     }
-    Linear(Component::kHead, logits_, s_.E, s_.V, r_.head_bias);
+    if (r_.embedding_width > 0) Linear(Component::kHeadProj, logits_, s_.E, s_.Ev, false);
+    Linear(Component::kHead, logits_, s_.Ev, s_.V, r_.head_bias);
     // Scale: a multiply. Soft cap: two multiplies; special: tanh.
     const uint64_t scaled = r_.logit_scale != 1 ? 1 : 0, capped = r_.logit_softcap != 0 ? 1 : 0;
     Add(Component::kLogits, WorkClass::kActivation, (scaled + 2 * capped) * (logits_ * s_.V), capped * (logits_ * s_.V));

@@ -62,7 +62,9 @@ std::string_view ComponentName(Component c) {
                                                                        "n-gram table",
                                                                        "indexer",
                                                                        "compressor",
-                                                                       "streams"};
+                                                                       "streams",
+                                                                       "embedding.proj",
+                                                                       "head.proj"};
   return kNames[static_cast<int>(c)];
 }
 

@@ -80,8 +80,11 @@ enum class Component : uint8_t {
   kIndexer,     // what chooses the positions that attention sees
   kCompressor,  // what makes one key and value of several positions
   kStreams,     // what mixes several residual streams, or those of earlier layers
+  // Matrices from the width of the embedding to d_model, and back before the head (OPT-350M).
+  kEmbeddingProj,
+  kHeadProj,
 };
-inline constexpr int kComponents = 57;
+inline constexpr int kComponents = 59;
 // "attn.q"; static.
 TALLY_API std::string_view ComponentName(Component c);
 

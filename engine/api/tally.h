@@ -7,8 +7,9 @@
 //
 // Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations passes
 // through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are kBadInput with one
-// line that says what was expected; kNoRoom what more memory, a longer context or the end of other requests would allow. kInternal is a
-// defect of the library. kInterrupted means that a callback asked to stop.
+// line that says what was expected; kNoRoom: memory, threads, disk or places are missing now, and less, or the same
+// later, may work. kNotFinite: a computation gave NaN or infinity; the line names the layer and the op. kInterrupted: a callback asked to
+// stop. kInternal: a defect of the library.
 //
 // Ownership: values and smart pointers belong to the caller. References, spans and views belong to the object that returned them; each
 // function says how long they are valid. Null callbacks are not called. Callbacks run on the calling thread, between ops, and must not call

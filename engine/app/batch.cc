@@ -101,12 +101,6 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", flags.out, path, {flags.requests, flags.chat_template}, true));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.requests, flags.chat_template, flags.out}));
   TALLY_ASSIGN_OR_RETURN(const BatchPlan plan, PlanBatch(flags.requests, flags.out, flags.records.force, {}));
-  if (plan.left() == 0 && plan.kept > 0 && plan.torn_bytes == 0) {
-    // Nothing is loaded, so that the name alone can tell.
-    TALLY_RETURN_IF_ERROR(CheckOrigin(flags.out, plan.origin, {.name = flags.model.model}));
-    SaySummary(flags, plan, {}, nullptr);
-    return 0;
-  }
   NoteKept(plan);
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
   TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, flags.model.model));

@@ -18,6 +18,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/numbers.h"
 #include "engine/base/format.h"
+#include "engine/base/system_error.h"
 #include "engine/machine/machine.h"
 
 namespace tally::app {
@@ -106,7 +107,7 @@ Status FlushOutput() {
   if (PrintedAll()) g_output_error = CloseError(STDOUT_FILENO);
   if (g_output_error == 0) return {};
   if (g_output_error == EPIPE) return Status(StatusCode::kInterrupted, kReaderLeft);
-  return BadInput(std::string("standard output cannot be written: ") + std::generic_category().message(g_output_error));
+  return SystemError("standard output cannot be written", g_output_error);
 }
 
 void Note(std::string_view text) {
@@ -144,7 +145,8 @@ int Report(const Status& given) {
     case StatusCode::kOk: return 0;
     case StatusCode::kInternal: return 1;
     case StatusCode::kBadInput:
-    case StatusCode::kNoRoom: return 2;
+    case StatusCode::kNoRoom:
+    case StatusCode::kNotFinite: return 2;
     case StatusCode::kDisagreement: return 3;
     case StatusCode::kInterrupted: return InterruptExitCode();
   }

@@ -267,6 +267,7 @@ Json FlopsJson(const FlopsCount& f, const FlopsCount* last) {
     }
     const auto special = row.special.number();
     part["special"] = special ? FormJson(*special) : Json(nullptr);
+    if (!special) part["lacks"] = {{ViewKey(2), row.special.lacks()}, {"special", row.special.lacks()}};
     parts.push_back(std::move(part));
   }
   for (size_t w = 0; w < kWorkClasses; ++w) {

@@ -114,12 +114,15 @@ Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name,
 
 namespace {
 
-// Fetches the configuration, or headers, before the weights. kBadInput: the model is counted and not run, or cannot be read.
+// Fetches the configuration, or headers, before the weights. kBadInput: the model is counted and not run, or cannot be read, or
+// its weights cannot.
 Status RefuseUnrunnable(const hub::Settings& settings, const hub::Name& name) {
   Result<Pulled> pulled = PullFromHub(settings, name, hub::Want::kConfiguration, false);
   if (!pulled.ok()) return pulled.status().code() == StatusCode::kInterrupted ? pulled.status() : Status();
   const Result<CountedModel> counted = CountModel({.model = pulled->fetched.path, .settings = {}, .options = {}});
-  return counted.ok() ? CountedNotRun(name.text(), pulled->fetched.path) : counted.status();
+  if (!counted.ok()) return counted.status();
+  TALLY_RETURN_IF_ERROR(CountedNotRun(name.text(), pulled->fetched.path));
+  return counted->quantisation;
 }
 
 }  // namespace

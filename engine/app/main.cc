@@ -22,6 +22,7 @@
 #include "engine/app/syntax.h"
 #include "engine/app/usage.h"
 #include "engine/base/format.h"
+#include "engine/machine/instruction_set.h"
 #include "engine/machine/machine.h"
 
 namespace tally::app {
@@ -122,6 +123,7 @@ int Main(int argc, char** argv) {
   }
   for (const auto& [name, action] : commands) {
     if (!app.got_subcommand(name)) continue;
+    if (const Status runs = CheckInstructionSet(); !runs.ok()) return Report(runs);
     if (const Status started = StartRanks(name); !started.ok()) return EndRanks(Report(started));
     if (IsFollower()) return EndRanks(Report(FollowRanks()));
     const int code = action();

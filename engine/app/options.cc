@@ -24,6 +24,7 @@
 #include "engine/app/syntax.h"
 #include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/base/system_error.h"
 #include "engine/base/utf8_check.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
@@ -296,7 +297,7 @@ Result<std::string> ReadText(const std::string& path) {
   if (!standard && std::filesystem::is_directory(path, ignored)) return BadInput(path + ": is a directory, not a text file");
   errno = 0;
   std::FILE* file = standard ? stdin : std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return BadInput(path + ": cannot be read: " + std::generic_category().message(errno));
+  if (file == nullptr) return SystemError(path + ": cannot be read", errno);
   std::string text;
   char piece[1 << 16];
   size_t n = 0;
@@ -304,8 +305,7 @@ Result<std::string> ReadText(const std::string& path) {
   const bool failed = std::ferror(file) != 0;
   const int reason = errno;
   if (!standard) std::fclose(file);
-  if (failed)
-    return BadInput((standard ? "standard input" : path) + ": cannot be read: " + std::generic_category().message(reason));
+  if (failed) return SystemError((standard ? "standard input" : path) + ": cannot be read", reason);
   if (text.size() > kMostText) return BadInput(path + ": longer than 1 GiB: too long for a prompt");
   TALLY_RETURN_IF_ERROR(CheckUtf8(text, standard ? "standard input" : path));
   return text;

@@ -8,6 +8,7 @@
 
 #include "engine/app/console.h"
 #include "engine/base/format.h"
+#include "engine/base/system_error.h"
 
 namespace tally::app {
 namespace {
@@ -36,9 +37,7 @@ void AddForce(CLI::App& command, bool& force) {
   command.add_flag("--force", force, "replace files that are there (without: they are refused)");
 }
 
-Status CannotWrite(const std::string& path, int error_number) {
-  return BadInput("cannot write " + Quote(path) + ": " + std::generic_category().message(error_number));
-}
+Status CannotWrite(const std::string& path, int error_number) { return SystemError("cannot write " + Quote(path), error_number); }
 
 bool SameFile(const std::string& a, const std::string& b) {
   std::error_code none;

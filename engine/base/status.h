@@ -12,7 +12,8 @@ enum class StatusCode {
   kOk = 0,
   kInternal,      // a defect of ours: exit code 1
   kBadInput,      // a file, text, option or request that cannot be honoured: exit code 2
-  kNoRoom,        // a request that more memory, a longer context or the end of others would allow: exit code 2
+  kNoRoom,        // memory, threads, disk or places are missing now: less, or the same later, may work: exit code 2
+  kNotFinite,     // a computation gave NaN or infinity; the message names layer and op: exit code 2
   kDisagreement,  // accounts that must agree do not: exit code 3
   kInterrupted,   // stopped on request: exit code 130
 };
@@ -34,6 +35,7 @@ class [[nodiscard]] Status {
 
 inline Status BadInput(std::string message) { return {StatusCode::kBadInput, std::move(message)}; }
 inline Status NoRoom(std::string message) { return {StatusCode::kNoRoom, std::move(message)}; }
+inline Status NotFinite(std::string message) { return {StatusCode::kNotFinite, std::move(message)}; }
 inline Status InternalError(std::string message) { return {StatusCode::kInternal, std::move(message)}; }
 
 // A value, or the status that says why there is none.

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "engine/base/checksum.h"
 #include "engine/base/format.h"
 #include "engine/chat/jinja/print.h"
 #include "engine/chat/limited_json.h"
@@ -47,7 +49,44 @@ jinja::Json CallJson(const ToolCall& call, bool arguments_as_text) {
 }
 
 // A word that stands nowhere else; `index` tells it from others. Letters and digits, small, so that filters leave it as it is.
-std::string Needle(std::string_view kind, size_t index) { return "xq7" + std::string(kind) + std::to_string(index) + "n"; }
+constexpr std::string_view kNeedle = "xq7";
+std::string Needle(std::string_view kind, size_t index) {
+  return std::string(kNeedle) + std::string(kind) + std::to_string(index) + "n";
+}
+
+// All of them that a text has.
+std::set<std::string, std::less<>> NeedlesIn(std::string_view text) {
+  std::set<std::string, std::less<>> needles;
+  for (size_t at = 0; (at = text.find(kNeedle, at)) != text.npos; at += kNeedle.size()) {
+    size_t end = text.find_first_of("0123456789", at + kNeedle.size());
+    end = text.find_first_not_of("0123456789", std::min(end, text.size()));
+    if (end != text.npos && text[end] == 'n') needles.emplace(text.substr(at, end + 1 - at));
+  }
+  return needles;
+}
+
+// Ids of calls as templates of Mistral want them, 9 letters and digits: others are replaced, the same by the same.
+void ShortenCallIds(std::vector<ChatMessage>& messages, std::vector<std::string>* notes) {
+  constexpr std::string_view kDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  constexpr size_t kLength = 9;
+  const auto shorten = [&](std::string& id) {
+    if (id.empty() || (id.size() == kLength && id.find_first_not_of(kDigits) == id.npos)) return;
+    Checksum sum;
+    sum.Add(id);
+    uint64_t rest = sum.value();
+    id.assign(kLength, '0');
+    for (char& digit : id) {
+      digit = kDigits[rest % kDigits.size()];
+      rest /= kDigits.size();
+    }
+    constexpr const char* kNote = "ids of calls are replaced in the prompt: the chat template wants 9 letters and digits";
+    if (notes != nullptr && std::ranges::find(*notes, kNote) == notes->end()) notes->emplace_back(kNote);
+  };
+  for (ChatMessage& message : messages) {
+    shorten(message.tool_call_id);
+    for (ToolCall& call : message.tool_calls) shorten(call.id);
+  }
+}
 
 // A conversation with a call of a tool. Its arguments have the needle of calls, its tool the one of tools.
 ChatRequest Probe() {
@@ -233,6 +272,7 @@ Result<std::vector<PromptSegment>> JinjaFormat::Render(const ChatRequest& reques
   }
   ChatRequest fitted = request;
   fitted.messages = FitRoles(request.messages, places_, notes);
+  if (short_call_ids_) ShortenCallIds(fitted.messages, notes);
   TALLY_ASSIGN_OR_RETURN(jinja::Json variables, Variables(fitted, forms_));
   return RenderJson(std::move(variables), request.now);
 }
@@ -264,10 +304,13 @@ std::vector<LeftOut> JinjaFormat::FindLeftOut(const ChatRequest& request) const 
     for (ToolCall& call : message.tool_calls) call.arguments = arguments;
   }
   marked.messages = FitRoles(marked.messages, places_, nullptr);
+  if (short_call_ids_) ShortenCallIds(marked.messages, nullptr);
   const Result<std::string> text = Text(marked, forms_);
   std::vector<LeftOut> left_out;
+  if (!text.ok()) return left_out;
+  const std::set<std::string, std::less<>> there = NeedlesIn(*text);
   for (const auto& [what, needle] : needles) {
-    if (text.ok() && !Has(text, needle)) left_out.push_back(what);
+    if (!there.contains(needle)) left_out.push_back(what);
   }
   return left_out;
 }

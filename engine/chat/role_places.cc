@@ -53,33 +53,43 @@ void Say(const char* note, std::vector<std::string>* notes) {
 constexpr const char* kOfDeveloper =
     "developer messages are sent as system messages: the chat template does not take them everywhere";
 constexpr const char* kJoined = "system messages at the beginning are joined: the chat template takes one";
+constexpr const char* kUsersJoined = "users' messages are joined with the one before: the chat template wants roles to alternate";
 constexpr const char* kAsUser = "system messages are sent in place, as a user's text: the chat template does not take them there";
 
 }  // namespace
 
 RolePlaces FindRolePlaces(const std::function<Result<std::string>(std::vector<ChatMessage>)>& render) {
-  enum class Outcome : uint8_t { kRefused, kLeftOut, kPrinted };
+  enum class Outcome : uint8_t { kRefused, kLeftOut, kMoved, kPrinted };  // kMoved: not in the order of the messages
   const auto outcome = [&](std::string_view letters) {
     const std::vector<ChatMessage> messages = Conversation(letters);
     const Result<std::string> text = render(messages);
     if (!text.ok()) return Outcome::kRefused;
-    for (const ChatMessage& message : messages) {
-      if (text->find(message.content) == text->npos) return Outcome::kLeftOut;
+    bool in_order = true;
+    for (size_t last = 0; const ChatMessage& message : messages) {
+      const size_t at = text->find(message.content);
+      if (at == text->npos) return Outcome::kLeftOut;
+      if (message.content.empty()) continue;
+      in_order = in_order && at >= last;
+      last = at;
     }
-    return Outcome::kPrinted;
+    return in_order ? Outcome::kPrinted : Outcome::kMoved;
   };
   const auto prints = [&](std::initializer_list<std::string_view> conversations) {
+    return std::ranges::all_of(conversations, [&](std::string_view letters) { return outcome(letters) >= Outcome::kMoved; });
+  };
+  // A later message that moves to the beginning would change what the turns before it were run with.
+  const auto prints_in_place = [&](std::initializer_list<std::string_view> conversations) {
     return std::ranges::all_of(conversations, [&](std::string_view letters) { return outcome(letters) == Outcome::kPrinted; });
   };
   RolePlaces places;
   if (!prints({"u"})) return places;
   const Outcome with_result = outcome("uct");
-  const bool results = with_result == Outcome::kPrinted;
+  const bool results = with_result >= Outcome::kMoved;
   places.tool = with_result != Outcome::kLeftOut;
-  places.developer = prints({"du", "sdu", "dsu", "uadu"}) && (!results || prints({"uctdu"}));
+  places.developer = prints({"du", "sdu", "dsu"}) && prints_in_place({"uadu"}) && (!results || prints_in_place({"uctdu"}));
   places.first_system = prints({"su", "suau"}) && (!results || prints({"suct"}));
   places.second_system = prints({"ssu", "ssuau"});
-  places.late_system = prints({"us", "usau", "uasu", "suasu"}) && (!results || prints({"ucts"}));
+  places.late_system = prints_in_place({"us", "usau", "uasu"}) && prints({"suasu"}) && (!results || prints_in_place({"ucts"}));
   places.users_in_a_row = prints({"uu", "uauu"});
   places.user_after_result = !results || prints({"uctu"});
   return places;
@@ -88,8 +98,8 @@ RolePlaces FindRolePlaces(const std::function<Result<std::string>(std::vector<Ch
 std::vector<ChatMessage> FitRoles(const std::vector<ChatMessage>& messages, const RolePlaces& places,
                                   std::vector<std::string>* notes) {
   std::vector<ChatMessage> fitted;
-  ChatMessage* first_system = nullptr;   // of the beginning
-  bool beginning = true, joins = false;  // joins: the last message has, or is, a system message as a user's text
+  ChatMessage* first_system = nullptr;  // of the beginning
+  bool beginning = true;
   fitted.reserve(messages.size());
   for (ChatMessage message : messages) {
     beginning = beginning && Begins(message);
@@ -113,14 +123,12 @@ std::vector<ChatMessage> FitRoles(const std::vector<ChatMessage>& messages, cons
       Say(kAsUser, notes);
     }
     ChatMessage* const last = fitted.empty() ? nullptr : &fitted.back();
-    const bool beside_user = last != nullptr && message.role == "user" && last->role == "user" && (moves || joins);
-    const bool behind_result = last != nullptr && moves && last->role == "tool";
-    if ((beside_user && !places.users_in_a_row) || (behind_result && !places.user_after_result)) {
+    const bool user = last != nullptr && message.role == "user";
+    if ((user && last->role == "user" && !places.users_in_a_row) || (user && last->role == "tool" && !places.user_after_result)) {
       Join(&last->content, message.content);
-      joins = true;
+      if (!moves) Say(kUsersJoined, notes);
       continue;
     }
-    joins = moves;
     fitted.push_back(std::move(message));
   }
   return fitted;

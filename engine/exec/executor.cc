@@ -71,7 +71,7 @@ Status Executor::ReserveScratch(size_t bytes_per_thread) {
   if (scratch_.empty()) scratch_.resize(static_cast<size_t>(team_.threads()));
   if (bytes_per_thread <= scratch_bytes_) return {};
   for (AlignedBuffer<uint8_t>& buffer : scratch_) {
-    if (!buffer.Resize(bytes_per_thread)) return BadInput("not enough memory for the scratch of kernels");
+    if (!buffer.Resize(bytes_per_thread)) return NoRoom("not enough memory for the scratch of kernels");
   }
   scratch_bytes_ = bytes_per_thread;
   return {};

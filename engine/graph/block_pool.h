@@ -24,7 +24,7 @@ class BlockPool {
  public:
   // Bytes of a block in whole pages.
   static uint64_t Stride(uint64_t bytes);
-  // `strides`: of each group's blocks. kBadInput: no addresses for them.
+  // `strides`: of each group's blocks. kNoRoom: no addresses for them.
   static Result<std::unique_ptr<BlockPool>> Create(std::span<const uint64_t> strides, uint64_t budget);
 
   uint64_t budget() const { return budget_; }

@@ -23,7 +23,7 @@ struct StepBatch {
 
 class Decoder {
  public:
-  // The executor must outlive the decoder. kBadInput: not enough memory for the activations.
+  // The executor must outlive the decoder. kNoRoom: not enough memory for the activations.
   static Result<std::unique_ptr<Decoder>> Create(const PlanSource& source, const PlanOptions& options, Executor& executor);
 
   // Returns logits [logit_rows, vocab], at most max_logit_rows of them, valid until the next call. The cache must have room for

@@ -139,6 +139,8 @@ std::vector<std::string> CannotRun(const Recipe& r) {
   if (r.counted_only) why.push_back(r.counted_only->why);
   if (r.norm == NormKind::kLayer && r.post_norms) why.emplace_back("LayerNorm after attention and feed-forward");
   if (r.post_norms && r.residual_scale != 1) why.emplace_back("a residual scale with norms after the blocks");
+  if (r.stream_norms && (r.residual != Residual::kSequential || r.post_norms || !r.pre_norms || AnyLayer(r, &LayerRecipe::both)))
+    why.emplace_back("norms of the residual stream with other norms");
   if (r.residual != Residual::kSequential && (r.post_norms || !r.pre_norms))
     why.emplace_back("parallel blocks with norms after them");
   if (AnyLayer(r, [](const LayerRecipe& l) { return l.attends() && !(l.attention_scale > 0); })) {
@@ -191,7 +193,7 @@ Status MakePlan(const PlanSource& source, const PlanOptions& options, Plan& plan
   Arena measured;
   Planner(source, options, measured, plan).Make();
   auto memory = AnonymousMemory::Allocate(measured.used(), true);
-  if (!memory.ok()) return BadInput("not enough memory for the activations of a batch of " + std::to_string(options.max_batch));
+  if (!memory.ok()) return NoRoom("not enough memory for the activations of a batch of " + std::to_string(options.max_batch));
   plan.memory = std::move(memory).value();
   Arena arena(plan.memory.data());
   Planner(source, options, arena, plan).Make();

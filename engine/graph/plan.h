@@ -134,7 +134,7 @@ struct Plan {
   Plan& operator=(const Plan&) = delete;
 };
 
-// kBadInput: not enough memory for the activations.
+// kNoRoom: not enough memory for the activations.
 Status MakePlan(const PlanSource& source, const PlanOptions& options, Plan& plan);
 
 // Upper bound of the bytes of a plan's buffers and of the scratch of its kernels on `threads` threads.

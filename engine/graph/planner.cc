@@ -33,7 +33,7 @@ void Planner::Make() {
   layer_ = -1;
   plan_.head = plan_.ops.size();
   rows_ = RowsOf::kLogits;
-  Norm(Role::kOutputNorm, plan_.x, normed_);
+  if (r_.output_norm) Norm(Role::kOutputNorm, plan_.x, normed_);
   Head();
 }
 
@@ -61,7 +61,12 @@ void Planner::Buffers() {
   plan_.top_k = k;
   plan_.x = Floats(E);
   normed_ = Floats(E);
-  plan_.head_in = normed_;
+  plan_.head_in = r_.output_norm ? normed_ : plan_.x;
+  if (r_.embedding_width > 0) {
+    narrow_ = Floats(r_.embedding_width);
+    Widest(r_.embedding_width);
+    Room(r_.embedding_width);
+  }
   if (r_.residual == Residual::kParallel) ffn_normed_ = Floats(E);
   if (OwnOutput() || r_.layer_embedding > 0) block_out_ = Floats(E);
   Room(E);
@@ -264,7 +269,9 @@ void Planner::Scale(Role role, Mat<float> x, float factor) {
 
 void Planner::Embed() {
   const size_t n = static_cast<size_t>(n_);
-  EmbedTokens(Role::kTokenEmbedding, r_.embedding_scale, plan_.x);
+  const bool narrow = r_.embedding_width > 0;
+  EmbedTokens(Role::kTokenEmbedding, r_.embedding_scale, narrow ? narrow_ : plan_.x);
+  if (narrow) Project(Role::kEmbeddingProj, narrow_, plan_.x);
   if (r_.learned_positions) {
     Add(Role::kPositionEmbedding, EmbedOp{.ids = {plan_.positions, n},
                                           .table = Get(Role::kPositionEmbedding),
@@ -337,19 +344,21 @@ void Planner::Layer() {
   const LayerRecipe& l = layer();
   part_ = PartOfLayer(r_, shard_, layer_);
   const Columns fed = [](const Shard&, const LayerPart& p) { return std::vector{p.fed}; };
-  const Mat<float> ffn_in = !r_.pre_norms ? plan_.x : r_.residual == Residual::kParallel ? ffn_normed_ : normed_;
+  const bool normed = r_.pre_norms && !r_.stream_norms;  // a block's input
+  const Mat<float> ffn_in = !normed ? plan_.x : r_.residual == Residual::kParallel ? ffn_normed_ : normed_;
   if (!l.mixers.empty()) {
-    if (r_.pre_norms) Norm(Role::kAttnNorm, plan_.x, normed_);
+    if (normed) Norm(Role::kAttnNorm, plan_.x, normed_);
     if (r_.residual == Residual::kParallel) Norm(Role::kFfnNorm, plan_.x, ffn_in);
     block_has_output_ = false;
     Role last{};
     mixing_ = true;
     for (const Mixer mixer : kMixers) {
-      if (l.mixers.has(mixer)) last = Mix(mixer, r_.pre_norms ? normed_ : plan_.x);
+      if (l.mixers.has(mixer)) last = Mix(mixer, normed ? normed_ : plan_.x);
     }
     mixing_ = false;
     const bool ends = r_.residual == Residual::kSequential || l.feed_forward.empty() || !IsDivided(fed, r_.d_model);
     EndBlock(Role::kAttnPostNorm, last, part_.mixed, ends, [](const Shard&, const LayerPart& p) { return std::vector{p.mixed}; });
+    if (r_.stream_norms) Norm(Role::kAttnNorm, plan_.x, plan_.x);
   }
   if (!l.feed_forward.empty()) FeedForwards(ffn_in);
   if (r_.layer_embedding > 0) LayerEmbedding();
@@ -359,7 +368,7 @@ void Planner::Layer() {
 void Planner::FeedForwards(Mat<float> in) {
   const LayerRecipe& l = layer();
   const Columns fed = [](const Shard&, const LayerPart& p) { return std::vector{p.fed}; };
-  if (r_.pre_norms && r_.residual == Residual::kSequential) Norm(Role::kFfnNorm, plan_.x, in);
+  if (r_.pre_norms && !r_.stream_norms && r_.residual == Residual::kSequential) Norm(Role::kFfnNorm, plan_.x, in);
   block_has_output_ = false;
   if (l.dense()) DenseFeedForward(in);
   if (l.both()) {
@@ -378,6 +387,7 @@ void Planner::FeedForwards(Mat<float> in) {
     return AddOutput(Role::kFfnPostNorm, Role::kExpertDown, part_.fed);
   }
   EndBlock(Role::kFfnPostNorm, l.sparse() ? Role::kExpertDown : Role::kDown, part_.fed, true, fed);
+  if (r_.stream_norms) Norm(Role::kFfnNorm, plan_.x, plan_.x);
 }
 
 // The block's output joins the residual stream, of which each process then has all columns. `ends`: nothing else is added to the same

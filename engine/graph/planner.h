@@ -251,7 +251,7 @@ class Planner {
   std::span<float> sent_, received_;
   Mat<float> own_logits_;
   float *gathered_ = nullptr, *whole_q_ = nullptr, *whole_k_ = nullptr;
-  Mat<float> normed_, ffn_normed_, block_out_, q_, k_, v_, attended_, hidden_, up_, expert_in_, expert_out_, router_,
+  Mat<float> narrow_, normed_, ffn_normed_, block_out_, q_, k_, v_, attended_, hidden_, up_, expert_in_, expert_out_, router_,
       route_weights_, shared_out_, shared_gate_, temperature_, attn_gate_, latent_in_, latent_out_, beside_, router_in_,
       layer_inputs_, layer_given_, layer_gate_;
   struct {

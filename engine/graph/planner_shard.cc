@@ -11,7 +11,12 @@ namespace tally {
 void Planner::Head() {
   const Span own = PartOf(r_.vocab, kShardRows, shard_);
   const Mat<float> logits = shard_.alone() ? plan_.logits : Mat<float>(own_logits_.data, own_logits_.rows, own.size());
-  Project(Role::kHead, normed_, logits);
+  Mat<float> rows = source_.prediction || r_.output_norm ? normed_ : plan_.x;
+  if (r_.embedding_width > 0) {
+    Project(Role::kHeadProj, rows, narrow_);
+    rows = narrow_;
+  }
+  Project(Role::kHead, rows, logits);
   const As as(*this, Work::kOwn);
   if ((r_.logit_scale != 1 || r_.logit_softcap != 0) && own.size() > 0) {
     Add(Component::kLogits, ElementwiseOp{.x = logits, .scale = r_.logit_scale, .softcap = r_.logit_softcap});

@@ -56,7 +56,7 @@ class SequenceStore {
   static Status Check(std::span<const StoreLayer> layers, const StoreSize& size);
   // The budget in bytes: the most memory that blocks take. UINT64_MAX on overflow.
   static uint64_t PlanBytes(std::span<const StoreLayer> layers, const StoreSize& size);
-  // kBadInput: as Check, or no memory. `team` clears and copies blocks, and must outlive the store; null: the caller does.
+  // Errors of Check. kNoRoom: no memory. `team` clears and copies blocks, and must outlive the store; null: the caller does.
   static Result<std::unique_ptr<SequenceStore>> Create(std::span<const StoreLayer> layers, const StoreSize& size, Team* team);
 
   // Errors: kNoRoom if bytes, sequences or positions are missing now; kBadInput if the request can never succeed. Nothing changes on an

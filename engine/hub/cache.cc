@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/base/system_error.h"
 #include "engine/hub/name.h"
 #include "loaders/inventory/file_reader.h"
 #include "loaders/inventory/message.h"
@@ -23,7 +24,6 @@ namespace tally::hub {
 namespace {
 
 namespace fs = std::filesystem;
-using internal::ErrnoText;
 
 constexpr int kMaxSnapshotDepth = 16;
 constexpr const char* kListings = "/.tally";
@@ -119,7 +119,7 @@ Status Cache::Link(const std::string& commit, const File& file) const {
   if (reason == 0 || there()) return {};  // another process may have made it
   const bool no_links = reason == EPERM || reason == ENOSYS || reason == EOPNOTSUPP;
   if (no_links && ::rename(Blob(file).c_str(), place.c_str()) == 0) return {};
-  return BadInput(Printable(place) + ": the symbolic link cannot be made: " + ErrnoText(reason));
+  return SystemError(Printable(place) + ": the symbolic link cannot be made", reason);
 }
 
 Result<std::string> Cache::ReadRef() const {
@@ -166,7 +166,7 @@ Result<FileLock> LockFile(const Cache& cache, const File& file, const std::funct
     if (NoFileLocks(error)) {
       return BadInput(Printable(path) + ": its file system has no locks (flock): HF_HUB_CACHE names a folder of another");
     }
-    if (error != EWOULDBLOCK) return BadInput(Printable(path) + ": cannot be locked: " + ErrnoText(error));
+    if (error != EWOULDBLOCK) return SystemError(Printable(path) + ": cannot be locked", error);
     if (!wait()) return Status(StatusCode::kInterrupted, "interrupted");
     const timespec tenth{0, 100'000'000};
     ::nanosleep(&tenth, nullptr);

@@ -12,13 +12,12 @@
 #include "engine/base/digest.h"
 #include "engine/base/format.h"
 #include "engine/base/sync_file.h"
+#include "engine/base/system_error.h"
 #include "engine/hub/url.h"
 #include "loaders/inventory/message.h"
 
 namespace tally::hub {
 namespace {
-
-using internal::ErrnoText;
 
 constexpr uint64_t kProgressBytes = uint64_t{256} << 10;  // an attempt that brings so many bytes does not count as failed
 
@@ -119,9 +118,7 @@ class Blob {
   std::string digest() const { return digest_.Hex(); }
 
  private:
-  Status Failed(const char* what, int reason = errno) const {
-    return BadInput(Printable(path_) + ": " + what + ": " + ErrnoText(reason));
-  }
+  Status Failed(const char* what, int reason = errno) const { return SystemError(Printable(path_) + ": " + what, reason); }
   const File& file_;
   const std::string path_;
   Meter& meter_;

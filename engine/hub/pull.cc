@@ -12,6 +12,7 @@
 
 #include "engine/base/checked.h"
 #include "engine/base/format.h"
+#include "engine/base/system_error.h"
 #include "engine/hub/cache.h"
 #include "engine/hub/client.h"
 #include "engine/hub/download.h"
@@ -26,7 +27,6 @@ namespace tally::hub {
 namespace {
 
 namespace fs = std::filesystem;
-using internal::ErrnoText;
 
 constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxConfigBytes = uint64_t{8} << 20;
@@ -50,7 +50,7 @@ Result<std::shared_ptr<TemporaryFolder>> MakeTemporaryFolder() {
   const fs::path base = fs::temp_directory_path(error);
   std::string path = ((error ? fs::path("/tmp") : base) / "tally-XXXXXX").string();
   if (::mkdtemp(path.data()) == nullptr) {
-    return BadInput(Printable(path) + ": the folder cannot be made: " + ErrnoText(errno));
+    return SystemError(Printable(path) + ": the folder cannot be made", errno);
   }
   folder->path = path;
   return folder;
@@ -68,7 +68,7 @@ Status WriteBeginning(const std::string& path, const std::vector<uint8_t>& begin
   if (reason == 0 && (size > INT64_MAX || ::ftruncate(fd, static_cast<off_t>(size)) != 0)) reason = errno;
   if (fd >= 0) ::close(fd);
   if (reason == 0) return {};
-  return BadInput(Printable(path) + ": cannot be written: " + ErrnoText(reason));
+  return SystemError(Printable(path) + ": cannot be written", reason);
 }
 
 class HubImpl : public Hub {

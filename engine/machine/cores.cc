@@ -19,6 +19,8 @@
 #include <system_error>
 #include <tuple>
 
+#include "engine/base/system_error.h"
+
 // Linux: sched_setaffinity(2), proc(5), and Documentation/ABI/stable/sysfs-devices-system-cpu.
 
 namespace tally {
@@ -152,10 +154,7 @@ CoreSet ShareOfCores(const PhysicalCores& cores, int k, int n) {
 Status UseCores(const CoreSet& set) {
   Mask mask;
   for (const int core : set.cores()) CPU_SET_S(static_cast<size_t>(core), sizeof mask.words, mask.words.data());
-  const auto refused = [&] {
-    return BadInput("the system refuses to run this process on its share of the cores: " +
-                    std::generic_category().message(errno));
-  };
+  const auto refused = [&] { return SystemError("the system refuses to run this process on its share of the cores", errno); };
   if (::sched_setaffinity(0, sizeof mask.words, mask.words.data()) != 0) return refused();
   // Threads that exist already, such as a library's. One that ends meanwhile is skipped.
   std::error_code error;

@@ -37,7 +37,7 @@ PhysicalCores PhysicalCoresOf(const CoreSet& set);
 // than hardware threads, each share has one, and shares overlap.
 CoreSet ShareOfCores(const PhysicalCores& cores, int k, int n);
 
-// Moves every thread of this process to these cores. kBadInput: the system refuses.
+// Moves every thread of this process to these cores. Errors of the system.
 Status UseCores(const CoreSet& set);
 // AvailableCores() is at most this from now on: a share of a control group's quota, which no mask shows. 0: no limit.
 void LimitAvailableCores(int cores);

@@ -7,6 +7,7 @@
 
 #include "engine/base/amx.h"
 #include "engine/base/byte_dot.h"
+#include "engine/machine/machine.h"
 #include "hwy/targets.h"
 
 namespace tally {
@@ -59,5 +60,14 @@ Status LimitInstructionSet(std::string_view name) {
 }
 
 bool InstructionSetIsLimited() { return limited; }
+
+Status CheckInstructionSet() {
+  if ((hwy::SupportedTargets() & HWY_TARGETS) != 0) return {};
+  std::string list;
+  for (int64_t left = HWY_TARGETS; left != 0; left &= left - 1)
+    list += (list.empty() ? "" : ", ") + std::string(hwy::TargetName(left & -left));
+  return BadInput("this build of tally is for processors with " + list + ", and this one (" + ProcessorName() +
+                  ") has none of them: build it here, or take a portable build");
+}
 
 }  // namespace tally

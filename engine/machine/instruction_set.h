@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restricting the process to a lower instruction set, to measure on one machine what another would do.
+// The instruction sets that kernels were compiled for: whether this processor has one; and restricting the process to a lower one, to
+// measure on one machine what another would do.
 #pragma once
 
 #include <string_view>
@@ -13,5 +14,8 @@ namespace tally {
 // loaded. kBadInput: this processor has no such target; the message lists those it has.
 Status LimitInstructionSet(std::string_view name);
 bool InstructionSetIsLimited();
+
+// Before any kernel runs. kBadInput: this processor has none of the instruction sets that kernels were compiled for; names them and it.
+Status CheckInstructionSet();
 
 }  // namespace tally

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/system_error.h"
 #include "engine/machine/cores.h"
 
 // Linux. What is asked of /proc and /sys is documented in proc(5), cgroups(7) and the kernel's cgroup-v2.rst.
@@ -265,8 +266,7 @@ Result<AnonymousMemory> AnonymousMemory::Map(size_t bytes, size_t align, int fla
   AnonymousMemory memory;
   if (bytes == 0) return memory;
   const auto no_memory = [&] {
-    return BadInput("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" +
-                    std::generic_category().message(errno) + ")");
+    return NoRoom("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" + SystemErrorText(errno) + ")");
   };
   const size_t page = SystemPageBytes();
   if (bytes > SIZE_MAX / 2) {

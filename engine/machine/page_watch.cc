@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/base/system_error.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
 
@@ -71,8 +72,8 @@ void PassOn(int signal, siginfo_t* info, void* context) {
 }
 
 Status Refused(const std::string& what, int error) {
-  return BadInput("the system refused to " + what + ": " + std::generic_category().message(error) +
-                  (error == ENOMEM ? " (too many mappings: the limit is vm.max_map_count)" : ""));
+  return NoRoom("the system refused to " + what + ": " + SystemErrorText(error) +
+                (error == ENOMEM ? " (too many mappings: the limit is vm.max_map_count)" : ""));
 }
 
 }  // namespace

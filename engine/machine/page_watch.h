@@ -24,10 +24,10 @@ class PageWatch {
   PageWatch& operator=(const PageWatch&) = delete;
   ~PageWatch();
 
-  // Protects every page. kBadInput: the system refuses.
+  // Protects every page. kNoRoom: the system refuses.
   Status Start();
   // Opens every page, and returns which were touched since Start. A write to a page does not open it: the process ends as it would have
-  // without the watch. kBadInput: the system refused to open a single page, as it does where touched and untouched pages alternate more
+  // without the watch. kNoRoom: the system refused to open a single page, as it does where touched and untouched pages alternate more
   // often than it keeps mappings (Linux: vm.max_map_count); the rest was then not seen.
   Result<std::vector<bool>> Stop();
 

@@ -35,7 +35,7 @@ namespace {
 int64_t ShareBegin(int64_t tasks, int parts, int t) { return tasks / parts * t + std::min<int64_t>(t, tasks % parts); }
 
 Status Refused(int threads, const std::error_code& why) {
-  return BadInput("the system refuses to start " + std::to_string(threads) + " threads (" + why.message() + "): ask for fewer");
+  return NoRoom("the system refuses to start " + std::to_string(threads) + " threads (" + why.message() + "): ask for fewer");
 }
 
 void Pause() {

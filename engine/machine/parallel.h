@@ -36,7 +36,7 @@ class Team {
   // most kMaxThreads and OMP_THREAD_LIMIT. Helpers that are missing are started; they last as long as the process.
   explicit Team(int threads);
   int threads() const { return threads_; }
-  // kBadInput if the system refused to start that many; the team then is the calling thread alone.
+  // kNoRoom if the system refused to start that many; the team then is the calling thread alone.
   const Status& status() const { return status_; }
 
   // What each thread is to read first in a later run, [threads] or empty: who waits brings it into the second-level cache.

@@ -198,8 +198,10 @@ struct Recipe {
 
   NormKind norm = NormKind::kRms;
   float norm_eps = 1e-5f;
-  bool norm_bias = true;        // of LayerNorms
-  float embedding_scale = 1;    // multiplies the embedding of a token before the first layer (Gemma: sqrt(d_model))
+  bool norm_bias = true;      // of LayerNorms
+  float embedding_scale = 1;  // multiplies the embedding of a token before the first layer (Gemma: sqrt(d_model))
+  // Width of the rows of embedding and head, if a matrix leads from it to d_model and another one back (OPT-350M); 0: d_model.
+  int32_t embedding_width = 0;
   bool embedding_norm = false;  // a norm of the embedding (BLOOM)
   bool embedding_rms = false;   // RMSNorm of the embedding, without weights (Muse Glimmer)
   bool learned_positions = false;
@@ -219,6 +221,8 @@ struct Recipe {
   float qkv_limit = 0;              // q, k (after their norms) and v are limited to [-qkv_limit, qkv_limit] (OLMoE, MPT); 0: not
   LatentAttention latent = {};
   bool pre_norms = true;        // false: the blocks' inputs are not normalised (OLMo 2)
+  bool stream_norms = false;    // the norms are of x after a block is added to it, not of the blocks' inputs (OPT-350M)
+  bool output_norm = true;      // a norm of x before the head
   bool post_norms = false;      // norms of the outputs of attention and feed-forward, before they are added to x (Gemma 2 and 3)
   float post_norm_eps = 0;      // of those norms; 0: norm_eps
   float attention_softcap = 0;  // c: scores become c tanh(score / c) (Gemma 2); 0: none

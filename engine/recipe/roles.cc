@@ -56,6 +56,8 @@ Row RowOf(const Recipe& r, Role role, int32_t layer) {
   const bool qk_norm = r.qk_norm != QkNormKind::kNone && r.qk_norm != QkNormKind::kUnweighted;
   const bool whole = r.qk_norm == QkNormKind::kWhole, each = r.qk_norm == QkNormKind::kEachHead;
   const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
+  const bool narrow = r.embedding_width > 0;
+  const uint64_t Ev = u(narrow ? r.embedding_width : r.d_model);
   const uint64_t V = u(r.vocab), T = u(r.context) + u(r.first_position), E = u(r.d_model), H = u(s.n_heads), D = u(s.head_dim);
   const uint64_t Q = H * D, KV = u(s.n_kv_heads) * D, A = H * (latent ? u(r.latent.v_dim) : D);
   const uint64_t F = u(s.d_ff), X = u(r.n_experts), Fx = u(r.d_expert), Fs = u(r.d_shared);

@@ -56,7 +56,7 @@ struct ApiServerOptions {
 class ApiServer {
  public:
   // Begins to answer. `model` (whose `tally` is ignored) must outlive the server, and its engine is the server's until it has stopped.
-  // kBadInput: `listener` is reachable for others, and there is no key; the system refuses what the server takes.
+  // kBadInput: `listener` is reachable for others, and there is no key. kNoRoom: the system refuses what the server takes.
   static Result<std::unique_ptr<ApiServer>> Start(const ServedModel& model, Listener listener, const ApiServerOptions& options);
   virtual ~ApiServer() = default;  // as Stop(0)
   virtual uint16_t port() const = 0;

@@ -20,6 +20,7 @@
 #include "engine/base/format.h"
 #include "engine/base/mix.h"
 #include "engine/base/sync_file.h"
+#include "engine/base/system_error.h"
 #include "engine/machine/machine.h"
 #include "engine/session/scheduler.h"
 
@@ -92,9 +93,7 @@ class AnswerFile {
   }
 
  private:
-  Status Failed(int error) const {
-    return BadInput("cannot write " + Quote(path_) + ": " + std::generic_category().message(error));
-  }
+  Status Failed(int error) const { return SystemError("cannot write " + Quote(path_), error); }
   Status Truncate() {
     if (::ftruncate(fd_, static_cast<off_t>(end_)) != 0 || ::lseek(fd_, static_cast<off_t>(end_), SEEK_SET) < 0)
       return Failed(errno);
@@ -122,7 +121,7 @@ struct Job {
 class BatchRun {
  public:
   BatchRun(const ServedModel& model, const BatchPlan& plan, const BatchOptions& options)
-      : model_(model), plan_(plan), options_(options), origin_(OriginOf(model)), scheduler_(*model.engine) {}
+      : model_(model), plan_(plan), options_(options), origin_(OriginOf(model, options.strict)), scheduler_(*model.engine) {}
 
   Result<BatchReport> Run() {
     const double begin = MonotonicSeconds();
@@ -199,10 +198,7 @@ class BatchRun {
     Status status = job.completion->status();
     if (status.code() == StatusCode::kInternal) return status;
     if (!status.ok()) {
-      ApiError error = ApiErrorOf(status);
-      // The request was valid: this is the server's fault.
-      if (status.code() == StatusCode::kBadInput) error = {.status = 500, .message = status.message(), .type = "server_error"};
-      EndWithError(job, error);
+      EndWithError(job, ApiErrorOf(status));
       return {};
     }
     job.usage = job.completion->usage();
@@ -264,19 +260,20 @@ class BatchRun {
 
 }  // namespace
 
-BatchOrigin OriginOf(const ServedModel& model) {
+BatchOrigin OriginOf(const ServedModel& model, bool strict) {
   const Engine& engine = *model.engine;
   const SamplingOptions& s = model.sampling;
   static constexpr const char* kActivations[] = {"auto", "f32", "bf16", "int8"};
-  char text[400];
+  char text[500];
   std::snprintf(text, sizeof text,
                 "temperature=%g top_k=%d top_p=%g min_p=%g repeat_penalty=%g repeat_last_n=%d max_tokens=%lld special=%d kv=%s "
-                "activations=%s template=%016llx",
+                "activations=%s template=%016llx context=%lld strict=%d",
                 static_cast<double>(s.temperature), static_cast<int>(s.top_k), static_cast<double>(s.top_p),
                 static_cast<double>(s.min_p), static_cast<double>(s.repeat_penalty), static_cast<int>(s.repeat_last_n),
                 static_cast<long long>(model.max_tokens), model.parse_special ? 1 : 0,
                 std::string(kKvTypeNames[static_cast<size_t>(engine.kv_type())]).c_str(),
-                kActivations[static_cast<size_t>(engine.activations())], static_cast<unsigned long long>(TemplateSum(model)));
+                kActivations[static_cast<size_t>(engine.activations())], static_cast<unsigned long long>(TemplateSum(model)),
+                static_cast<long long>(engine.context()), strict ? 1 : 0);
   char fingerprint[17];
   std::snprintf(fingerprint, sizeof fingerprint, "%016llx", static_cast<unsigned long long>(ModelSum(engine)));
   return {.name = model.name, .model = fingerprint, .settings = text};

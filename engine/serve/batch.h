@@ -38,7 +38,7 @@ struct BatchReport {
 Result<BatchReport> RunBatch(const ServedModel& model, const BatchPlan& plan, const BatchOptions& options);
 
 // What the answers of the model are made by.
-BatchOrigin OriginOf(const ServedModel& model);
+BatchOrigin OriginOf(const ServedModel& model, bool strict);
 
 inline constexpr size_t kMostKeptBytes = size_t{64} << 20;
 

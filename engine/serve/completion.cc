@@ -134,6 +134,14 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
         .message = "the prompts of all choices together have more than " + std::to_string(kMostPromptTokens) + " tokens",
         .param = PromptField(request.endpoint)};
   }
+  const int32_t vocab = model.engine->model().recipe().vocab;
+  for (const auto& [token, bias] : request.logit_bias) {
+    if (token < 0 || token >= vocab) {
+      return ApiError{
+          .message = "logit_bias has the token " + std::to_string(token) + ", and the vocabulary has " + std::to_string(vocab),
+          .param = "logit_bias"};
+    }
+  }
   // Where there is no state, no other chat can begin.
   const int64_t shared = AnyLayer(model.engine->model().recipe(), &LayerRecipe::recurrent) ? SharedLength(tokens) : 0;
   for (int64_t i = 0; i < request.n; ++i) {
@@ -179,13 +187,14 @@ std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatReques
   rendered->side = &*side;
   Result<std::vector<PromptSegment>> segments = side->format->Render(chat, &rendered->notes);
   if (!segments.ok()) return ApiErrorOf(segments.status());
-  for (const LeftOut& left_out : side->format->FindLeftOut(chat)) {
-    if (std::optional<ApiError> error = ErrorOf(left_out, chat, &rendered->notes)) return error;
-  }
   std::vector<TextSegment> texts;
   for (const PromptSegment& segment : *segments) texts.push_back({segment.text, segment.control});
   Result<std::vector<int32_t>> tokens = loaded.tokenizer()->EncodeSegments(texts, most_tokens);
   if (!tokens.ok()) return EncodingError(model, most_tokens, tokens.status());
+  // Of what fits alone: this renders once more.
+  for (const LeftOut& left_out : side->format->FindLeftOut(chat)) {
+    if (std::optional<ApiError> error = ErrorOf(left_out, chat, &rendered->notes)) return error;
+  }
   rendered->tokens = std::move(*tokens);
   rendered->segments = std::move(*segments);
   return std::nullopt;

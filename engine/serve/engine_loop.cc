@@ -60,7 +60,7 @@ Status EngineLoop::Start() {
   if (loads_ != nullptr) TALLY_RETURN_IF_ERROR(loads_->Start());
   TALLY_RETURN_IF_ERROR(keeper_.Start());
   if (thread_.Start([this] { Run(); })) return {};
-  return BadInput("the server cannot start: the system refuses it a thread");
+  return NoRoom("the server cannot start: the system refuses it a thread");
 }
 
 std::optional<ApiError> EngineLoop::Add(std::unique_ptr<ServedRequest>& request) {
@@ -285,10 +285,7 @@ void EngineLoop::Progress(Active& active) {
   }
   if (const Status status = completion.status(); !status.ok()) {
     if (!events.empty()) served.exchange->Write(events);
-    ApiError error = ApiErrorOf(status);
-    // The request was valid: this is the server's fault.
-    if (status.code() == StatusCode::kBadInput) error = {.status = 500, .message = status.message(), .type = "server_error"};
-    return Fail(active, error);
+    return Fail(active, ApiErrorOf(status));
   }
   if (served.stream != nullptr) {
     served.exchange->Write(events + served.stream->End(completion));

@@ -54,7 +54,7 @@ class EngineLoop {
   EngineLoop(Engine& engine, const LoopOptions& options, Metrics& metrics, LiveFeed feed,
              std::unique_ptr<PrefixFiles> files = nullptr);
   ~EngineLoop();  // as Stop(0)
-  // kBadInput: the system has no thread left.
+  // kNoRoom: the system has no thread left.
   Status Start();
 
   // --- any thread

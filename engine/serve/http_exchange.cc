@@ -89,7 +89,7 @@ std::string AnswerHead(const HttpAnswer& answer, BodyEnd end, size_t length, boo
 Status HttpCore::Open() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
-    return BadInput("the HTTP server cannot start: the system refuses it descriptors");
+    return NoRoom("the HTTP server cannot start: the system refuses it descriptors");
   read_ = ends[0];
   write_ = ends[1];
   return {};

@@ -35,7 +35,8 @@ constexpr int kAcceptAtOnce = 64;              // connections
 constexpr double kNoDescriptorsSeconds = 0.1;  // until it is tried again
 constexpr double kRefusedSeconds = 5;          // within which a connection that is one too many brings the request to be refused
 constexpr double kQuietSeconds = 5;            // after the last answer, until a connection that sends nothing and stays is cut
-constexpr double kIdleSeconds = 0.25;          // after which a connection without a request may be closed to make room
+constexpr double kIdleSeconds = 0.25;          // after an answer, until a connection without a request may be closed to make room
+constexpr double kSilentSeconds = 2;           // the same, of a connection that has not sent anything
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 #ifdef POLLRDHUP
@@ -137,7 +138,7 @@ Status PollServer::Begin(Listener listener) {
   if (flags < 0 || ::fcntl(listener.fd(), F_SETFL, flags | O_NONBLOCK) != 0)
     return BadInput("the HTTP server cannot start: its socket cannot be used");
   listener_ = listener.Release();
-  if (!thread_.Start([this] { Run(); })) return BadInput("the HTTP server cannot start: the system refuses it a thread");
+  if (!thread_.Start([this] { Run(); })) return NoRoom("the HTTP server cannot start: the system refuses it a thread");
   return {};
 }
 
@@ -214,7 +215,9 @@ void PollServer::Run() {
     for (size_t i = 0; i < connections_.size(); ++i) {
       Connection& c = *connections_[i];
       try {
-        if (polls[i + 2].revents != 0 || (c.exchange != nullptr && c.exchange->TakeNews())) Serve(c, polls[i + 2].revents);
+        // News are taken in any case: an exchange that has some wakes nobody again.
+        const bool news = c.exchange != nullptr && c.exchange->TakeNews();
+        if (polls[i + 2].revents != 0 || news) Serve(c, polls[i + 2].revents);
         if (Deadline(c) <= now) Expire(c);
       } catch (const std::exception&) {  // no memory: this connection ends
         End(c);
@@ -292,8 +295,9 @@ int PollServer::TooMany(const Connection& another, double now) {
 bool PollServer::MakeRoom(const std::string& address, double now) {
   Connection* oldest = nullptr;
   for (const std::unique_ptr<Connection>& c : connections_) {
-    if (c->stage != Stage::kHead || !c->served || c->begun || (!address.empty() && c->address != address)) continue;
-    if (c->since <= now - kIdleSeconds && (oldest == nullptr || c->since < oldest->since)) oldest = c.get();
+    if (c->stage != Stage::kHead || c->begun || (!address.empty() && c->address != address)) continue;
+    const double idle = c->served ? kIdleSeconds : kSilentSeconds;
+    if (c->since <= now - idle && (oldest == nullptr || c->since < oldest->since)) oldest = c.get();
   }
   if (oldest != nullptr) End(*oldest);
   return oldest != nullptr;
@@ -443,6 +447,7 @@ void PollServer::Refuse(Connection& c, const HttpFault& fault) {
   }
   c.keep_alive = false;
   c.stage = Stage::kAnswer;
+  if (c.exchange->refused()) return Exchange::HandOver(c.exchange);  // its head alone was reason enough
   c.exchange->Answer(core_->handlers.refuse(c.exchange->request(), why.status, why.message));
 }
 

@@ -107,7 +107,7 @@ bool IsLoopback(const std::string& address);
 
 class HttpServer {
  public:
-  // Begins to accept. kBadInput: the system refuses what it takes.
+  // Begins to accept. kBadInput, kNoRoom: the system refuses what it takes.
   static Result<std::unique_ptr<HttpServer>> Start(Listener listener, const HttpLimits& limits, HttpHandlers handlers);
   virtual ~HttpServer() = default;  // as Stop(0)
   // Accepts no more connections. Existing ones continue.

@@ -8,15 +8,14 @@
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/base/system_error.h"
 
 namespace tally {
 namespace {
 
 constexpr size_t kBuffer = size_t{1} << 16;
 
-Status CannotRead(const std::string& path, int error_number) {
-  return BadInput("cannot read " + Quote(path) + ": " + std::generic_category().message(error_number));
-}
+Status CannotRead(const std::string& path, int error_number) { return SystemError("cannot read " + Quote(path), error_number); }
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "engine/base/format.h"
+#include "engine/base/system_error.h"
 #include "engine/serve/http_server.h"
 
 namespace tally {
@@ -56,7 +57,7 @@ Result<Listener> Listener::Open(const std::string& host, uint16_t port) {
                                                        : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
     return listener;
   }
-  return BadInput("cannot listen on " + place + ": " + std::generic_category().message(error));
+  return SystemError("cannot listen on " + place, error);
 }
 
 bool IsLoopback(const std::string& address) {

@@ -14,6 +14,7 @@
 
 #include "engine/base/checksum.h"
 #include "engine/base/format.h"
+#include "engine/base/system_error.h"
 #include "engine/session/scoped_sequence.h"
 #include "engine/session/session_file.h"
 
@@ -71,14 +72,13 @@ Result<std::unique_ptr<PrefixFiles>> PrefixFiles::Open(Engine& engine, const std
   fs::create_directories(fs::path(folder).parent_path(), error);
   constexpr mode_t kOwnerOnly = 0700;
   if (::mkdir(folder.c_str(), kOwnerOnly) != 0 && errno != EEXIST) {
-    return BadInput(Printable(folder) + ": cannot be made: " + std::generic_category().message(errno));
+    return SystemError(Printable(folder) + ": cannot be made", errno);
   }
   std::unique_ptr<PrefixFiles> files(new PrefixFiles(engine, folder, most_bytes, options, std::move(warn)));
   constexpr unsigned kOwnerFile = 0600;
   const int locked = files->lock_.Take(folder + "/lock", kOwnerFile, FileLock::After::kKeep);
   if (locked == EWOULDBLOCK) return BadInput(Printable(folder) + ": another server uses this folder");
-  if (locked != 0 && !NoFileLocks(locked))
-    return BadInput(Printable(folder) + ": cannot be written: " + std::generic_category().message(locked));
+  if (locked != 0 && !NoFileLocks(locked)) return SystemError(Printable(folder) + ": cannot be written", locked);
   TALLY_RETURN_IF_ERROR(files->ReadFolder());
   return files;
 }
@@ -199,7 +199,9 @@ void PrefixFiles::WriteOne() {
                .used = Now(),
                .beginning = kept.use == PrefixUse::kBeginning};
   for (File& there : files_) {
-    if (there.key == file.key && (whole_ ? there.tokens == tokens : BeginsWith(there.tokens, tokens))) return Touch(there);
+    // A file that may be removed for a longer one does not stand for a beginning.
+    if (there.key != file.key || (file.beginning && !there.beginning)) continue;
+    if (whole_ ? there.tokens == tokens : BeginsWith(there.tokens, tokens)) return Touch(there);
   }
   const Result<uint64_t> bytes = engine_.ExportedBytes(sequence->id());
   if (!bytes.ok() || (*bytes > kLargeBytes && static_cast<int64_t>(tokens.size()) < kLeastOfLarge)) return;

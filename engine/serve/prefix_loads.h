@@ -20,7 +20,7 @@ class PrefixLoads {
   // `wake` is called by another thread when there is something to take. `files` must outlive this.
   PrefixLoads(PrefixFiles& files, std::function<void()> wake) : files_(files), wake_(std::move(wake)) {}
   ~PrefixLoads() { Stop(); }
-  // kBadInput: the system has no thread left.
+  // kNoRoom: the system has no thread left.
   Status Start() { return reader_.Start(1); }
   // Any thread: reads no more files.
   void Stop();

@@ -34,7 +34,7 @@ struct RequestRecord {
 //    "ignored", "notes", "error"}
 // Fields without a value are left out; key and model are null in JSON.
 std::string LogLine(const RequestRecord& record, LogForm form);
-inline constexpr size_t kLongestLogLine = 4096;
+inline constexpr size_t kLongestLogLine = 4095;  // with its newline no more than a pipe takes at once
 
 // The names with ", " between them, as many as have kLongestNames bytes.
 std::string JoinNames(const std::vector<std::string>& names);

@@ -41,7 +41,7 @@ class StreamKeeper::Kept final : public HttpExchange {
 
 Status StreamKeeper::Start() {
   if (thread_.Start([this] { Run(); })) return {};
-  return BadInput("the server cannot start: the system refuses it a thread");
+  return NoRoom("the server cannot start: the system refuses it a thread");
 }
 
 void StreamKeeper::Stop() {

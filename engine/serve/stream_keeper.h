@@ -20,7 +20,7 @@ class StreamKeeper {
   // At most so many seconds, and an eighth of them, pass between two writes to a stream.
   explicit StreamKeeper(double seconds) : seconds_(seconds) {}
   ~StreamKeeper() { Stop(); }
-  // kBadInput: the system has no thread left.
+  // kNoRoom: the system has no thread left.
   Status Start();
   void Stop();  // writes no more
   // Any thread. The exchange, to be used instead of `exchange`: once its answer has begun, `sign` is written whenever nothing else was for a

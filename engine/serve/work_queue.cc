@@ -9,7 +9,7 @@ namespace tally {
 Status WorkQueue::Start(int threads) {
   for (int i = 0; i < threads; ++i) {
     threads_.push_back(std::make_unique<ServiceThread>());
-    if (!threads_.back()->Start([this] { Run(); })) return BadInput("the server cannot start: the system refuses it a thread");
+    if (!threads_.back()->Start([this] { Run(); })) return NoRoom("the server cannot start: the system refuses it a thread");
   }
   return {};
 }

@@ -24,7 +24,7 @@ class WorkQueue {
   // At most `most_waiting` items wait, at most half of them for one client, and at most `at_once` of a client are done at once.
   explicit WorkQueue(size_t most_waiting, size_t at_once = SIZE_MAX) : most_waiting_(most_waiting), at_once_(at_once) {}
   ~WorkQueue() { Stop(); }
-  // kBadInput: the system has no thread left.
+  // kNoRoom: the system has no thread left.
   Status Start(int threads);
   // False: too much waits, or the queue has been stopped.
   [[nodiscard]] bool Add(const std::string& client, std::function<void()> work);

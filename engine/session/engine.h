@@ -90,10 +90,11 @@ class TALLY_API Engine {
   virtual uint64_t Fingerprint() const = 0;
   // Runs 1 to max_batch rows, any mix of sequences; the rows of a sequence are in order, from its length on. Returns the logits of the rows
   // with want_logits (at most max_logit_rows).
-  // A sequence fails alone. The others continue, with the same bits as without it. kNoRoom: its context or the cache is full. kBadInput:
-  // its logits, or a row's output of the last layer, are NaN or infinite (names layer and op); a key or value is beyond the KV type.
+  // A sequence fails alone. The others continue, with the same bits as without it. kNoRoom: its context or the cache is full.
+  // kNotFinite: its logits, or a row's output of the last layer, are NaN or infinite (names layer and op); a key or value is beyond the KV type.
   // Errors of the whole step, after which all sequences are as before, but that windows and recurrent layers may have dropped what they
-  // could have rolled back to. kBadInput: no rows or too many, a token beyond the vocabulary, no such sequence or bill, not enough memory.
+  // could have rolled back to. kBadInput: no rows or too many, a token beyond the vocabulary, no such sequence or bill. kNoRoom: not
+  // enough memory.
   virtual Result<StepOutput> Step(std::span<const BatchRow> rows) = 0;
   // Step for rows that stand or fall together: the first sequence's error is the step's, and all sequences are as before. Logits
   // [rows with want_logits, vocab] in row order, valid until the next step.
@@ -131,7 +132,7 @@ class TALLY_API Engine {
 };
 
 // Any number of engines may share a model, each with its own options. The engines keep the model alive.
-// kBadInput: options the model cannot take, more memory or threads than available. kInternal: a model that LoadModel did not make.
+// kBadInput: options the model cannot take. kNoRoom: more memory or threads than available. kInternal: a model that LoadModel did not make.
 // Not null on success.
 TALLY_API Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, const EngineOptions& options);
 

@@ -122,7 +122,7 @@ Status CheckLibraries(const EngineOptions& options);
 // KV, scratch and context of an engine with these options. `prediction`: the source of the plan for prediction, or null.
 MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads,
                       const PlanSource* prediction = nullptr);
-// kBadInput if the plan's KV and scratch plus `held` exceed plan.available. `source`: of the plan for prediction, if there is one.
+// kNoRoom if the plan's KV and scratch plus `held` exceed plan.available. `source`: of the plan for prediction, if there is one.
 Status CheckPlan(const MemoryPlan& plan, uint64_t held, const PlanSource& source, const StepperOptions& options);
 
 }  // namespace tally

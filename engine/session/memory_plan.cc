@@ -34,9 +34,9 @@ Status CheckMemoryPlan(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_
   if (needed <= available_bytes) return {};
   const int64_t fits = LongestContext(packed_bytes, kv_bytes, scratch_bytes, available_bytes, context);
   const std::string advice = fits > 0 ? "; a context of " + std::to_string(fits) + " would fit" : "; no context would fit";
-  return BadInput("not enough memory: weights " + Needed(packed_bytes) + " + KV cache " + Needed(kv) + " (context " +
-                  std::to_string(context) + ") + scratch " + Needed(scratch_bytes) + " = " + Needed(needed) + ", but only " +
-                  GibText(available_bytes, Rounding::kDown) + " is available" + advice);
+  return NoRoom("not enough memory: weights " + Needed(packed_bytes) + " + KV cache " + Needed(kv) + " (context " +
+                std::to_string(context) + ") + scratch " + Needed(scratch_bytes) + " = " + Needed(needed) + ", but only " +
+                GibText(available_bytes, Rounding::kDown) + " is available" + advice);
 }
 
 }  // namespace tally

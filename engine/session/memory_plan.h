@@ -13,7 +13,7 @@ namespace tally {
 using KvBytesFn = std::function<uint64_t(int64_t positions)>;
 
 // Ok if packed weights + kv_bytes(context) + scratch fit into `available` bytes (AvailableMemoryBytes(),
-// before the weights are loaded). Otherwise kBadInput: one line with the sizes in GiB and the longest context
+// before the weights are loaded). Otherwise kNoRoom: one line with the sizes in GiB and the longest context
 // that would fit, if any.
 Status CheckMemoryPlan(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes, uint64_t available_bytes,
                        int64_t context);

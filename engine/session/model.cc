@@ -22,6 +22,7 @@
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/kernels/matmul/openblas.h"
 #include "engine/machine/communicator.h"
+#include "engine/machine/instruction_set.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/rope_freqs.h"
 #include "engine/session/loaded_model.h"
@@ -155,7 +156,10 @@ Status CheckPlan(const MemoryPlan& plan, uint64_t held, const PlanSource& source
   return SequenceStore::Check(KvLayers(source.recipe, options.plan.kv, source.shard), options.kv_size());
 }
 
-Status CheckLibraries(const EngineOptions& options) { return options.impl == ImplChoice::kBlas ? LoadOpenBlas() : Status(); }
+Status CheckLibraries(const EngineOptions& options) {
+  TALLY_RETURN_IF_ERROR(CheckInstructionSet());
+  return options.impl == ImplChoice::kBlas ? LoadOpenBlas() : Status();
+}
 
 LoadedModel::~LoadedModel() {
   if (log_ == nullptr) return;

@@ -105,8 +105,9 @@ TALLY_API std::string JoinTypes(std::span<const DType> types);  // "MXFP4 + Q8_0
 TALLY_API Result<std::string> DemoModelPath();
 
 // Reads a GGUF file (any shard of a split one) or a Hugging Face directory, weights included, into memory. The files are not needed
-// afterwards. `engine`: the threads that read, and the engine that must fit beside the weights. Not null on success. A tokenizer that cannot be read is no error: see tokenizer_status(). kBadInput: an unreadable or
-// malformed file, an unknown family, options that the model cannot take, more memory or threads than available. kInterrupted.
+// afterwards. `engine`: the threads that read, and the engine that must fit beside the weights. Not null on success. A tokenizer that
+// cannot be read is no error: see tokenizer_status(). kBadInput: an unreadable or malformed file, an unknown family, options that the
+// model cannot take. kNoRoom: more memory or threads than available. kInterrupted.
 TALLY_API Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const EngineOptions& engine,
                                                          const LoadOptions& options = {});
 

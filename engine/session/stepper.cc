@@ -314,14 +314,14 @@ Status Stepper::WhyBad(std::span<const BatchRow> rows, const Extent& e, std::spa
   bool logits = false;
   for (const Decoder::BadRow& b : bad) {
     if (rows_.kv_rows[static_cast<size_t>(b.row)].table != e.sequence) continue;
-    if (!b.why.empty()) return TakeBack(BadInput(b.why), e);
+    if (!b.why.empty()) return TakeBack(NotFinite(b.why), e);
     logits |= b.of_logits;
   }
-  Status status = TakeBack(BadInput(std::string(logits ? "logits" : "activations") + " are not finite"), e);
+  Status status = TakeBack(NotFinite(std::string(logits ? "logits" : "activations") + " are not finite"), e);
   if (store_->Length(e.sequence) != e.before) return status;
   const std::string place = FirstNonFinite(rows, e);
-  return TakeBack(BadInput(status.message() + ": NaN or infinity first appears " + (group_ != nullptr ? "at or before " : "at ") +
-                           (place.empty() ? "an unknown place" : place)),
+  return TakeBack(NotFinite(status.message() + ": NaN or infinity first appears " +
+                            (group_ != nullptr ? "at or before " : "at ") + (place.empty() ? "an unknown place" : place)),
                   e);
 }
 

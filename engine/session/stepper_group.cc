@@ -296,7 +296,7 @@ Result<int32_t> Stepper::Import(const SequenceStore::Source& read) {
   TALLY_RETURN_IF_ERROR(read({reinterpret_cast<uint8_t*>(parts.data()), parts.size() * sizeof(uint64_t)}));
   for (const uint64_t n : parts) {
     if (n > SaturatingAdd(SaturatingMul(store_->Budget(), 2), kPartPieceBytes))
-      return BadInput("a KV cache of more bytes than there is room for");
+      return NoRoom("a KV cache of more bytes than there is room for");
   }
   log_->Add(Command::kImport).Put(id_).PutAll(std::span<const uint64_t>(parts));
   TALLY_RETURN_IF_ERROR(log_->Flush());

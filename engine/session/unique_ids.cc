@@ -23,9 +23,10 @@ UniqueIds::UniqueIds() : UniqueIds(DrawKey()) {}
 
 std::string UniqueIds::Next(const char* prefix) {
   const uint64_t n = next_.fetch_add(1, std::memory_order_relaxed);
+  constexpr uint32_t kOdd = 0x9E3779B1;  // 2^32 products with an odd number are all different
   char digits[40];
   std::snprintf(digits, sizeof digits, "%016llx%08llx", static_cast<unsigned long long>(key_),
-                static_cast<unsigned long long>(SplitMix64(key_ ^ n) & 0xffffffffu));
+                static_cast<unsigned long long>((static_cast<uint32_t>(n) * kOdd) ^ static_cast<uint32_t>(SplitMix64(key_))));
   return prefix + std::string(digits);
 }
 

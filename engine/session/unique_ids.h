@@ -8,7 +8,7 @@
 
 namespace tally {
 
-// No id is given twice; those of two processes differ. Any number of threads may draw at once.
+// The first 2^32 ids are all different; those of two processes differ. Any number of threads may draw at once.
 class UniqueIds {
  public:
   UniqueIds();

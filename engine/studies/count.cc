@@ -32,6 +32,7 @@ struct Source {
   std::vector<PartNotRun> not_run;
   std::map<std::string, DType> stored_types;
   std::string type_note;  // CountTypes::note
+  Status quantisation;    // CountedModel::quantisation
 };
 
 // What the user is told of how the configuration was read.
@@ -63,6 +64,7 @@ Source FromCatalog(CatalogModel model) {
       std::move(model.other_method),
       AsType(std::move(model.parts_not_run), model.type),
       {},
+      {},
       {}};
 }
 
@@ -73,6 +75,7 @@ Result<Source> FromConfig(const Inventory& inventory) {
   AddNotes(spec, source.notes);
   TALLY_ASSIGN_OR_RETURN(const CountTypes types, ReadCountTypes(inventory));
   source.type_note = types.note;
+  source.quantisation = CheckQuantMethod(inventory);
   source.type = IsOfExperts(types.expert_type) ? types.expert_type : types.type;
   source.stored_as = TypeText(source.type);
   source.other_method = types.other_method;
@@ -194,7 +197,8 @@ Result<CountedModel> CountModel(const CountRequest& request) {
                       std::move(source.published),
                       std::move(source.not_run),
                       start_type,
-                      std::move(start_types)};
+                      std::move(start_types),
+                      std::move(source.quantisation)};
 }
 
 bool CountedModel::counts_part() const {

@@ -39,6 +39,7 @@ struct CountedModel {
   // else as `start_type`. None: they are counted so.
   std::optional<DType> start_type = {};
   std::map<std::string, DType> start_types = {};
+  Status quantisation = {};  // kBadInput: the weights are quantised by a method that cannot be read (CheckQuantMethod)
 
   // True if the counted parameters are not all of them.
   TALLY_API bool counts_part() const;

@@ -11,6 +11,7 @@
 
 #include "engine/base/format.h"
 #include "engine/base/json.h"
+#include "engine/base/system_error.h"
 #include "engine/studies/op_lines.h"
 #include "engine/studies/report.h"
 
@@ -186,7 +187,7 @@ class LedgerReader {
   Result<RunReport> Read() {
     errno = 0;
     std::ifstream file(path_, std::ios::binary);
-    if (!file) return BadInput(path_ + ": cannot be read: " + std::generic_category().message(errno != 0 ? errno : EIO));
+    if (!file) return SystemError(path_ + ": cannot be read", errno != 0 ? errno : EIO);
     std::optional<RunReport> report;
     uint64_t number = 0;
     for (std::string line; ReadLine(file, line);) {

@@ -23,8 +23,8 @@ Result<RoofMemory> MemoryForRoof(uint64_t wanted, std::span<const uint8_t> weigh
   const bool large = weights.size() >= wanted;
   const uint64_t bytes = large ? wanted : std::min(wanted, AvailableMemoryBytes() / 4);
   if (bytes < kFewestRoofBytes) {
-    return BadInput("too little memory to measure its bandwidth: " + std::to_string(bytes) + " bytes, at least " +
-                    std::to_string(kFewestRoofBytes) + " are needed");
+    return NoRoom("too little memory to measure its bandwidth: " + std::to_string(bytes) + " bytes, at least " +
+                  std::to_string(kFewestRoofBytes) + " are needed");
   }
   RoofMemory memory;
   memory.bytes = weights.subspan(0, large ? bytes : 0);

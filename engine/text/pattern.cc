@@ -184,7 +184,7 @@ Result<Translation> Translate(std::string_view regex, const std::string& where) 
   int error = 0;
   const Owned<pcre2_code> grammar = CompileText(kToken, PCRE2_EXTENDED | PCRE2_ANCHORED, &error);
   const Owned<pcre2_match_data> data(pcre2_match_data_create(kQuantifierGroup + 1, nullptr), pcre2_match_data_free);
-  if (grammar == nullptr || data == nullptr) return BadInput(where + ": not enough memory for a regular expression");
+  if (grammar == nullptr || data == nullptr) return NoRoom(where + ": not enough memory for a regular expression");
   const PCRE2_SIZE* span = pcre2_get_ovector_pointer(data.get());
   for (size_t at = 0; at < regex.size(); at = span[1]) {
     const int rc = pcre2_match(grammar.get(), Units(regex), regex.size(), at, 0, data.get(), nullptr);
@@ -281,7 +281,7 @@ Matcher::~Matcher() = default;
 Result<Matcher::Match> Matcher::Find(const Pattern& pattern, std::string_view text, size_t from) {
   Impl& impl = *impl_;
   const Pattern::Code& code = *pattern.code();
-  if (impl.data == nullptr || impl.context == nullptr) return BadInput("not enough memory for a regular expression");
+  if (impl.data == nullptr || impl.context == nullptr) return NoRoom("not enough memory for a regular expression");
   impl.callout_cost = code.callout_cost;
   impl.byte_cost = code.byte_cost;
   const auto run = [&] {

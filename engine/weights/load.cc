@@ -475,7 +475,7 @@ Status RunJobs(const std::vector<Job>& jobs, const ItemLoader& loader, Team& tea
   std::vector<AlignedBuffer<uint8_t>> staging(static_cast<size_t>(team.threads()));
   for (AlignedBuffer<uint8_t>& buffer : staging) {
     if (!buffer.Resize(staging_bytes))
-      return BadInput("not enough memory for " + std::to_string(staging_bytes) + " bytes to load through");
+      return NoRoom("not enough memory for " + std::to_string(staging_bytes) + " bytes to load through");
   }
   LoadState state(total, progress);
   const int64_t items = jobs.empty() ? 0 : jobs.back().first_item + jobs.back().blocks * jobs.back().weights[0]->view.slices;

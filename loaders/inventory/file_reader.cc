@@ -7,13 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "engine/base/system_error.h"
 #include "loaders/inventory/file_reader.h"
 #include "loaders/inventory/message.h"
 
 namespace tally {
 namespace {
-
-using internal::ErrnoText;
 
 // Empty for a regular file, else what it is.
 std::string_view NotAFile(mode_t mode) {
@@ -63,15 +62,15 @@ Result<FileReader> FileReader::Open(const std::string& path) {
   // Checks the file before opening it, since opening a device may do something. O_NONBLOCK: opening a pipe that was put there meanwhile
   // must not block.
   struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return BadInput(Printable(path) + ": cannot be opened: " + ErrnoText(errno));
+  if (::stat(path.c_str(), &info) != 0) return SystemError(Printable(path) + ": cannot be opened", errno);
   TALLY_RETURN_IF_ERROR(CheckRegular(path, info));
   FileReader reader;
   reader.path_ = path;
   do {
     reader.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   } while (reader.fd_ < 0 && errno == EINTR);
-  if (reader.fd_ < 0) return BadInput(Printable(path) + ": cannot be opened: " + ErrnoText(errno));
-  if (::fstat(reader.fd_, &info) != 0) return BadInput(Printable(path) + ": cannot be examined: " + ErrnoText(errno));
+  if (reader.fd_ < 0) return SystemError(Printable(path) + ": cannot be opened", errno);
+  if (::fstat(reader.fd_, &info) != 0) return SystemError(Printable(path) + ": cannot be examined", errno);
   TALLY_RETURN_IF_ERROR(CheckRegular(path, info));
   if (info.st_size <= 0) return BadInput(Printable(path) + ": the file is empty");
   reader.size_ = static_cast<uint64_t>(info.st_size);
@@ -94,7 +93,7 @@ FileReader& FileReader::operator=(FileReader&& o) noexcept {
 Status FileReader::CheckUnchanged(const InventoryFile& file) const {
   if (fd_ < 0) return InternalError("FileReader::CheckUnchanged on a reader without a file");
   struct stat info;
-  if (::fstat(fd_, &info) != 0) return BadInput(Printable(path_) + ": cannot be examined: " + ErrnoText(errno));
+  if (::fstat(fd_, &info) != 0) return SystemError(Printable(path_) + ": cannot be examined", errno);
   if (!file.stamp || (static_cast<uint64_t>(info.st_size) == file.size && StampOf(info) == *file.stamp)) return {};
   return BadInput(Printable(path_) + ": has changed since its header was read");
 }
@@ -116,7 +115,7 @@ Status FileReader::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
     const ssize_t got = ::pread(fd_, out.data() + done, want, static_cast<off_t>(offset + done));
     if (got < 0) {
       if (errno == EINTR) continue;
-      return BadInput(Printable(path_) + ": cannot be read at byte " + std::to_string(offset + done) + ": " + ErrnoText(errno));
+      return SystemError(Printable(path_) + ": cannot be read at byte " + std::to_string(offset + done), errno);
     }
     if (got == 0) {
       return BadInput(Printable(path_) + ": the file has become shorter: it had " + std::to_string(size_) +

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loaders/inventory/message.h"
 
-#include <system_error>
-
 namespace tally::internal {
-
-std::string ErrnoText(int error_number) { return std::generic_category().message(error_number); }
 
 std::string DirectoryOf(const std::string& path) {
   const size_t slash = path.find_last_of('/');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces of the one line that an error is, beside those of engine/base/format.h: system errors in words, parts of paths.
+// Parts of paths, for the one line that an error is.
 #pragma once
 
 #include <string>
@@ -7,9 +7,6 @@
 #include "engine/base/format.h"
 
 namespace tally::internal {
-
-// strerror, thread-safe.
-std::string ErrnoText(int error_number);
 
 // The directory part of a path, "." if it has none; and the part after it.
 std::string DirectoryOf(const std::string& path);

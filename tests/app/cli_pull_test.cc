@@ -148,6 +148,11 @@ TEST_F(CliPull, NoWeightsOfAModelThatCannotRun) {
   }
   EXPECT_GT(counted, 5u);
   refuse(R"({"architectures": ["FlyForCausalLM"]})", "'FlyForCausalLM' is not supported");
+  for (const std::string method : {"gptq", "awq"}) {
+    nlohmann::ordered_json config = nlohmann::ordered_json::parse(PublishedConfig("Llama-3.1-8B"));
+    config["quantization_config"] = {{"quant_method", method}, {"bits", 4}};
+    refuse(config.dump(), "its weights are quantised by a method that cannot be read: " + method);
+  }
   // A GGUF file of such an architecture: its header says it.
   const TempFolder folder;
   GgufWriter writer;

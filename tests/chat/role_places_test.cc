@@ -42,13 +42,19 @@ constexpr std::string_view kAlternates =
     "{% endif %}{% endfor %}{% for m in rest %}{% if loop.last and s is defined and m.role == 'user' %}{{ s }}{% endif %}"
     "{{ m.role + ':' + m.content }}";
 
+constexpr std::string_view kCollects =
+    "{% for m in messages %}{% if m.role == 'system' %}{{ m.content + '|' }}{% endif %}{% endfor %}{% for m in messages %}{% if "
+    "m.role "
+    "!= 'system' %}{{ m.role + ':' + m.content }}{% endif %}";
+
 struct Named {
   std::string name, text;
 };
 
 std::vector<Named> Templates() {
   std::vector<Named> templates;
-  for (const std::string_view text : {kAny, kKnownAlone, kNoSystem, kSystemFirst, kFirstAlone, kNoResults, kAlternates}) {
+  for (const std::string_view text :
+       {kAny, kKnownAlone, kNoSystem, kSystemFirst, kFirstAlone, kNoResults, kAlternates, kCollects}) {
     templates.push_back({std::string(text), std::string(text) + std::string(kEnd)});
   }
   for (const app::NamedTemplate& named : app::ChatTemplates()) {
@@ -96,8 +102,8 @@ TEST(RolePlaces, NoTextIsLost) {
     ASSERT_TRUE(format.ok()) << format.status().message();
     // What the table has beyond what every template takes: a conversation of users and assistants.
     for (const std::string_view letters :
-         {"u",   "uau",  "su",   "du",    "ssu",    "sdu",  "dsu", "ddu",  "sddu", "us",   "ud",     "usu",
-          "udu", "uasu", "uadu", "suasu", "sduadu", "suau", "uct", "suct", "ucts", "uctd", "uctsau", "sucduct"}) {
+         {"u",    "uau",   "su",     "du",   "ssu", "sdu",  "dsu",  "ddu",  "sddu",   "us",      "ud", "usu", "udu",  "uasu",
+          "uadu", "suasu", "sduadu", "suau", "uct", "suct", "ucts", "uctd", "uctsau", "sucduct", "uu", "suu", "uctu", "duuctu"}) {
       const ChatRequest request = OfRoles(letters);
       std::vector<std::string> notes;
       const auto segments = (*format)->Render(request, &notes);
@@ -148,13 +154,18 @@ TEST(RolePlaces, MessagesGoWhereTheTemplatePrintsThem) {
   EXPECT_EQ(Prompt(kNoSystem, "suasu"), "user:s0\n\nu1assistant:a2user:s3\n\nu4");
   EXPECT_EQ(Prompt(kNoSystem, "us"), "user:u0\n\ns1");
   EXPECT_EQ(Prompt(kAlternates, "suasu"), "user:s0\n\nu1assistant:a2user:s3\n\nu4");
+  EXPECT_EQ(Prompt(kCollects, "suasu"), "s0|user:u1assistant:a2user:s3user:u4")
+      << "what comes later stays behind what came before";
+  notes.clear();
+  EXPECT_EQ(Prompt(kAlternates, "uuctu", &notes), "user:u0\n\nu1assistant:tool:t3\n\nu4");
+  EXPECT_EQ(notes.size(), 1u);
   EXPECT_EQ(Prompt(kAlternates, "ucts"), "user:u0assistant:tool:t2\n\ns3");
   EXPECT_EQ(Prompt(kNoResults, "uct"), "the chat template leaves out messages of the role 'tool'");
 }
 
 // What a turn has rendered is the beginning of the next turn's prompt, so that it need not run again.
 TEST(RolePlaces, TheBeginningStays) {
-  for (const std::string_view text : {kAny, kKnownAlone, kNoSystem, kSystemFirst, kFirstAlone, kAlternates}) {
+  for (const std::string_view text : {kAny, kKnownAlone, kNoSystem, kSystemFirst, kFirstAlone, kAlternates, kCollects}) {
     std::string before;
     for (const std::string_view letters : {"sdus", "sdusa", "sdusasu", "sdusasua", "sdusasuausa"}) {
       const std::string prompt = Prompt(text, letters);
@@ -168,7 +179,13 @@ TEST(RolePlaces, IdsOfNineLettersWhereTheTemplateWantsThem) {
   const std::string calls =
       "{% for m in messages %}{% for c in m.tool_calls or [] %}{% if c.id|length != 9 %}{{ raise_exception('9') }}{% endif %}"
       "{{ c.function.name }}{{ c.function.arguments|tojson }}{% endfor %}{{ m.content }}{% endfor %}";
-  EXPECT_TRUE((*MakeChatFormat({.text = calls}))->ShortCallIds());
+  const auto format = MakeChatFormat({.text = calls});
+  EXPECT_TRUE((*format)->ShortCallIds());
+  ChatRequest request = OfRoles("ucuc");  // of another server's ids, two of them alike
+  request.messages[1].tool_calls[0].id = request.messages[3].tool_calls[0].id = "call_0123456789abcdef";
+  std::vector<std::string> notes;
+  EXPECT_TRUE((*format)->Render(request, &notes).ok());
+  EXPECT_EQ(notes.size(), 1u);
   EXPECT_FALSE((*MakeChatFormat({.text = std::string(kAny) + std::string(kEnd)}))->ShortCallIds());
 }
 

@@ -34,7 +34,7 @@ from reference import Params
 CASES = [f"{family}/{name}" for name, family, _, _, _ in make_classic.CASES]
 
 EXTRAS = [  # options of published configs that no case has: what, config, options of the shapes
-    ("OPT-350m: norms after the blocks, projections", make_classic.opt_config(do_layer_norm_before=False, word_embed_proj_dim=20),
+    ("OPT: norms after the blocks, wide embedding", make_classic.opt_config(do_layer_norm_before=False),
      {}),
     ("OPT: norms without weights, no last norm", make_classic.opt_config(
         layer_norm_elementwise_affine=False, _remove_final_layer_norm=True), {}),

@@ -421,6 +421,9 @@ CASES = [  # name, family, stored type, config, options of the shapes
     ("opt-b-bf16-gelu-nobias", "opt", "bf16", opt_config(
         activation_function="gelu", enable_bias=False, hidden_size=40, word_embed_proj_dim=40, num_attention_heads=5, ffn_dim=100,
         num_hidden_layers=3, vocab_size=71), {"prefix": "decoder."}),
+    ("opt-c-f32-stream-norms-narrow", "opt", "f32", opt_config(
+        do_layer_norm_before=False, enable_bias=True, hidden_size=48, word_embed_proj_dim=20, num_attention_heads=6, ffn_dim=72,
+        num_hidden_layers=3, vocab_size=67), {}),
     ("bloom-a-f32-4heads", "bloom", "f32", bloom_config(
         hidden_size="absent", n_embed=24, n_head="absent", num_attention_heads=4), {"prefix": ""}),
     ("bloom-b-bf16-6heads", "bloom", "bf16", bloom_config(hidden_size=36, n_head=6, vocab_size=79), {}),

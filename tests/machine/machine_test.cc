@@ -113,7 +113,7 @@ TEST(AnonymousMemory, RefusalIsAnError) {
   for (size_t bytes : {SIZE_MAX, SIZE_MAX / 2, size_t{1} << 62}) {
     Result<AnonymousMemory> memory = AnonymousMemory::Allocate(bytes, true);
     ASSERT_FALSE(memory.ok());
-    EXPECT_EQ(memory.status().code(), StatusCode::kBadInput);
+    EXPECT_EQ(memory.status().code(), StatusCode::kNoRoom);
     EXPECT_NE(memory.status().message().find(std::to_string(bytes)), std::string::npos) << memory.status().message();
   }
   Result<AnonymousMemory> none = AnonymousMemory::Allocate(0, true);

@@ -302,7 +302,7 @@ TEST(Team, ThreadsThatTheSystemRefuses) {
       const LittleAddressSpace little(kFewStacks);
       Team team(512);
       ASSERT_FALSE(team.status().ok());
-      EXPECT_EQ(team.status().code(), StatusCode::kBadInput);
+      EXPECT_EQ(team.status().code(), StatusCode::kNoRoom);
       EXPECT_NE(team.status().message().find("refuses to start 512 threads"), std::string::npos) << team.status().message();
       EXPECT_EQ(team.threads(), 1);
       ExpectEveryTaskOnce(team);

@@ -98,6 +98,8 @@ const std::map<std::string, Holds>& Conditions() {
       {"xIELU", activation(A::kXielu)},
       {"gpt-oss's SwiGLU", activation(A::kSwigluOai)},
       {"scaled embedding", TALLY_IF(p.r.embedding_scale != 1)},
+      {"narrow embedding", TALLY_IF(p.r.embedding_width > 0)},
+      {"last norm", TALLY_IF(p.r.output_norm)},
       {"learned positions", TALLY_IF(p.r.learned_positions)},
       {"embedding norm", TALLY_IF(p.r.embedding_norm)},
       {"unweighted embedding norm", TALLY_IF(p.r.embedding_rms)},
@@ -232,6 +234,7 @@ Sizes SizesAt(const Place& p) {
           {"G_n", r.mamba.norm_groups},
           {"N", r.mamba.state_dim},
           {"E_x", r.expert_latent > 0 ? r.expert_latent : r.d_model},
+          {"E_v", r.embedding_width > 0 ? r.embedding_width : r.d_model},
           {"E_l", r.layer_embedding},
           {"v", static_cast<int64_t>(p.seen)}};
 }

@@ -12,11 +12,10 @@ fail() {
   exit 1
 }
 
-options=(-DTALLY_BUILD_TESTS=OFF -DTALLY_BUILD_BENCH=OFF -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DCMAKE_DISABLE_FIND_PACKAGE_benchmark=ON)
+options=(-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DCMAKE_DISABLE_FIND_PACKAGE_benchmark=ON)
 # Highway's release is not fetched a second time.
 if [ -d "$build/_deps/highway-src" ]; then options+=("-DFETCHCONTENT_SOURCE_DIR_HIGHWAY=$build/_deps/highway-src"); fi
-grep -qF -- '-DTALLY_BUILD_TESTS=OFF -DTALLY_BUILD_BENCH=OFF' "$here/../../scripts/build.sh" || fail "scripts/build.sh has other options"
-"$cmake" -G Ninja -S "$here/../.." -B "$work/build" "${options[@]}" >"$work/log" 2>&1 || fail "configure: $(tail -n 20 "$work/log")"
+"$cmake" --preset native -S "$here/../.." -B "$work/build" "${options[@]}" >"$work/log" 2>&1 || fail "configure: $(tail -n 20 "$work/log")"
 
 ninja -C "$work/build" -t commands install_tree >"$work/commands"
 grep -q . "$work/commands" || fail "install_tree builds nothing"

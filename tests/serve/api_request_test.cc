@@ -362,6 +362,7 @@ TEST(ApiRequest, Errors) {
   EXPECT_EQ(json.dump(), R"({"error":{"message":"m","type":"invalid_request_error","param":"p","code":null}})");
   EXPECT_EQ(ApiErrorOf(BadInput("b")).status, 400);
   EXPECT_EQ(ApiErrorOf(NoRoom("n")).status, 503);
+  EXPECT_EQ(ApiErrorOf(NotFinite("n")).status, 500);
   EXPECT_EQ(ApiErrorOf(InternalError("i")).status, 500);
   EXPECT_EQ(ApiEndpointOf("/v1/chat/completions"), kChat);
   EXPECT_EQ(ApiEndpointOf("/v1/completions"), kCompletions);

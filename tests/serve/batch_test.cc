@@ -119,7 +119,7 @@ TEST_F(Batch, AFileIsContinuedByTheSameAlone) {
   served_.model.sampling.temperature = 0.5;
   EXPECT_TRUE(has(refusal(), "other settings (temperature=0 there, temperature=0.5 now)")) << refusal();
   served_.model.sampling.temperature = 0;
-  const std::string mark = R"("model":")" + OriginOf(served_.model).model;
+  const std::string mark = R"("model":")" + OriginOf(served_.model, false).model;
   std::string other = before;
   other.replace(other.find(mark), mark.size(), R"("model":"0123456789abcdef)");
   Write("answers.jsonl", other);

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/serve/api_responses.h"
@@ -316,6 +317,10 @@ TEST(Completion, IdsAreTheirOwn) {
   }
   EXPECT_EQ(seen.size(), 2000u);
   EXPECT_EQ(seen.begin()->size(), 26u);
+  ApiIds many(7);
+  std::unordered_set<std::string> all;
+  for (int i = 0; i < 300'000; ++i) all.insert(many.Next(""));
+  EXPECT_EQ(all.size(), 300'000u);
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST(Engine, MoreMemoryThanThereIs) {
   huge.sequences = 64;
   const auto engine = NewEngine(model, huge);
   ASSERT_FALSE(engine.ok());
-  EXPECT_EQ(engine.status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(engine.status().code(), StatusCode::kNoRoom);
   EXPECT_NE(engine.status().message().find("not enough memory"), std::string::npos) << engine.status().message();
   EXPECT_NE(engine.status().message().find("context 2147483647"), std::string::npos) << engine.status().message();
 }

@@ -14,7 +14,7 @@ constexpr uint64_t kGib = uint64_t{1} << 30, kMib = uint64_t{1} << 20;
 TEST(MemoryPlan, FitsUpToTheLastByte) {
   const KvBytesFn kv = [](int64_t n) { return static_cast<uint64_t>(n) * kMib; };
   EXPECT_TRUE(CheckMemoryPlan(2 * kGib, kv, kMib, 3 * kGib + kMib, 1024).ok());
-  EXPECT_EQ(CheckMemoryPlan(2 * kGib, kv, kMib, 3 * kGib + kMib - 1, 1024).code(), StatusCode::kBadInput);
+  EXPECT_EQ(CheckMemoryPlan(2 * kGib, kv, kMib, 3 * kGib + kMib - 1, 1024).code(), StatusCode::kNoRoom);
 }
 
 TEST(MemoryPlan, SaysWhatIsNeededAndWhatWouldFit) {

@@ -164,7 +164,7 @@ TEST(Stepper, ARollbackThatFailsDoesNotHideTheCause) {
   });
   const auto failed = engine->StepAll(std::vector<BatchRow>{{7, *s}, {4, *other}});
   ASSERT_FALSE(failed.ok());
-  EXPECT_EQ(failed.status().code(), StatusCode::kBadInput);
+  EXPECT_EQ(failed.status().code(), StatusCode::kNotFinite);
   EXPECT_EQ(failed.status().message(),
             "activations are not finite; sequence 0 is not as it was before the step: cannot keep 2 of 1 positions");
   EXPECT_EQ(engine->Length(*s), 1);
@@ -189,7 +189,7 @@ TEST(Stepper, NanInARowWithoutLogits) {
     auto refused = [&](std::vector<BatchRow> rows, const std::string& what) {
       auto result = engine->StepAll(rows);
       ASSERT_FALSE(result.ok());
-      EXPECT_EQ(result.status().code(), StatusCode::kBadInput);
+      EXPECT_EQ(result.status().code(), StatusCode::kNotFinite);
       EXPECT_EQ(result.status().message(), what + " are not finite: NaN or infinity first appears at embedding (embed)");
       EXPECT_EQ(engine->Length(*s), 2);
       EXPECT_EQ(engine->Length(*other), 0);

@@ -35,7 +35,6 @@ inline void Shrink(OrderedJson& config) {
                                                     {"n_embd", kWidth},
                                                     {"n_embed", kWidth},
                                                     {"d_model", kWidth},
-                                                    {"word_embed_proj_dim", kWidth},
                                                     {"num_hidden_layers", kLayers},
                                                     {"n_layer", kLayers},
                                                     {"n_layers", kLayers},
@@ -105,6 +104,9 @@ inline void Shrink(OrderedJson& config) {
   }
   for (const char* key : {"num_experts_per_tok", "experts_per_token", "moe_k", "num_experts_per_token"}) {
     if (const int n = number(key, 0); n > 0) config[key] = std::min(n, 4);
+  }
+  if (const int n = number("word_embed_proj_dim", 0); n > 0) {
+    config["word_embed_proj_dim"] = n == number("hidden_size", 0) ? kWidth : kWidth / 2;
   }
   if (number("n_group", 1) > 1) config["n_group"] = 4, config["topk_group"] = 2;
   if (number("hidden_size_per_layer_input", 0) > 0) config["hidden_size_per_layer_input"] = 32;
