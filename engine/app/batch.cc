@@ -101,6 +101,12 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", flags.out, path, {flags.requests, flags.chat_template}, true));
   TALLY_RETURN_IF_ERROR(CheckRecordFlags(flags.records, path, {flags.requests, flags.chat_template, flags.out}));
   TALLY_ASSIGN_OR_RETURN(const BatchPlan plan, PlanBatch(flags.requests, flags.out, flags.records.force, {}));
+  // Nothing is loaded where the model's name is that of the answers; by another name it may be the same model.
+  if (plan.left() == 0 && plan.kept > 0 && plan.torn_bytes == 0 &&
+      CheckOrigin(flags.out, {.name = plan.origin.name}, {.name = flags.model.model}).ok()) {
+    SaySummary(flags, plan, {}, nullptr);
+    return 0;
+  }
   NoteKept(plan);
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
   TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, flags.model.model));

@@ -130,7 +130,7 @@ TEST_F(NpyTest, DevicesAreWrittenAndLeftAlone) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   auto full = NpyWriter::Create("/dev/full", 3);
   ASSERT_TRUE(full.ok()) << full.status().message();
-  EXPECT_EQ(full->Close().code(), StatusCode::kBadInput);
+  EXPECT_EQ(full->Close().code(), StatusCode::kNoRoom);
   { auto unfinished = NpyWriter::Create("/dev/full", 3); }
   expect_device("/dev/full");
 }

@@ -179,7 +179,7 @@ TEST(Serving, ClientsTakeTurns) {
     EXPECT_TRUE(clients.back()->Ask("POST", "/v1/completions", Tokens(20).dump(), "Authorization: Bearer " + key + "\r\n"));
   };
   for (int i = 0; i < 8; ++i) ask(one);
-  EXPECT_TRUE(s.api->Becomes([&] { return s.api->Metric("tally_requests_waiting") >= 5; }));
+  EXPECT_TRUE(s.api->Becomes([&] { return s.api->Metric("tally_requests_waiting", "Authorization: Bearer " + one + "\r\n") >= 5; }));
   ask(two);
   EXPECT_EQ(clients.back()->Read().status, 200);
   size_t ended = 0;
@@ -190,7 +190,7 @@ TEST(Serving, ClientsTakeTurns) {
 }
 
 TEST(Serving, Deadlines) {
-  Scripted s(1, {.deadline_seconds = 1.5});
+  Scripted s(1, {.deadline_seconds = 0.8});
   s.step_milliseconds = 5;
   const OrderedJson whole = s.api->Ask("/v1/completions", Tokens(10'000));
   EXPECT_EQ(whole["status"], 504);
@@ -218,7 +218,7 @@ TEST(Serving, TheEnd) {
     EXPECT_EQ(late.back()->Get("/health").status, 200);
   }
   size_t cut = 0;
-  std::thread stop([&] { cut = s.api->server->Stop(5); });
+  std::thread stop([&] { cut = s.api->server->Stop(2); });
   // Each asks once, as the connection is closed after its answer then.
   int status = 200;
   for (size_t i = 0; i < late.size() && status == 200; ++i) {

@@ -245,7 +245,7 @@ class FakeEngine : public Engine {
     int64_t used = 0;
     for (const auto& [id, length] : lengths_) used += length;
     for (const BatchRow& row : rows) {
-      if (row.token == spoiled_token && !Failed(row.sequence)) failed_.push_back({row.sequence, BadInput("spoiled")});
+      if (row.token == spoiled_token && !Failed(row.sequence)) failed_.push_back({row.sequence, NotFinite("spoiled")});
     }
     for (size_t i = 0; i < rows.size();) {  // the rows of a sequence stand together
       size_t end = i;

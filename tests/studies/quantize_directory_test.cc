@@ -52,6 +52,7 @@ const std::map<std::string, std::string> kRefused = {
     {"olmoe-b-f32-clip-renorm-gqa", "no place"},
     {"opt-a-f32-relu", "no architecture for opt"},
     {"opt-b-bf16-gelu-nobias", "no architecture for opt"},
+    {"opt-c-f32-stream-norms-narrow", "no architecture for opt"},
     {"qwen2moe-b-f32-mixed", "is missing"},
     {"smollm3-b-f32-sliding-biases", "the windows of attention"},
     {"starcoder2-b-f32-window-nobias", "the windows of attention"},
