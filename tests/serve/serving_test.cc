@@ -179,7 +179,8 @@ TEST(Serving, ClientsTakeTurns) {
     EXPECT_TRUE(clients.back()->Ask("POST", "/v1/completions", Tokens(20).dump(), "Authorization: Bearer " + key + "\r\n"));
   };
   for (int i = 0; i < 8; ++i) ask(one);
-  EXPECT_TRUE(s.api->Becomes([&] { return s.api->Metric("tally_requests_waiting", "Authorization: Bearer " + one + "\r\n") >= 5; }));
+  EXPECT_TRUE(
+      s.api->Becomes([&] { return s.api->Metric("tally_requests_waiting", "Authorization: Bearer " + one + "\r\n") >= 5; }));
   ask(two);
   EXPECT_EQ(clients.back()->Read().status, 200);
   size_t ended = 0;

@@ -63,8 +63,8 @@ TEST_F(SynthTest, FullSizesHaveThePublishedParameters) {
 const std::set<std::string_view> kNotGguf = {"Falcon-H1-0.5B",                   // no keys of the factors
                                              "StarCoder2-3B",  "StarCoder2-7B",  // no key of the window
                                              "InternLM2.5-7B",                   // no key of the dynamic scaling of rope
-                                             "GPT-Neo-1.3B",   "GPT-Neo-2.7B",  "GPT-J-6B", "OPT-125M",  "OPT-350M",
-                                             "OPT-1.3B",       "OPT-6.7B",      "mini-gpt"};
+                                             "GPT-Neo-1.3B",   "GPT-Neo-2.7B",  "GPT-J-6B", "OPT-125M",
+                                             "OPT-350M",       "OPT-1.3B",      "OPT-6.7B", "mini-gpt"};
 
 // Every model of the catalogue as a plan: MakeGguf and MakeHuggingFace read back what they make.
 TEST_F(SynthTest, EveryModelOfTheCatalogue) {
