@@ -60,9 +60,9 @@ const char* ApiFinish(const ApiChoice& choice);
 // "first_token_seconds", "generate_seconds", "prefill", "decode", "parameters_touched"}. prompt_tokens are those that ran;
 // first_token_seconds is the least of a choice; prefill and decode are the work of its Bill: {"rows", "logit_rows", "rows_again",
 // "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}.
-// Also, for its choices together: "parameters_active", those of a token by the convention that counts all; "kv_bytes", what the choices held
-// of the KV cache and of states at their end, shared bytes counted for each; "experts_touched": {LAYER: n}, for models with experts; if
-// tokens were drafted, "drafts": {"rows", "accepted", "not_accepted", "not_accepted_flops", "not_accepted_bytes": {KIND: n}}.
+// Also, for its choices together: "parameters_active", those of a token by the convention that counts all; "kv_bytes", what the choices
+// held of the KV cache and of states at their end, shared bytes counted for each; "experts_touched": {LAYER: n}, for models with experts;
+// if tokens were drafted, "drafts": {"rows", "accepted", "not_accepted", "not_accepted_flops", "not_accepted_bytes": {KIND: n}}.
 // `engine` ran the choices.
 OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of bodies: one table of what each endpoint takes, ignores aloud and refuses. docs/serve_fields.md prints it. Internal to serve.
+// The fields of bodies: one table of what each endpoint takes, ignores aloud and refuses. docs/serve_fields.md prints it.
+// Internal to serve.
 #pragma once
 
 #include <cstdint>

@@ -10,9 +10,11 @@
 
 namespace tally {
 
-// messages, tools, tool_choice, reasoning_effort, chat_template_kwargs, add_generation_prompt. Content in several parts of text is joined by line feeds.
+// messages, tools, tool_choice, reasoning_effort, chat_template_kwargs, add_generation_prompt. Content in several parts of text is
+// joined by line feeds.
 void ReadApiChat(ApiObject& body, ChatRequest* chat);
-// input, instructions, tools, tool_choice, reasoning, text of /v1/responses: items that belong to one turn of the assistant are one message.
+// input, instructions, tools, tool_choice, reasoning, text of /v1/responses: items that belong to one turn of the
+// assistant are one message.
 void ReadApiResponses(ApiObject& body, ChatRequest* chat);
 // system, messages, tools, tool_choice, thinking, output_config of /v1/messages: neighbours of one role are one message. Blocks of thinking
 // are the message's reasoning. The model is not told that a tool's result is an error, and is not held to a budget of thinking.

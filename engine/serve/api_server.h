@@ -7,8 +7,8 @@
 //   POST /v1/messages                                              the same, of Anthropic
 //   POST /v1/messages/count_tokens  a body of /v1/messages -> {"input_tokens": N}
 //   GET  /v1/models, /v1/models/NAME                               as both have them
-//   POST /tokenize        {"content": TEXT, "add_special": false, "parse_special": true, "with_pieces": false} -> {"tokens": [ID]}, or with pieces
-//                         [{"id", "piece": TEXT, or BYTES that are no whole characters}]
+//   POST /tokenize        {"content": TEXT, "add_special": false, "parse_special": true, "with_pieces": false}
+//                         -> {"tokens": [ID]}, or with pieces [{"id", "piece": TEXT, or BYTES that are no whole characters}]
 //   POST /detokenize      {"tokens": [ID]} -> {"content": TEXT}
 //   POST /apply-template  a body of /v1/chat/completions -> {"prompt": TEXT}
 //   POST /cancel          {"id": ID of an answer of the same client} -> {"cancelled": BOOL}: the answer ends here, with its usage
@@ -17,8 +17,8 @@
 //   GET  /                a chat (engine/page/chat_page.h)
 //   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events
 //
-// Answers have a bill in their usage if the body says "tally": true, or a header X-Tally: 1. A header X-Request-Id has the request's id, its
-// own or a new one; X-Tally-Ignored names the fields of the body that were ignored.
+// Answers have a bill in their usage if the body says "tally": true, or a header X-Tally: 1. A header X-Request-Id has the request's id,
+// its own or a new one; X-Tally-Ignored names the fields of the body that were ignored.
 #pragma once
 
 #include <cstdint>

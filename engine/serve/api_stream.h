@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An answer as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), as the endpoints of OpenAI and Anthropic stream it.
+// An answer as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), as the endpoints of OpenAI
+// and Anthropic stream it.
 #pragma once
 
 #include <memory>

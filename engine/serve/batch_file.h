@@ -48,8 +48,8 @@ Status CheckOrigin(const std::string& path, const BatchOrigin& there, const Batc
 // A sum of the line without white space at its ends, in hexadecimal digits.
 std::string RequestSum(const TextLine& line);
 
-// A line of a file of answers, without its newline. `custom_id` may be none. A `status` of 200 is a success. `request`: its RequestSum. `ignored`: ApiRequest's;
-// the response has them if there are any.
+// A line of a file of answers, without its newline. `custom_id` may be none. A `status` of 200 is a success. `request`: its RequestSum.
+// `ignored`: ApiRequest's; the response has them if there are any.
 std::string BatchAnswer(const std::optional<std::string>& custom_id, int status, OrderedJson body, const std::string& id,
                         const std::string& request_id, const std::string& request, const BatchOrigin& origin,
                         const std::vector<std::string>& ignored = {});

@@ -61,8 +61,8 @@ struct ApiDelta {
 class Completion {
  public:
   // The error of a body that cannot be answered: no template, no tokenizer, what the template refuses, more tokens than the
-  // context, tools and texts that the template leaves out. `ids` gives the ids of the answer and of its calls. Model and ids must outlive the completion. Does not run the
-  // engine: may be called while another thread steps it.
+  // context, tools and texts that the template leaves out. `ids` gives the ids of the answer and of its calls. Model and ids must outlive
+  // the completion. Does not run the engine: may be called while another thread steps it.
   [[nodiscard]] static std::optional<ApiError> Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
                                                     std::unique_ptr<Completion>* made);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP/1.1 as bytes (RFC 9112): the head of a request, and a body in chunks.
 //
-// Strict: what two programs may read in two ways is a fault. A proxy that takes the body's end elsewhere would pass one client's bytes on as
-// the next one's request. So a head that has a bare CR or LF, a NUL or another control character, a folded line, white space before a
+// Strict: what two programs may read in two ways is a fault. A proxy that takes the body's end elsewhere would pass one client's bytes on
+// as the next one's request. So a head that has a bare CR or LF, a NUL or another control character, a folded line, white space before a
 // colon, more than one length, a length beside a transfer coding, or a coding other than "chunked" is refused, never repaired.
 #pragma once
 

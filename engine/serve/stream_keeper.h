@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps streamed answers from being silent: proxies and clients take a silent connection for dead (nginx after 60 s, some clients after 20).
-// It writes on a thread of its own, so that neither a long step of the engine nor a queue keeps it.
+// Keeps streamed answers from being silent: proxies and clients take a silent connection for dead (nginx after 60 s, some clients after
+// 20). It writes on a thread of its own, so that neither a long step of the engine nor a queue keeps it.
 #pragma once
 
 #include <condition_variable>
@@ -23,8 +23,8 @@ class StreamKeeper {
   // kNoRoom: the system has no thread left.
   Status Start();
   void Stop();  // writes no more
-  // Any thread. The exchange, to be used instead of `exchange`: once its answer has begun, `sign` is written whenever nothing else was for a
-  // while. What is written must be whole events.
+  // Any thread. The exchange, to be used instead of `exchange`: once its answer has begun, `sign` is written whenever nothing else was for
+  // a while. What is written must be whole events.
   std::shared_ptr<HttpExchange> Keep(std::shared_ptr<HttpExchange> exchange, std::string sign);
 
  private:

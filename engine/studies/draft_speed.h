@@ -14,8 +14,8 @@
 
 namespace tally {
 
-// A prompt, and what was answered. The answer is taken in place of what the model draws, so that a model of random weights drafts as the one
-// did that was recorded.
+// A prompt, and what was answered. The answer is taken in place of what the model draws, so that a model of random weights drafts as the
+// one did that was recorded.
 struct RecordedAnswer {
   std::vector<int32_t> prompt = {}, answer = {};  // at least one token, at least two
 };

@@ -50,8 +50,9 @@ struct FitMachine {
 };
 
 // "ram=16GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8", in any order, each at most once. Sizes and rates are numbers with K, M,
-// G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow; less than 1e5 is refused, as it lacks its unit. bf16=none, int8dot=none: no such dot product.
-// What is not given stays unknown; threads are assumed to be 8 then. kBadInput names the part that is wrong.
+// G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow; less than 1e5 is refused, as it lacks its unit.
+// bf16=none, int8dot=none: no such dot product. What is not given stays unknown; threads are assumed to be 8 then. kBadInput names the
+// part that is wrong.
 TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
 
 // This machine on `threads` threads (as EngineOptions::threads): memory as it is now, rates as measured in about two seconds. They are
@@ -81,8 +82,8 @@ struct FitOptions {
 // both (Q2_K) 8/14. 1 for types that are not multiplied in int8.
 //
 // `tiles`: of the peak of matrix tiles (AMX). There 32 columns of 16 x 16 outputs would take 8 cycles, and s multiplies and a conversion of
-// 16 vectors take one each, since the tiles take the other unit meanwhile: 8 / (16 + 16 s). Types with scales of 16 columns are multiplied by
-// vectors all the same, whose peak is an eighth: 1 / (8 + s).
+// 16 vectors take one each, since the tiles take the other unit meanwhile: 8 / (16 + 16 s). Types with scales of 16 columns are multiplied
+// by vectors all the same, whose peak is an eighth: 1 / (8 + s).
 TALLY_API double PartOfInt8Peak(DType type, bool tiles = false);
 
 // The least time of a step: that of reading its bytes, or that of its products, whichever is more.
