@@ -10,8 +10,8 @@
 
 namespace tally::books {
 
-// The first have parameters, and FLOPs of the products with them; but for kAttention and kRecurrence, whose products have no weights.
-// kNorm has both, too. The rest are FLOPs by class.
+// Parts up to kHead have parameters, and the FLOPs of the products with them; kAttention and kRecurrence have FLOPs only, since their
+// products have no weights. kNorm and kStreams have parameters and FLOPs. Parts from kSoftmax on are FLOPs of a class of work.
 enum class Part : uint8_t {
   kEmbedding,
   kLayerEmbedding,

@@ -164,7 +164,7 @@ struct ReportSymbol {
 // The comparison of closed form, checkpoint and ledger.
 struct ReportAudit {
   uint64_t compared = 0, differing = 0;  // rows
-  bool pages = false;                    // the memory-management unit was a witness
+  bool pages = false;                    // the pages that were touched were compared too (AuditOptions::mmu)
   struct Row {
     std::string step, account, where, formula;
     std::string closed, checkpoint, ledger;  // figures; empty: that account has none

@@ -36,10 +36,10 @@ struct ApiChoice {
 
 struct ApiUsage {
   int64_t prompt_tokens = 0;                        // of all prompts, each once
-  int64_t cached_tokens = 0;                        // of these that did not have to run
+  int64_t cached_tokens = 0;                        // of these: not run, since the KV cache held them
   int64_t completion_tokens = 0;                    // of all choices
-  int64_t reasoning_tokens = 0;                     // of these: with which thinking came
-  int64_t drafted_tokens = 0, accepted_tokens = 0;  // that ran before they were known; of these, drawn
+  int64_t reasoning_tokens = 0;                     // of these: tokens of thinking
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // tokens that ran as drafts; of these, drawn later
 };
 
 struct ApiAnswer {
@@ -48,7 +48,7 @@ struct ApiAnswer {
   int64_t created = 0;  // seconds since 1970
   uint64_t seed = 0;    // of the first choice
   std::vector<ApiChoice> choices = {};
-  bool token_ids = false;  // choices have their tokens: there is no text
+  bool token_ids = false;  // choices have token ids, since the model has no tokenizer
   bool logprobs = false;   // they were asked for
   ApiUsage usage = {};
 };

@@ -38,13 +38,13 @@ namespace tally {
 
 struct ApiServerOptions {
   std::vector<std::string> keys = {}, hosts = {}, origins = {};  // AccessOptions
-  bool insecure = false;                                         // others than this machine may reach the server without a key
+  bool insecure = false;                                         // the server may listen beyond this machine without a key
   bool metrics = false;                                          // GET /metrics is answered
   std::string cache_folder = {};                                 // of PrefixFiles; empty: there are none
   uint64_t cache_bytes = 0;
   std::string cache_options = {};                          // as PrefixFiles has them
-  std::function<void(const std::string& line)> warn = {};  // of its files; called on the engine's thread
-  ReportRoofs roofs = {};                                  // of the machine, for those who watch
+  std::function<void(const std::string& line)> warn = {};  // called on the engine's thread about files of the cache folder
+  ReportRoofs roofs = {};                                  // of the machine, shown by GET /live
   bool strict = false;                                     // fields of bodies that would be ignored are refused
   LogForm log_form = LogForm::kPlain;
   // Called with a line, without its newline, for each request that has been answered; from any thread, one at a time. None: no log.

@@ -41,8 +41,8 @@ struct BatchOrigin {
   std::string settings = {};  // what changes answers besides: NAME=VALUE, with spaces between
   bool operator==(const BatchOrigin&) const = default;
 };
-// kBadInput: answers of `there` and of `now` in one file would be a mixture. The message names `path` and what differs. What `there` does
-// not have is not compared, and the name only where there is no fingerprint.
+// Ok if answers of `there` (in the file) and of `now` (this run) may stand in one file. kBadInput names `path` and what differs. A field
+// that is empty in either is not compared; names are compared only if a fingerprint is missing.
 Status CheckOrigin(const std::string& path, const BatchOrigin& there, const BatchOrigin& now);
 
 // A sum of the line without white space at its ends, in hexadecimal digits.
