@@ -10,8 +10,9 @@
 
 namespace tally::books {
 
-// Parts up to kHead have parameters, and the FLOPs of the products with them; kAttention and kRecurrence have FLOPs only, since their
-// products have no weights. kNorm and kStreams have parameters and FLOPs. Parts from kSoftmax on are FLOPs of a class of work.
+// Parts up to kHead, and kStreams, have parameters, and the FLOPs of the products with them; kAttention and kRecurrence have FLOPs
+// only, since their products have no weights. kNorm has parameters, and the FLOPs of its class. Parts from kSoftmax on have the FLOPs
+// of a class only.
 enum class Part : uint8_t {
   kEmbedding,
   kLayerEmbedding,

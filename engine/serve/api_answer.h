@@ -39,7 +39,7 @@ struct ApiUsage {
   int64_t cached_tokens = 0;                        // of these: not run, since the KV cache held them
   int64_t completion_tokens = 0;                    // of all choices
   int64_t reasoning_tokens = 0;                     // of these: tokens of thinking
-  int64_t drafted_tokens = 0, accepted_tokens = 0;  // tokens that ran as drafts; of these, drawn later
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // tokens that ran as drafts; of these, accepted
 };
 
 struct ApiAnswer {

@@ -34,7 +34,7 @@ struct LoopOptions {
   size_t most_waiting_of_client = 128;
   double deadline_seconds = 0;  // from a request's arrival to the end of its answer; 0: none
   double step_seconds = 0.15;   // SchedulerOptions::step_seconds
-  double quiet_seconds = 4;     // a stream without events for so long is sent a sign of life (StreamKeeper)
+  double quiet_seconds = 4;     // a stream without events for so long is sent a comment (StreamKeeper)
 };
 
 // A request that is to be answered.
