@@ -37,7 +37,7 @@ class Decoder {
   Result<Mat<const float>> Predict(const StepBatch& batch, Mat<const float> hidden, bool normed, SequenceStore& cache);
   // What the last call multiplied by the head, [logit_rows, d_model]; valid until the next call.
   Mat<const float> HeadInput() const { return plan_.head_in.Rows(0, logit_rows_); }
-  // The rows of the last Forward that failed, each at most once, in no order. They spoil no other sequence.
+  // The rows of the last Forward that failed, each at most once, in no order. Other sequences are not affected.
   struct BadRow {
     int32_t row = 0;
     bool of_logits = false;  // its logits are not finite; else, if `why` is empty, its output of the last layer is not
