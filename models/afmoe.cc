@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trinity (Arcee 2025, "afmoe"): embeddings times the root of the width; norms before and after both blocks, RMSNorm of each head's query and
-// key, attention's output times the sigmoid of a gate; three layers with a sliding window and rope, then one that sees all of the past
+// Trinity (Arcee 2025, "afmoe"): embeddings times the root of the width; norms before and after both blocks, RMSNorm of each head's query
+// and key, attention's output times the sigmoid of a gate; three layers with a sliding window and rope, then one that sees all of the past
 // without rope; experts by sigmoids with a bias that only the choice sees, beside shared ones, dense layers first.
 #include <cmath>
 

@@ -284,8 +284,8 @@ MaybeName FindOtherForm(const Inventory& inventory, const LayerNames& names, Rol
 }
 
 // How the experts' matrices lie in a tensor that has those of all: as [out, in], or transposed (Llama 4, gpt-oss, the published files of
-// Qwen3-VL). The shape says it, or else that of the tensor beside it: a width cannot be both the input's and twice an expert's, and also the
-// expert's. nullopt: neither shape says it.
+// Qwen3-VL). The shape says it, or else that of the tensor beside it: a width cannot be both the input's and twice an expert's, and also
+// the expert's. nullopt: neither shape says it.
 std::optional<Storage> ExpertStorage(const Inventory& inventory, const Recipe& r, const std::string& name, Role role) {
   const uint64_t width = static_cast<uint64_t>(r.d_expert),
                  outer = static_cast<uint64_t>(r.expert_latent > 0 ? r.expert_latent : r.d_model);

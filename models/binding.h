@@ -63,8 +63,9 @@ std::string TensorName(const Inventory& inventory, std::span<const RoleName> own
 Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
                  std::optional<DType> made_with = std::nullopt);
 
-// Lists as buffers the scales of a quantised KV cache, with a note, and the stored tensors that are none of the spec's and that transformers, or llama.cpp, computes anew: frequencies and
-// tables of rope, causal masks and their value, positions; and those without elements.
+// Lists as buffers the scales of a quantised KV cache, with a note, and the stored tensors that are none of the spec's and
+// that transformers, or llama.cpp, computes anew: frequencies and tables of rope, causal masks and their value, positions;
+// and those without elements.
 void AddBuffers(const Inventory& inventory, ModelSpec& spec);
 
 // A tensor that bindings need.

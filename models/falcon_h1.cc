@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Falcon-H1 (TII 2025): in each layer attention and Mamba-2 read the same normalised input, and their outputs are added up; published factors
-// of embeddings, keys, logits and of the parts of a layer. Converters multiply the weights of GGUF files by them. A factor of attention's
-// input counts twice in q.k and once in the values. Defaults are those of transformers.
+// Falcon-H1 (TII 2025): in each layer attention and Mamba-2 read the same normalised input, and their outputs are added up; published
+// factors of embeddings, keys, logits and of the parts of a layer. Converters multiply the weights of GGUF files by them. A factor of
+// attention's input counts twice in q.k and once in the values. Defaults are those of transformers.
 #include <algorithm>
 
 #include "models/family.h"

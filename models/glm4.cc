@@ -4,8 +4,8 @@
 // gate first; GGUF calls it up. GGUF files made from the makers' own format have q, k and v as one tensor: all of q, then k, then
 // v.
 //
-// GLM-4V (2025; "glm4v"), text: GLM-4-0414. Its text has one position for all sections of M-RoPE; a GGUF file with sections has the rows of q
-// and k in an order in which halves of a head turn. Its vision tower is not run.
+// GLM-4V (2025; "glm4v"), text: GLM-4-0414. Its text has one position for all sections of M-RoPE; a GGUF file with sections has the rows of
+// q and k in an order in which halves of a head turn. Its vision tower is not run.
 #include "models/family.h"
 #include "models/gate_up_rows.h"
 #include "models/qkv_rows.h"

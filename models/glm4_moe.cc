@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GLM-4.5 (Zhipu 2025): partial rope, biases of q, k and v, in the largest RMSNorm of each head's query and key; routing by
-// sigmoids with a bias that only the choice sees, a shared expert, dense layers first, layers for multi-token prediction. Solar Open (Upstage 2026) is the same with experts in all layers and rope of the whole head. GGUF counts those layers among the blocks.
+// sigmoids with a bias that only the choice sees, a shared expert, dense layers first, layers for multi-token prediction. Solar Open
+// (Upstage 2026) is the same with experts in all layers and rope of the whole head. GGUF counts those layers among the blocks.
 #include "models/family.h"
 
 namespace tally {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Granite 4.0-H (IBM 2025): Granite's factors and feed-forwards, dense or a mixture beside a shared expert, in layers of Mamba-2 and few of
 // attention, mostly without rope. Bamba (IBM 2024): the same without factors, dense, with rope of half a head. GGUF has both as one
-// architecture, says 0 key-value heads of a layer of Mamba-2, and permutes q and k as it does Llama's. Hugging Face stores gate and up as one
-// tensor, gate first, and the dense feed-forward as the shared expert.
+// architecture, says 0 key-value heads of a layer of Mamba-2, and permutes q and k as it does Llama's. Hugging Face stores gate and up as
+// one tensor, gate first, and the dense feed-forward as the shared expert.
 #include <algorithm>
 
 #include "engine/base/format.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hunyuan-A13B (Tencent 2025): RMSNorm of each head's query and key, after rope; in all layers experts by the softmax of all, their weights
-// divided by their sum, beside a shared one. Rope's theta grows with alpha (hf_rope.cc). The configuration may list a number for each layer.
+// divided by their sum, beside a shared one. Rope's theta grows with alpha (hf_rope.cc). The configuration may list a
+// number for each layer.
 #include <algorithm>
 
 #include "models/family.h"

@@ -13,8 +13,8 @@ namespace tally {
 
 // The sizes of latent attention; before ReadDecoder.
 void ReadKdaLatent(Config& config, Recipe& recipe);
-// Which layers have the delta rule, and its sizes; after ReadDecoder. GGUF: layers without KV heads, as many heads as attention has. Hugging
-// Face: `has_it` says of each layer, counted from 0; heads, their dimension and the taps of the convolutions have these keys.
+// Which layers have the delta rule, and its sizes; after ReadDecoder. GGUF: layers without KV heads, as many heads as attention has.
+// Hugging Face: `has_it` says of each layer, counted from 0; heads, their dimension and the taps of the convolutions have these keys.
 void ReadKda(Config& config, Recipe& recipe, std::string_view heads_key, std::string_view dim_key, std::string_view taps_key,
              const std::function<bool(int32_t)>& has_it);
 

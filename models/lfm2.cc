@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LFM2 (Liquid AI 2025): gated short convolutions in most layers, attention with norms of queries and keys in the others. LFM2-MoE: the same,
-// dense layers first, then experts by sigmoids, with a bias that only the choice sees. Defaults are those of transformers. GGUF says 0
-// key-value heads of a layer that convolves, and has the last norm as token_embd_norm, files of ollama's as output_norm.
+// LFM2 (Liquid AI 2025): gated short convolutions in most layers, attention with norms of queries and keys in the others. LFM2-MoE: the
+// same, dense layers first, then experts by sigmoids, with a bias that only the choice sees. Defaults are those of transformers. GGUF says
+// 0 key-value heads of a layer that convolves, and has the last norm as token_embd_norm, files of ollama's as output_norm.
 #include <algorithm>
 
 #include "engine/base/format.h"

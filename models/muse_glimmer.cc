@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Muse Glimmer (Meta 2026), text: RMSNorm of the embedding, norms before and after both blocks, the latter with an eps of their own, and
-// gated attention. A sliding window and rope on three layers of four, then a layer that sees all of the past and has no rope. RMSNorm of each
-// head's query and key has no weights, and a factor for the queries: GGUF stores it as weights. Norms around the blocks multiply by 1 + w:
-// Hugging Face stores w, GGUF 1 + w. GGUF permutes q and k as it does Llama's.
+// gated attention. A sliding window and rope on three layers of four, then a layer that sees all of the past and has no rope. RMSNorm of
+// each head's query and key has no weights, and a factor for the queries: GGUF stores it as weights. Norms around the blocks multiply by
+// 1 + w: Hugging Face stores w, GGUF 1 + w. GGUF permutes q and k as it does Llama's.
 #include "models/family.h"
 
 namespace tally {

@@ -5,8 +5,8 @@
 // 0 wide is attention. Defaults are those of transformers.
 //
 // The layer for multi-token prediction is attention, then experts (mtp_hybrid_override_pattern "*E"), stored as two layers in Hugging Face
-// files and as one in GGUF's. Source: vLLM nemotron_h_mtp.py, TensorRT-LLM modeling_nemotron_h.py. Its last norm is RMSNorm in both; llama.cpp
-// (nemotron-h-moe.cpp) subtracts the mean there.
+// files and as one in GGUF's. Source: vLLM nemotron_h_mtp.py, TensorRT-LLM modeling_nemotron_h.py. Its last norm is RMSNorm in both;
+// llama.cpp (nemotron-h-moe.cpp) subtracts the mean there.
 #include <algorithm>
 #include <optional>
 

@@ -230,9 +230,9 @@ constexpr std::string_view kApart = "mtp";  // PartNotRun::name of layers for pr
 
 constexpr const char* kNeedsNone = "; --draft lookup needs none";
 
-// Makes the first layer for multi-token prediction the recipe's last layer, of the same kind as the last that attends; where such a layer has
-// no feed-forward, that of the last that has one. `stored`: the files
-// have tensors, so that it must be among them. Returns the name of the part that it was of.
+// Makes the first layer for multi-token prediction the recipe's last layer, of the same kind as the last that attends; where such a layer
+// has no feed-forward, that of the last that has one. `stored`: the files have tensors, so that it must be among them. Returns the name of
+// the part that it was of.
 Result<std::string> AddPredictionLayer(const Family& family, const Config& c, bool stored, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   const Inventory& inventory = c.inventory();

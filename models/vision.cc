@@ -22,8 +22,8 @@ std::optional<VisionEncoder> ReadVisionEncoder(const Config& config) {
   return VisionEncoder{*width, *d_ff, *layers, channels * *patch * *patch, side * side};
 }
 
-// A vision transformer over patches of several frames, with a matrix and a bias for the patches, learned positions, and a merger of a norm and
-// two matrices (Qwen3_5VisionModel of transformers).
+// A vision transformer over patches of several frames, with a matrix and a bias for the patches, learned positions, and a merger of a norm
+// and two matrices (Qwen3_5VisionModel of transformers).
 void AddQwenVision(const Config& c, ModelSpec& spec) {
   const auto number = [&](const char* key) { return VisionNumber(c, key); };
   const auto width = number("hidden_size"), d_ff = number("intermediate_size"), layers = number("depth"),

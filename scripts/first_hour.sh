@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The first hour of somebody who has read README.md and docs/: twelve tasks at a terminal of 80 columns, each with what must come out.
 #   scripts/first_hour.sh [N ...]
-# runs tasks 2 to 12, or those given, with what is built in build/release ($BUILD), and prints a line each. The exit code is 1 if one fails. Lines that
-# people read must not be wider than 80 columns. Task 1, README.md's first command on a bare system, takes many minutes and root: it runs
-# only if asked for, on the suite that $SUITE names.
+# runs tasks 2 to 12, or those given, with what is built in build/release ($BUILD), and prints a line each. The exit code is 1 if one fails.
+# Lines that people read must not be wider than 80 columns. Task 1, README.md's first command on a bare system, takes many minutes and root:
+# it runs only if asked for, on the suite that $SUITE names.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 root=$PWD

@@ -6,8 +6,9 @@
 # which `--impl blas` loads.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
-# is built and scripts/fuzz.sh works; Python's jinja2, with which tests/chat compares templates; and Chromium (25 packages, 124 MB), in which tests/browser opens reports. That test wants
-# node and npm besides, which are not installed: Debian's npm alone is some hundreds of packages.
+# is built and scripts/fuzz.sh works; Python's jinja2, with which tests/chat compares templates; and Chromium (25 packages, 124
+# MB), in which tests/browser opens reports. That test wants node and npm besides, which are not installed: Debian's npm alone is
+# some hundreds of packages.
 # With --arm64, beside any of these: the cross compiler and the emulator of scripts/arm64.sh.
 # With --mpi, beside any of these, or where TALLY_MPI=ON is set: Open MPI, with which libtally_mpi.so is built, one model over several
 # processes (docs/mpi.md).
@@ -45,7 +46,8 @@ as_root() {
 # Waits for another apt: a new machine's own is often busy with its updates.
 apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"; }
 
-# "URI SUITE" of every enabled source of Debian 12 itself, by what its Release file says of its origin: a vendor's may be called bookworm, too.
+# "URI SUITE" of every enabled source of Debian 12 itself, by what its Release file says of its origin: a vendor's may
+# be called bookworm, too.
 debian_sources() {
   # shellcheck disable=SC2016  # apt's variables
   apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Codename: bookworm' 'Component: main'

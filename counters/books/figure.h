@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A figure that may be only part of what its name says. What it lacks travels with it, and a part has no number: it cannot be printed,
-// added, divided or compared by mistake.
+// A figure that may be incomplete. It carries the names of what it lacks. An incomplete figure has no number, so that it cannot be
+// printed, added, divided or compared by mistake.
 #pragma once
 
 #include <optional>
@@ -32,23 +32,23 @@ class Figure {
 
   bool whole() const { return lacks_.empty(); }
   const Lacks& lacks() const { return lacks_; }
-  // nullopt: it is only part.
+  // nullopt: the figure is incomplete.
   std::optional<T> number() const { return whole() ? std::optional<T>(value_) : std::nullopt; }
 
-  // What `get` makes of the number. It lacks the same.
+  // get(number), which lacks the same.
   template <class Get>
   auto Map(const Get& get) const -> Figure<decltype(get(std::declval<const T&>()))> {
     return {get(value_), lacks_};
   }
 
-  // Of two figures. It lacks what either lacks.
+  // get(number, number of `other`), which lacks what either lacks.
   template <class U, class Get>
   auto With(const Figure<U>& other, const Get& get) const
       -> Figure<decltype(get(std::declval<const T&>(), std::declval<const U&>()))> {
     return {get(value_, other.value_), Join(lacks_, other.lacks_)};
   }
 
-  // A part equals nothing.
+  // An incomplete figure equals no figure, not even itself.
   friend bool operator==(const Figure& a, const Figure& b) { return a.whole() && b.whole() && a.value_ == b.value_; }
 
  private:

@@ -53,7 +53,8 @@ struct FlopsRow {
   std::array<Figure<Form>, kFlopsViews> flops = {};
   Figure<Form> special = {};
 };
-// Of a model that is only counted, matrix products are counted and other work is not: what counts that too is only part.
+// Of a model that is counted and not run (Recipe::counted_only), matrix products are counted and other work is not. Figures that include
+// other work are then incomplete (figure.h).
 struct FlopsCount {
   Workload workload = {};
   std::vector<FlopsRow> rows = {};  // in the order of Part, without empty ones
@@ -90,7 +91,7 @@ struct StepCount {
   FlopsCount decode = {};               // one token in each of B sequences, at position S - 1
 };
 
-// Which figures are only part, and what they lack; "" if all are whole.
+// A sentence that names the incomplete figures and what they lack; "" if all are complete.
 TALLY_API std::string PartialWords(const StepCount& count);
 
 // The steps as Tally runs them.

@@ -10,8 +10,9 @@
 
 namespace tally::books {
 
-// The first have parameters, and FLOPs of the products with them; but for kAttention and kRecurrence, whose products have no weights.
-// kNorm has both, too. The rest are FLOPs by class.
+// Parts up to kHead, and kStreams, have parameters, and the FLOPs of the products with them; kAttention and kRecurrence have FLOPs
+// only, since their products have no weights. kNorm has parameters, and the FLOPs of its class. Parts from kSoftmax on have the FLOPs
+// of a class only.
 enum class Part : uint8_t {
   kEmbedding,
   kLayerEmbedding,

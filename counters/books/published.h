@@ -21,8 +21,8 @@ struct PublishedFigures {
   bool body_and_prediction = false;
 };
 
-// "20.91B": value 20,910,000,000; unit, the value of the last digit, 10,000,000. digits: the same without the zeros that end a whole
-// number, which claim nothing: of "230B" 10^10, of "400M" 10^8, of "4.0B" its unit.
+// value: "20.91B" is 20,910,000,000. unit: the value of its last digit, 10,000,000. digits: the value of the last digit that is no
+// trailing zero of a whole number, since such zeros may be rounded: 10^10 of "230B", 10^8 of "400M", the unit of "4.0B".
 struct PrintedNumber {
   uint64_t value = 0, unit = 1, digits = 1;
 };
@@ -30,9 +30,9 @@ struct PrintedNumber {
 TALLY_API std::optional<PrintedNumber> ParsePrinted(std::string_view text);
 
 enum class Agreement : uint8_t { kNo, kExact, kRounded, kTruncated, kRoundedToZeros };
-// kRounded: rounding the count to the printed digits gives `printed` (a half may go either way). kTruncated: dropping the others does,
-// and two digits or more are printed: with one digit, nearly twice as much would still hold. Never kRoundedToZeros, which CheckPublished
-// gives: rounding to PrintedNumber::digits gives `printed`, and no convention agrees better.
+// kRounded: rounding the count to the printed digits gives `printed` (a half may go either way). kTruncated: dropping all further digits
+// does. That takes two printed digits or more, since with one digit a count of nearly twice as much would agree. kRoundedToZeros is never
+// returned here, but by CheckPublished: rounding to PrintedNumber::digits gives `printed`, and no convention agrees better.
 TALLY_API Agreement Agrees(uint64_t count, const PrintedNumber& printed);
 // "exact", "rounded", "truncated", "rounded to its zeros", "no".
 TALLY_API std::string_view AgreementName(Agreement agreement);

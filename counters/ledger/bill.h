@@ -83,8 +83,8 @@ struct DraftWork {
   uint64_t accepted = 0;  // their tokens were drawn
   uint64_t rejected = 0;  // their results were dropped; also in rows_in_vain
   Cost in_vain = {};      // the useful work of those that were rejected
-  // The useful work of layers for multi-token prediction (BookedRow::predicting), of prompts too, whatever became of the drafts. Not of rows
-  // without a bill.
+  // The useful work of layers for multi-token prediction (BookedRow::predicting): all of it, for prompts too, and for drafts that were
+  // rejected. Rows without a bill are not included.
   Cost predicting = {};
 
   TALLY_API DraftWork& operator+=(const DraftWork& o);

@@ -52,8 +52,8 @@ struct BookedRow {
   bool again = false;      // a row at this position has run for the request before: after a preemption, say
   int32_t bill = kNoBill;  // from Ledger::OpenBill; a closed one counts as kNoBill
   bool draft = false;      // drafted; without a bill it is a row like others
-  // A row of a layer for multi-token prediction, which makes drafts. All rows of a step are, or none is. Its work is charged and billed, and
-  // neither the step nor the row is counted: no token runs (DraftWork::predicting).
+  // A row of a layer for multi-token prediction, which makes drafts. All rows of a step are, or none is. Its work is charged and billed,
+  // and neither the step nor the row is counted: no token runs (DraftWork::predicting).
   bool predicting = false;
 };
 
@@ -237,7 +237,8 @@ class Ledger {
   // Index 0: all rows; 1: rows with logits.
   std::array<std::vector<uint32_t>, 2> row_groups_;
   std::array<std::array<uint32_t, 2>, 2> phase_rows_{};  // [..][phase]
-  // The bill of all rows, if all have it and one phase and none is drafted; else null. Its amounts are pending until it is read or rows differ.
+  // The bill of all rows of the step, if they have one bill and one phase, and no row is drafted or predicting; else null. Its amounts
+  // stay pending until the bill is read, or a step has another bill or phase.
   BillSlot* alone_ = nullptr;
   // Sums of amounts that were pending. Index 0: ops of all rows; 1: ops of rows with logits.
   std::array<Entries, 2> each_row_{}, for_rows_{};  // of every row; of all together, to be divided among them

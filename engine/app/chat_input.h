@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What somebody types in a conversation: messages of one or more lines, and commands.
+// The input of a conversation at a terminal: messages of one or more lines, and commands.
 #pragma once
 
 #include <string>

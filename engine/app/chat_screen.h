@@ -18,7 +18,7 @@ std::string Readable(std::string_view text);
 // "call get_weather {"city": "Rome"}"
 std::string CallLine(const ToolCall& call);
 
-// Text in the colour of what is beside the point, where standard error has colours.
+// Dim text, for what matters less, if standard error has colours.
 std::string Dim(const std::string& text);
 
 // One answer. Content and calls go to standard output, thinking to standard error: dim, or between lines that say what it is.

@@ -29,7 +29,7 @@ bool CanMoveCursor(Stream stream);
 bool ColourOn(Stream stream);
 
 // Columns of a line of standard output: `asked` where that is not 0, else the terminal's, else those of the variable COLUMNS; at most
-// 10,000. 0: output is no terminal and nobody has said; lines are then kept whole, for the programs that read them.
+// 10,000. 0: none of these is known; lines are then not broken, since programs read them.
 size_t OutputWidth(uint64_t asked);
 
 // Standard output. Errors are kept until Flush: a full disk is reported once, at the end.
@@ -42,10 +42,10 @@ Status FlushOutput();
 
 // Standard error, as it is.
 void Note(std::string_view text);
-// A line of at most 4096 bytes with its newline, unless standard error would make us wait: a pipe that nobody reads must not stop a server.
-// False: it was dropped.
+// Writes a line (at most 4096 bytes with its newline) to standard error if that takes it at once. Else drops it and returns false: a full
+// pipe without a reader must not stop a server.
 bool NoteWithoutWaiting(std::string_view line);
-// True as long as it took everything: books that nobody got are no success, though there is nowhere left to say so.
+// True if standard error took everything so far. If not, the command must end with a failure, although there is no place left to say why.
 bool NotedAll();
 
 // kBadInput where `path` is the file that standard output or standard error has been sent to, and each would overwrite what the

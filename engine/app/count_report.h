@@ -35,8 +35,9 @@ struct CsvTables {
   bool training = false;
 };
 
-// As RFC 4180, lines ended by '\n'. One header, "model,context,prompt,batch,table,row,figure,value"; one line a figure; every value a number, exact, without
-// unit: parameters, bytes, FLOPs. One model and several have the same lines. kBadInput: counts that do not fit 64 bits.
+// As RFC 4180, lines ended by '\n'. One header, "model,context,prompt,batch,table,row,figure,value"; one line a figure; every
+// value a number, exact, without unit: parameters, bytes, FLOPs. One model and several have the same lines. kBadInput: counts that
+// do not fit 64 bits.
 Result<std::string> CountCsv(std::span<const CountedModel> models, const CsvTables& tables);
 
 // The number as `format` writes it; "partial" of a figure that is only part.

@@ -31,7 +31,7 @@ struct FittedModel {
   bool experts = false;
   uint64_t parameters = 0;
   std::vector<FitRow> rows;  // from large to small
-  // The row to speak of: the largest that fits and is not larger than what is given; else the smallest.
+  // The row that the verdict is about: the largest type that fits and is not larger than the given one; else the smallest.
   size_t chosen = 0;
   std::optional<KeptBench> bench = {};
   std::optional<MeasuredStep> decode = {}, prefill = {};  // of the given weights

@@ -16,7 +16,7 @@ namespace tally::app {
 
 void AddYes(CLI::App& command, bool& yes);  // --yes
 
-// Whether it ends as files do that commands read: ".gguf", ".json" and their like.
+// Whether the name ends like a file that commands read: ".gguf", ".json" and so on.
 bool EndsLikeFile(std::string_view name);
 
 // A name of the hub where `given` is of that form and no path: nothing of that name is there, and it ends like no file.

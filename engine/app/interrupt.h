@@ -7,7 +7,7 @@ namespace tally::app {
 
 void InstallInterruptHandlers();
 void RemoveInterruptHandlers();  // from here on a signal ends the process at once
-// A signal has come. In a conversation: one that nobody has taken yet.
+// True if a signal has come; in a conversation, one that TakeInterrupt has not taken yet.
 bool Interrupted();
 // 128 + the signal that came: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP; 130 where none did.
 int InterruptExitCode();

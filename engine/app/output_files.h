@@ -2,7 +2,7 @@
 // Files that commands write: what may be replaced, and what may not.
 //
 // Without --force nothing that is there is replaced, but for sessions (Conversation::Save) and reports (report_files.h), each by its like
-// only. A file without a byte is nothing, and pipes and devices are no files. With --force, what a command reads is still kept.
+// only. An empty file counts as missing, and pipes and devices are never refused. With --force, what a command reads is still kept.
 #pragma once
 
 #include <optional>

@@ -11,8 +11,8 @@
 
 namespace tally::app {
 
-// By rank and in sum: what each holds and did, and what is copied, named. Empty: one process. `per`: what the work is divided by, decoded
-// tokens or 1.
+// By rank and in sum: what each holds and did, and what is copied, named. Empty: one process. `per`: the work is divided by it: the
+// number of decoded tokens, or 1.
 struct RankBooks {
   // All bytes to and from other ranks so far: until the engine was there; of the gathers that the ledger has; and what rank 0 tells the
   // others to do and they answer.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command where a launcher (mpirun, srun) has started it several times: each process, a rank, has a part of the model. Rank 0 runs the
-// command, and the others load and step what it tells them; they say only what ends the group.
+// The command where a launcher (mpirun, srun) has started it several times: each process, a rank, has a part of the model. Rank 0 runs
+// the command. The others load and step what it tells them, and print only the error that ends the group.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every op was charged with, to files: --ledger (JSON lines, docs/ledger.schema.json), --trace (for Perfetto), --csv; and the page
+// Writes the charges of every op to files: --ledger (JSON lines, docs/ledger.schema.json), --trace (for Perfetto), --csv; and the page
 // made of it: --report.
 #pragma once
 

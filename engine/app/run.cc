@@ -40,7 +40,8 @@ struct RunFlags {
 
 constexpr const char* kPromptOptions = "-p TEXT, -f FILE or --prompt-tokens 1,2,3";
 
-// What was given, before a model is loaded for it; where no option was, standard input. Nothing: the empty text, which is what the tokenizer puts before one.
+// What was given, before a model is loaded for it; where no option was, standard input. Nothing: the empty text, which is what the
+// tokenizer puts before one.
 struct Prompt {
   std::vector<int32_t> tokens;
   std::string text;

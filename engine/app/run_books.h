@@ -20,7 +20,7 @@ struct RunBooks {
   uint64_t peak_resident = 0, planned_memory = 0;  // bytes
   std::optional<double> read_bandwidth = {};       // bytes/s that the run's threads can read; none: not known
   uint64_t seed = 0;
-  bool samples = false, seed_drawn = false;  // the seed decided the text; nobody had named it
+  bool samples = false, seed_drawn = false;  // tokens were drawn at random; the seed too, as no option gave it
   RankBooks ranks = {};                      // of several processes
 };
 

@@ -14,8 +14,8 @@
 namespace tally {
 
 // A sum of 64 bits: words of 8 bytes, each mixed into the sum by SplitMix64, and the length at the end. It does not depend on how the bytes
-// are cut into pieces. A change within one word always changes it; other damage goes unseen once in 2^64 times. It is no protection against
-// somebody who means to deceive.
+// are cut into pieces. A change within one word always changes it; other damage goes unseen once in 2^64 times. It does not protect
+// against deliberate changes.
 class Checksum {
  public:
   void Add(std::string_view bytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a model is talked to: a conversation becomes a prompt, and its output an answer.
+// The format of a model's chats: renders a conversation into a prompt, and parses the model's output into an answer.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct ChatTemplateSource {
   std::string origin = {};  // for messages: "FILE: tokenizer.chat_template", "DIR/chat_template.jinja"
   // bos_token, eos_token and the like, spelled as in the vocabulary: variables of the template.
   std::map<std::string, std::string> special_tokens = {};
-  // An answer ends before any of these; of models that were not trained on a token that ends it.
+  // An answer ends before any of these strings. For models that were not trained to end an answer with a token.
   std::vector<std::string> stop = {};
   std::vector<std::string> additional_special_tokens = {};  // a variable of the template too, where there are any
 };
@@ -60,8 +60,8 @@ class TALLY_API ChatFormat {
   virtual bool ReadsCalls() const { return true; }
   // Whether calls need ids of 9 letters and digits.
   virtual bool ShortCallIds() const { return false; }
-  // A parser of the answer that follows `prompt`, which Render made of `request`: its end may already have begun the thinking, and the
-  // tools say what their arguments are. Unless MayCall, a call is text.
+  // A parser of the answer that follows `prompt`, which Render made of `request`: the prompt may end within the thinking, and the schemas
+  // of the request's tools say which types arguments have. Unless MayCall(request), calls are text.
   virtual std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const ChatRequest& request) const = 0;
   // Of prompt and answers: "harmony", "Jinja, calls of Qwen".
   virtual std::string Description() const = 0;

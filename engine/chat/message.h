@@ -44,8 +44,8 @@ struct ChatRequest {
   // Further variables of a template, by name, each a JSON text.
   std::map<std::string, std::string> variables = {};
 };
-// Whether the model may call: it is told of tools, or of a template's own by a variable whose name ends with "tools" (builtin_tools,
-// xml_tools), and most_calls is not 0.
+// Whether the model may call tools: most_calls is not 0, and the request has tools, or a variable whose name ends with "tools"
+// (builtin_tools, xml_tools), by which a template offers its own.
 TALLY_API bool MayCall(const ChatRequest& request);
 
 // A stretch of a prompt. Special tokens spelled out become tokens only in `control` stretches, which are the template's own text;

@@ -93,8 +93,8 @@ constexpr CallSection kLfm = {{"<|tool_call_start|>", "<|tool_call_end|>"}, Call
 // encoding/encoding_dsv32.py, ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices and
 // ai.google.dev/gemma/docs/core/prompt-formatting-gemma4, the model cards of LFM2, Granite 3, OLMo 3, ERNIE 4.5 and Hunyuan-A13B, Llama's
 // llama.com/docs/model-cards-and-prompt-formats. The misspelled marks of DeepSeek are those that llama.cpp has seen (common/chat). Of
-// Functionary, GigaChat, Hunyuan 3, MiniCPM5, MiniMax-M3, Muse Glimmer, OLMo 3 and Solar Open also what the parsers of llama.cpp (common/parsers), vLLM
-// (vllm/tool_parsers) and SGLang (srt/function_call) take. The first row whose signs are all in a template counts.
+// Functionary, GigaChat, Hunyuan 3, MiniCPM5, MiniMax-M3, Muse Glimmer, OLMo 3 and Solar Open also what the parsers of llama.cpp
+// (common/parsers), vLLM (vllm/tool_parsers) and SGLang (srt/function_call) take. The first row whose signs are all in a template counts.
 constexpr CallFormat kCallFormats[] = {
     {.name = "MiniMax-M3",
      .signs = {"]<]minimax[>["},

@@ -36,9 +36,9 @@ bool KnowsCalls(const AnswerSyntax& syntax);  // false for "none"
 // its name is read; until then it is held back.
 //   - Marks are marks as control tokens and as text, however the text is cut. A control token that is in no mark of the format is
 //     kMark and ends a call that is open.
-//   - White space at the beginning of an answer is content unless a mark follows. Between a mark and the first content it is kMark up to its
-//     last line feed, all of it if it has none: the indent of a first line is content. Other white space on either side of a mark is
-//     kMark, but for what stands before content that goes on behind a mark. All other white space is content or thinking.
+//   - White space at the beginning of an answer is content unless a mark follows. Between a mark and the first content it is
+//     kMark up to its last line feed, all of it if it has none: the indent of a first line is content. Other white space on either side
+//     of a mark is kMark, but for what stands before content that goes on behind a mark. All other white space is content or thinking.
 //   - Marks of thinking count only where an answer begins and next to another mark; elsewhere they are content. Thinking ends at its
 //     end mark: calls before that are prose. Where the output ends without it, the first complete call ends the thinking. So thinking
 //     from a call on is held back. (Apertus calls while it thinks: there a call mark counts in thinking too.)

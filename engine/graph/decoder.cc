@@ -239,8 +239,8 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
     plan_.kv_rows[i] = batch.kv_rows[static_cast<size_t>(i)];
     plan_.positions[i] = plan_.kv_rows[i].position;
   }
-  // With several rows, groups and tables can change from step to step, so shapes are checked every time; and those of a plan for prediction,
-  // whose first ops do not always run.
+  // With several rows, groups and tables can change from step to step, so shapes are checked every time; and those of a plan for
+  // prediction, whose first ops do not always run.
   const bool reshaped = n > 1 || rows_ != n || plan_.begin > 0, head_reshaped = logits > 1 || logit_rows_ != logits;
   if (reshaped) GroupByHead(n);
   if (plan_.recurrent) GroupBySequence(n);

@@ -32,12 +32,12 @@ class Decoder {
   // From now on Forward leaves the output of the last layer for each row of a batch in `rows`, [rows, d_model].
   void KeepOutput(std::vector<float>* rows) { kept_ = rows; }
 
-  // For a plan of PlanSource::prediction. `hidden`, for each row of the batch: the output of the model's last layer at its position, or, with
-  // `normed`, what HeadInput gave for it. A row's token is the one that follows.
+  // For a plan of PlanSource::prediction. `hidden`, for each row of the batch: the output of the model's last layer at its position, or,
+  // with `normed`, what HeadInput gave for it. A row's token is the one that follows.
   Result<Mat<const float>> Predict(const StepBatch& batch, Mat<const float> hidden, bool normed, SequenceStore& cache);
   // What the last call multiplied by the head, [logit_rows, d_model]; valid until the next call.
   Mat<const float> HeadInput() const { return plan_.head_in.Rows(0, logit_rows_); }
-  // The rows of the last Forward that failed, each at most once, in no order. They spoil no other sequence.
+  // The rows of the last Forward that failed, each at most once, in no order. Other sequences are not affected.
   struct BadRow {
     int32_t row = 0;
     bool of_logits = false;  // its logits are not finite; else, if `why` is empty, its output of the last layer is not

@@ -15,7 +15,7 @@
 
 namespace tally {
 
-// Hands out one block of memory. Without memory it only measures: what it hands out must not be used.
+// Divides one block of memory into buffers. An arena without memory only adds up their sizes; its buffers must not be used.
 class Arena {
  public:
   explicit Arena(uint8_t* base = nullptr) : base_(base) {}

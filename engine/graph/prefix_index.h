@@ -41,11 +41,12 @@ class PrefixIndex {
   Path Find(std::string_view key, std::span<const int32_t> tokens) const;
 
   int32_t Root(std::string_view key);  // a node without tokens; made if missing
-  // The child of `parent` that stands for `tokens`, 1 to kTokens of them: one that stands for them already, one that stands for fewer of
-  // them and is extended, or a new one. kNone: a child stands for these tokens and more.
+  // Finds or makes the child of `parent` for `tokens` (1 to kTokens of them). If a child stands for exactly these tokens, returns it. If
+  // a child stands for the first ones of them, extends it to all of them. Else makes a new child. kNone: a child's tokens begin with
+  // these and are more; nothing changes.
   struct Entry {
     int32_t node = kNone;
-    int64_t known = 0;  // tokens that it stood for before; its blocks hold no more
+    int64_t known = 0;  // tokens of the child before the call; its blocks hold no others
   };
   Entry Enter(int32_t parent, std::span<const int32_t> tokens);
 

@@ -92,8 +92,8 @@ int64_t SequenceStore::FirstNamed(const PrefixIndex::Path& path, size_t group, i
   return first;
 }
 
-// Whether the block in which `length` lies can be written by a sequence of that length: nobody holds it, and the index names it for no
-// more positions.
+// Whether a new sequence of `length` may go on writing into its partial last block, instead of a copy of it: no sequence holds the block,
+// and the index names it for no position from `length` on.
 bool SequenceStore::Continues(const PrefixIndex::Path& path, size_t group, int64_t length) const {
   const int32_t id = Named(path, group, groups_[group].BlocksFor(length) - 1);
   const int32_t node = path.nodes[static_cast<size_t>((length - 1) / PrefixIndex::kTokens)];

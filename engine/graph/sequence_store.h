@@ -6,13 +6,15 @@
 // counted by references, and only a block with one reference is written. Groups with a window drop the blocks below the window of the next
 // position, except one, so that a sequence can be rolled back a little.
 //
-// The store remembers which blocks hold which tokens, in use or not, partial last ones too (prefix_index.h). A block that nobody uses stays
-// until its bytes are needed: the least recently used goes first. In a group without a window, a block is evicted only together with those
-// that follow it. A block is a function of the tokens up to its end, so sharing changes no bits.
+// The store remembers which blocks hold which tokens, in use or not, partial last ones too (prefix_index.h). A block that no sequence
+// holds stays cached until its bytes are needed; the least recently used one is evicted first. In a group without a window, a block
+// is evicted only together with those that follow it. The contents of a block depend only on the tokens up to its end, so sharing
+// changes no bits.
 //
 // A recurrent layer keeps states of a sequence (kernels/state/state.h): the running one, which a step overwrites, and earlier ones to go
-// back to, with rows to replay the positions in between. All recurrent layers stand at the same positions, so that a block id stands for a
-// state, or for rows, in all of them. The index holds states only: at positions that the caller asks for.
+// back to, with rows to replay the positions in between. All recurrent layers of a sequence are at the same position, so one block id
+// names a state, or a block of rows, in each of them. The index names states, not rows, and only at positions that the caller of
+// Remember asks for.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace tally {
 
 // Installs handlers of SIGSEGV and SIGBUS for as long as it lives, for the whole process: faults elsewhere go to the handlers that
 // it found, which its end puts back. One at a time in a process. Any threads may touch the range between Start and Stop; prefetches
-// are no touches. Start, Stop and the destructor are called while nobody does.
+// are no touches. No thread may touch the range during Start, Stop and the destructor.
 class PageWatch {
  public:
   // Watches the pages of [begin, begin + bytes): private memory that starts at a page and must outlive the watch. It is read-only from the

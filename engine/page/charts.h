@@ -71,8 +71,8 @@ struct HeatMap {
 Svg DrawHeatMap(const HeatMap& map, double width);
 
 // A map whose cells a script fills again and again: DrawHeatFrame has a path without cells for each shade and one for lit cells, in this
-// order, and the attributes "grid", "gap" and "rows", by which their places and rows are found. HeatLevels has a letter for each cell, row by row: the
-// shade from 'a', nothing, to 'k'; 'A' to 'K' where the cell is lit.
+// order, and the attributes "grid", "gap" and "rows", by which their places and rows are found. HeatLevels has a letter for each cell, row
+// by row: the shade from 'a', nothing, to 'k'; 'A' to 'K' where the cell is lit.
 Svg DrawHeatFrame(const HeatMap& map, double width);
 std::string HeatLevels(const HeatMap& map, const std::vector<bool>& lit);
 

@@ -2,8 +2,9 @@
 // What a report of a run shows: plain figures and names, made by the studies (report.h) and drawn by page.h.
 //
 // Counts are exact. "Useful" is what the mathematics needs, "executed" what the kernels did. Bytes are those of useful work. Nanoseconds
-// are time in the ops: what lies between them (charging, recording, sampling) is excluded. Lists that are parallel to `components`, `ops`, `classes` or `byte_kinds`
-// have as many entries, in that order. Whatever is unknown is empty, 0 where a field says so, and has a line in `absent`.
+// are time in the ops: what lies between them (charging, recording, sampling) is excluded. Lists that are parallel to `components`,
+// `ops`, `classes` or `byte_kinds` have as many entries, in that order. Whatever is unknown is empty, 0 where a field says so, and has
+// a line in `absent`.
 #pragma once
 
 #include <array>
@@ -163,7 +164,7 @@ struct ReportSymbol {
 // The comparison of closed form, checkpoint and ledger.
 struct ReportAudit {
   uint64_t compared = 0, differing = 0;  // rows
-  bool pages = false;                    // the memory-management unit was a witness
+  bool pages = false;                    // the pages that were touched were compared too (AuditOptions::mmu)
   struct Row {
     std::string step, account, where, formula;
     std::string closed, checkpoint, ledger;  // figures; empty: that account has none

@@ -95,7 +95,8 @@ struct ScaleGrid {
   uint64_t rows = 1, cols = 1;
 };
 // The grid of a tensor of scales: of one element, [rows] or [rows, 1], or [ceil(rows / 128), ceil(cols / 128)] (DeepSeek-V3, 2024,
-// section 3.3); of a tensor with the matrices of all experts also [experts, rows, 1], [experts, 1, 1] and [experts, rows / 128, ...]. `rows`, `cols`: of the codes. nullopt: another shape.
+// section 3.3); of a tensor with the matrices of all experts also [experts, rows, 1], [experts, 1, 1] and [experts, rows / 128, ...].
+// `rows`, `cols`: of the codes. nullopt: another shape.
 std::optional<ScaleGrid> FindScaleGrid(std::span<const uint64_t> scales, uint64_t rows, uint64_t cols);
 // Scales that one slice of the binding needs, blocks of rows counted from its first row, and that one stored row needs.
 uint64_t ScalesOfSlice(const TensorBinding& binding, const ScaleGrid& grid);

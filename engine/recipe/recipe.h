@@ -69,8 +69,8 @@ struct DeltaRule {
   int32_t key_dim = 0, value_dim = 0;      // of a head
   bool tiled = false;                      // value head h has key head h mod key_heads, else h / (value_heads / key_heads)
   float l2_norm_eps = 1e-6f;               // joins the sum of squares that queries and keys are normalised with
-  // A decay for each element of a head's keys (Kimi Delta Attention, Kimi Team 2025); the convolutions of queries, keys and values are three
-  // weights, and the output's gate is a sigmoid.
+  // A decay for each element of a head's keys (Kimi Delta Attention, Kimi Team 2025); the convolutions of queries, keys and values are
+  // three weights, and the output's gate is a sigmoid.
   bool channel_decay = false;
   int32_t gate_rank = 0;  // two matrices over so many elements make the decays, and two the output's gate; 0: one each
   float decay_bound = 0;  // not 0: the logarithm of a decay is decay_bound sigmoid(A x), else A softplus(x)

@@ -112,7 +112,8 @@ AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
                             "origin_not_allowed")};
     }
   }
-  // A page elsewhere that fetches without CORS sends no Origin. A link to the chat does no harm.
+  // If a page of another site fetches without CORS, the browser sends Sec-Fetch-Site and no Origin. "/" is allowed: a link to the chat
+  // does no harm.
   if (head.path != "/" && !FindHeader(head.headers, "origin") && FindHeader(head.headers, "sec-fetch-site") == "cross-site") {
     return {.error = Forbidden("a page of another site may not ask", "origin_not_allowed")};
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may ask: keys, and the Host and Origin that browsers send. A page that somebody's browser shows can send requests to servers on the
-// same machine, under a name that was made to mean 127.0.0.1 (DNS rebinding); its Host and Origin give it away.
+// Access control by API keys and by the headers Host and Origin. A web page in a browser can send requests to a server on the same
+// machine, under a host name that its owner lets resolve to 127.0.0.1 (DNS rebinding). Such requests are refused by their Host and
+// Origin, which have that name.
 #pragma once
 
 #include <optional>
@@ -25,12 +26,12 @@ class AccessRules {
  public:
   explicit AccessRules(AccessOptions options) : options_(std::move(options)) {}
 
-  // The client of an allowed request: "" if there are no keys, else a name that stands for its key. An error: 401 no key or a wrong one;
+  // `client`, of an allowed request: "" if there are no keys, else the name of its key ("key 1"). An error: 401 no key or a wrong one;
   // 403 a Host or an Origin that is not allowed, or another site's page without an Origin. "/" and "/health" need no key.
   struct Decision {
     std::optional<ApiError> error = {};
     std::string client = {};
-    std::string key = {};  // stands for the key, wherever it is in the file: its SHA-256; "" if there are no keys
+    std::string key = {};  // SHA-256 of the key, so that its place in the file does not matter; "" if there are no keys
   };
   Decision Check(const HttpRequest& head) const;
   // Headers of CORS (https://fetch.spec.whatwg.org/#http-cors-protocol) for the answer to a request with an Origin that is allowed; nothing

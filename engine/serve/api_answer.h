@@ -36,10 +36,10 @@ struct ApiChoice {
 
 struct ApiUsage {
   int64_t prompt_tokens = 0;                        // of all prompts, each once
-  int64_t cached_tokens = 0;                        // of these that did not have to run
+  int64_t cached_tokens = 0;                        // of these: not run, since the KV cache held them
   int64_t completion_tokens = 0;                    // of all choices
-  int64_t reasoning_tokens = 0;                     // of these: with which thinking came
-  int64_t drafted_tokens = 0, accepted_tokens = 0;  // that ran before they were known; of these, drawn
+  int64_t reasoning_tokens = 0;                     // of these: tokens of thinking
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // tokens that ran as drafts; of these, accepted
 };
 
 struct ApiAnswer {
@@ -48,7 +48,7 @@ struct ApiAnswer {
   int64_t created = 0;  // seconds since 1970
   uint64_t seed = 0;    // of the first choice
   std::vector<ApiChoice> choices = {};
-  bool token_ids = false;  // choices have their tokens: there is no text
+  bool token_ids = false;  // choices have token ids, since the model has no tokenizer
   bool logprobs = false;   // they were asked for
   ApiUsage usage = {};
 };
@@ -60,9 +60,9 @@ const char* ApiFinish(const ApiChoice& choice);
 // "first_token_seconds", "generate_seconds", "prefill", "decode", "parameters_touched"}. prompt_tokens are those that ran;
 // first_token_seconds is the least of a choice; prefill and decode are the work of its Bill: {"rows", "logit_rows", "rows_again",
 // "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}.
-// Also, for its choices together: "parameters_active", those of a token by the convention that counts all; "kv_bytes", what the choices held
-// of the KV cache and of states at their end, shared bytes counted for each; "experts_touched": {LAYER: n}, for models with experts; if
-// tokens were drafted, "drafts": {"rows", "accepted", "not_accepted", "not_accepted_flops", "not_accepted_bytes": {KIND: n}}.
+// Also, for its choices together: "parameters_active", those of a token by the convention that counts all; "kv_bytes", what the choices
+// held of the KV cache and of states at their end, shared bytes counted for each; "experts_touched": {LAYER: n}, for models with experts;
+// if tokens were drafted, "drafts": {"rows", "accepted", "not_accepted", "not_accepted_flops", "not_accepted_bytes": {KIND: n}}.
 // `engine` ran the choices.
 OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine);
 

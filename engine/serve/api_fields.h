@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of bodies: one table of what each endpoint takes, ignores aloud and refuses. docs/serve_fields.md prints it. Internal to serve.
+// The fields of requests' bodies: one table that says which of them each endpoint reads, ignores and refuses. Answers name the ignored
+// ones (X-Tally-Ignored). docs/serve_fields.md has the table. Internal to serve.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ inline constexpr EndpointSet EndpointBit(ApiEndpoint endpoint) {
   return static_cast<EndpointSet>(1u << static_cast<int>(endpoint));
 }
 
-// kTaken: it is read. kHint: it changes no answer that can be given here, and is ignored. kRefused: it would change the answer, and cannot
-// be done. A name without a row is ignored as a hint is.
+// kTaken: the field is read. kHint: it cannot change an answer of this server, and is ignored. kRefused: it would change the answer, and
+// the server cannot do it. A field without a row is treated as kHint.
 enum class FieldUse : uint8_t { kTaken, kHint, kRefused };
 
 struct ApiField {
@@ -29,7 +30,7 @@ struct ApiField {
   const char* name;
   FieldUse use;
   EndpointSet endpoints;
-  const char* nothing = "";  // a JSON array of values that ask for nothing, besides null: they are neither refused nor named
+  const char* nothing = "";  // JSON array: values that mean no more than absence does, as null; neither refused nor named
   const char* why = "";      // of a hint and a refusal
   const char* code = "unsupported_parameter";  // of a refusal
 };
@@ -41,7 +42,7 @@ std::span<const ApiField> ApiFieldsOf(std::string_view place);
 // "messages[].content[]"
 std::string PlaceWithoutIndices(std::string_view place);
 
-// The code by which Anthropic's clients see that they must send all messages themselves.
+// The error code that tells Anthropic's clients to send all messages with each request, since no conversation is kept here.
 inline constexpr const char* kNoThreads = "thread_unsupported_request";
 
 }  // namespace tally

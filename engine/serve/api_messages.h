@@ -10,22 +10,26 @@
 
 namespace tally {
 
-// messages, tools, tool_choice, reasoning_effort, chat_template_kwargs, add_generation_prompt. Content in several parts of text is joined by line feeds.
+// messages, tools, tool_choice, reasoning_effort, chat_template_kwargs, add_generation_prompt. Content in several parts of text is
+// joined by line feeds.
 void ReadApiChat(ApiObject& body, ChatRequest* chat);
-// input, instructions, tools, tool_choice, reasoning, text of /v1/responses: items that belong to one turn of the assistant are one message.
+// input, instructions, tools, tool_choice, reasoning, text of /v1/responses: items that belong to one turn of the
+// assistant are one message.
 void ReadApiResponses(ApiObject& body, ChatRequest* chat);
 // system, messages, tools, tool_choice, thinking, output_config of /v1/messages: neighbours of one role are one message. Blocks of thinking
-// are the message's reasoning. The model is not told that a tool's result is an error, and is not held to a budget of thinking.
+// are the message's reasoning. Two fields have no effect: the model is not told that the result of a tool is an error, and its thinking
+// has no budget.
 void ReadAnthropicChat(ApiObject& body, ChatRequest* chat);
 // The value of tool_choice, whatever the endpoint: "none" takes the tools away, and calls are text.
 void ReadToolChoice(ApiObject& body, ChatRequest* chat);
 // low, medium or high. "none" and "minimal" are low and no thinking, "xhigh" and "max" are high.
 void ReadEffort(ApiObject& object, const char* name, ChatRequest* chat);
-// chat_template_kwargs, after what else sets an effort.
+// chat_template_kwargs. To be called after the fields that set an effort are read: their effort wins over that of the variables.
 void ReadTemplateVariables(ApiObject& body, ChatRequest* chat);
 void NameResults(std::vector<ChatMessage>* messages);
 
-// Tools that a server would run, or that only a model of their maker knows. They are left out, as long as others remain.
+// Tools that the API's own servers would run, such as web search, or that only their models know. They are left out if other tools
+// remain; if none does, that is an error.
 class HostedTools {
  public:
   // `expected`: the type of those that remain.

@@ -16,11 +16,11 @@
 
 namespace tally {
 
-// What has come of reading a body, for all objects in it.
+// The result of reading a body, shared by all objects in it: the first error, and the names that were ignored.
 class ApiReading {
  public:
-  // `endpoint`: whose rows of the table of fields hold; none: a body without a table, in which every name must be one that is read.
-  // `strict`: what would be ignored is an error.
+  // `endpoint`: selects the rows of the table of fields; nullopt: there is no table, and a name that is not read is an error. `strict`: a
+  // field that would be ignored is an error.
   explicit ApiReading(std::optional<ApiEndpoint> endpoint = {}, bool strict = false) : endpoint_(endpoint), strict_(strict) {}
 
   std::optional<ApiError> error = {};  // the first
@@ -38,8 +38,8 @@ class ApiReading {
 };
 inline constexpr size_t kMostIgnored = 40;
 
-// The first error is kept; after it everything reads as absent. A member that is null is absent. With a table of fields, what it refuses is
-// refused first, and a name that is not taken by it cannot be read.
+// One JSON object. After the first error, which is kept, every member reads as absent. A member that is null is absent. With a table of
+// fields, the constructor reports the refused fields, and only fields of kTaken can be read.
 class ApiObject {
  public:
   // An error if `json` is no object. `where`: its place in the body, "messages[2]"; empty: it is the body. `json` and `reading` must
@@ -65,8 +65,8 @@ class ApiObject {
   const OrderedJson* Array(std::string_view name);
   // Accepts these members as they are: nothing is made of them here.
   void Skip(std::initializer_list<std::string_view> names);
-  // A value that is left out, "tools[web_search]": named among what is ignored. An error with `message`, of the member `name`, if the
-  // reading is strict.
+  // Adds `what`, a value that is left out ("tools[web_search]"), to the ignored names. If the reading is strict: the error `message` of
+  // the member `name`.
   void LeaveOut(const std::string& what, std::string_view name, const std::string& message);
   // Names the members that were not taken among what is ignored. An error instead if the reading is strict, or has no table.
   void End();

@@ -52,7 +52,7 @@ struct ApiRequest {
   std::optional<bool> tally = {};  // the bill stands in the answer's usage
   // kResponses: fields of the body that the answer repeats.
   std::shared_ptr<const OrderedJson> echo = {};
-  // What the body has and nothing was made of, "verbosity", "messages[].parsed": each once, printable ASCII without commas.
+  // Fields of the body that were ignored, "verbosity", "messages[].parsed": each once, printable ASCII without commas.
   std::vector<std::string> ignored = {};
   // For the server to set: prefixes are shared among requests of equal keys, and clients have equal shares.
   std::string prefix_key = {}, client = {};

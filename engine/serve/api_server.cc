@@ -27,7 +27,7 @@ constexpr size_t kLargeBody = size_t{64} << 10;                // bytes from whi
 constexpr double kLeastFlushSeconds = 0.1, kFlushSeconds = 2;  // until what has been answered is read, when the server stops
 constexpr size_t kMostTokenText = size_t{4} << 20;             // bytes of /tokenize and /detokenize
 constexpr int kLeft = 499;                                     // the status of a request whose client has left, as nginx has it
-constexpr size_t kMostPieces = size_t{128} << 10;              // the same with each token's text
+constexpr size_t kMostPieces = size_t{128} << 10;              // bytes of /tokenize with the text of each token
 
 using ExchangePtr = std::shared_ptr<HttpExchange>;
 

@@ -7,8 +7,8 @@
 //   POST /v1/messages                                              the same, of Anthropic
 //   POST /v1/messages/count_tokens  a body of /v1/messages -> {"input_tokens": N}
 //   GET  /v1/models, /v1/models/NAME                               as both have them
-//   POST /tokenize        {"content": TEXT, "add_special": false, "parse_special": true, "with_pieces": false} -> {"tokens": [ID]}, or with pieces
-//                         [{"id", "piece": TEXT, or BYTES that are no whole characters}]
+//   POST /tokenize        {"content": TEXT, "add_special": false, "parse_special": true, "with_pieces": false}
+//                         -> {"tokens": [ID]}, or with pieces [{"id", "piece": TEXT, or BYTES that are no whole characters}]
 //   POST /detokenize      {"tokens": [ID]} -> {"content": TEXT}
 //   POST /apply-template  a body of /v1/chat/completions -> {"prompt": TEXT}
 //   POST /cancel          {"id": ID of an answer of the same client} -> {"cancelled": BOOL}: the answer ends here, with its usage
@@ -17,8 +17,8 @@
 //   GET  /                a chat (engine/page/chat_page.h)
 //   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events
 //
-// Answers have a bill in their usage if the body says "tally": true, or a header X-Tally: 1. A header X-Request-Id has the request's id, its
-// own or a new one; X-Tally-Ignored names the fields of the body that were ignored.
+// Answers have a bill in their usage if the body says "tally": true, or a header X-Tally: 1. A header X-Request-Id has the request's id,
+// its own or a new one; X-Tally-Ignored names the fields of the body that were ignored.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +38,13 @@ namespace tally {
 
 struct ApiServerOptions {
   std::vector<std::string> keys = {}, hosts = {}, origins = {};  // AccessOptions
-  bool insecure = false;                                         // others than this machine may reach the server without a key
+  bool insecure = false;                                         // the server may listen beyond this machine without a key
   bool metrics = false;                                          // GET /metrics is answered
   std::string cache_folder = {};                                 // of PrefixFiles; empty: there are none
   uint64_t cache_bytes = 0;
   std::string cache_options = {};                          // as PrefixFiles has them
-  std::function<void(const std::string& line)> warn = {};  // of its files; called on the engine's thread
-  ReportRoofs roofs = {};                                  // of the machine, for those who watch
+  std::function<void(const std::string& line)> warn = {};  // called on the engine's thread about files of the cache folder
+  ReportRoofs roofs = {};                                  // of the machine, shown by GET /live
   bool strict = false;                                     // fields of bodies that would be ignored are refused
   LogForm log_form = LogForm::kPlain;
   // Called with a line, without its newline, for each request that has been answered; from any thread, one at a time. None: no log.

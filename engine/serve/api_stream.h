@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An answer as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), as the endpoints of OpenAI and Anthropic stream it.
+// An answer as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), as the endpoints of OpenAI
+// and Anthropic stream it.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,7 @@ class ApiStream {
   // asked for.
   virtual std::string End(const Completion& completion) = 0;
   virtual std::string Fail(const ApiError& error) = 0;
-  // What clients pass over, for a stream that has been silent: a comment, or an event that the API has for it.
+  // What is sent on a silent stream to keep the connection, and clients ignore: a comment, or the API's own event for it.
   virtual std::string Sign() const { return ":\n\n"; }
   // Events about prompts that have begun or gone on since the last call, if they were asked for.
   virtual std::string PromptProgress(const Completion&) { return ""; }

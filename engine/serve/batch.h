@@ -29,12 +29,12 @@ struct BatchReport {
   double seconds = 0;
 };
 
-// Appends the missing answers to the plan's file, each line as soon as those before it are written, and drops a torn line. Requests are
-// read until as many choices run as the engine has logit rows, and a few wait; answers that wait for an earlier one are kept in memory, and
-// nothing is read while they take kMostKeptBytes. A request that is refused or fails has an error in its answer's place. An interruption is
-// no error: `left` is not 0. kBadInput: the plan's answers are of another
-// origin; a file cannot be read or written, or another program writes it. kInternal: a step failed as a
-// whole. The file has whole lines then, and can be continued.
+// Appends the missing answers to the plan's file, in the order of the requests; an incomplete last line is dropped first. Requests are
+// read until the choices that run use all logit rows of the engine, and a few wait. An answer that is done before an earlier one is kept
+// in memory; no request is read while such answers take kMostKeptBytes. A request that is refused or fails gets an error in place of its
+// answer. An interruption is not an error: `left` is then not 0.
+// kBadInput: the plan's answers are of another origin; a file cannot be read or written, or another program writes it. kInternal: a step
+// failed as a whole. After any error the file has whole lines, and can be continued.
 Result<BatchReport> RunBatch(const ServedModel& model, const BatchPlan& plan, const BatchOptions& options);
 
 // What the answers of the model are made by.

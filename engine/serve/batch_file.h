@@ -41,15 +41,15 @@ struct BatchOrigin {
   std::string settings = {};  // what changes answers besides: NAME=VALUE, with spaces between
   bool operator==(const BatchOrigin&) const = default;
 };
-// kBadInput: answers of `there` and of `now` in one file would be a mixture. The message names `path` and what differs. What `there` does
-// not have is not compared, and the name only where there is no fingerprint.
+// Ok if answers of `there` (in the file) and of `now` (this run) may stand in one file. kBadInput names `path` and what differs. A field
+// that is empty in either is not compared; names are compared only if a fingerprint is missing.
 Status CheckOrigin(const std::string& path, const BatchOrigin& there, const BatchOrigin& now);
 
 // A sum of the line without white space at its ends, in hexadecimal digits.
 std::string RequestSum(const TextLine& line);
 
-// A line of a file of answers, without its newline. `custom_id` may be none. A `status` of 200 is a success. `request`: its RequestSum. `ignored`: ApiRequest's;
-// the response has them if there are any.
+// A line of a file of answers, without its newline. `custom_id` may be none. A `status` of 200 is a success. `request`: its RequestSum.
+// `ignored`: ApiRequest's; the response has them if there are any.
 std::string BatchAnswer(const std::optional<std::string>& custom_id, int status, OrderedJson body, const std::string& id,
                         const std::string& request_id, const std::string& request, const BatchOrigin& origin,
                         const std::vector<std::string>& ignored = {});

@@ -71,7 +71,7 @@ const char* PromptField(ApiEndpoint endpoint) {
   return "messages";
 }
 
-// A prompt is encoded no further than this many contexts: what is somewhat too long is told by how much.
+// A prompt is encoded up to this many contexts, so that the error tells the length of a prompt that is somewhat too long.
 constexpr size_t kCountedContexts = 4;
 size_t MostTokens(const ServedModel& model) { return kCountedContexts * static_cast<size_t>(model.engine->context()); }
 
@@ -142,7 +142,7 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
           .param = "logit_bias"};
     }
   }
-  // Where there is no state, no other chat can begin.
+  // Recurrent layers can only begin from a state that is remembered; other layers do not need to know the place.
   const int64_t shared = AnyLayer(model.engine->model().recipe(), &LayerRecipe::recurrent) ? SharedLength(tokens) : 0;
   for (int64_t i = 0; i < request.n; ++i) {
     RequestOptions options = OptionsOf(model, request, answer_.seed + static_cast<uint64_t>(i));
@@ -159,7 +159,7 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
 
 namespace {
 
-// What an assistant said beside its calls, or called, is noted; nothing else may be left out.
+// A template may leave out texts and calls of an assistant's messages, which is noted. It is an error if anything else is left out.
 std::optional<ApiError> ErrorOf(const LeftOut& left_out, const ChatRequest& chat, std::vector<std::string>* notes) {
   if (left_out.what == LeftOut::What::kTool) {
     return ApiError{.message = "tools is not supported: the chat template leaves them out",
@@ -191,7 +191,7 @@ std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatReques
   for (const PromptSegment& segment : *segments) texts.push_back({segment.text, segment.control});
   Result<std::vector<int32_t>> tokens = loaded.tokenizer()->EncodeSegments(texts, most_tokens);
   if (!tokens.ok()) return EncodingError(model, most_tokens, tokens.status());
-  // Of what fits alone: this renders once more.
+  // Only after the prompt is known to fit, since FindLeftOut renders again.
   for (const LeftOut& left_out : side->format->FindLeftOut(chat)) {
     if (std::optional<ApiError> error = ErrorOf(left_out, chat, &rendered->notes)) return error;
   }
@@ -340,7 +340,8 @@ std::vector<int32_t> Completion::NextPrompt() const {
   return {ran.begin(), ran.end()};
 }
 
-// How many tokens of a chat's prompt begin other chats too: those that it has in common with a short question.
+// How many of a chat's first tokens every chat of the same system messages begins with: those that it has in common with a short
+// question after them.
 int64_t Completion::SharedLength(std::span<const int32_t> prompt) const {
   if (chat_.messages.empty()) return 0;
   ChatRequest other = chat_;

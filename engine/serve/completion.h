@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A body on its way to its answer: the requests that an engine runs for it, and their results.
+// The answer to one body while it is made: the requests that the engine runs for it, one for each choice, and their results so far.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace tally {
 
-// How a model is talked to.
+// A chat template, ready to render chats.
 struct ChatSide {
   std::shared_ptr<const ChatFormat> format;
   std::vector<std::string> stop;  // an answer ends before any of these, besides those of the body
@@ -39,7 +39,7 @@ struct ServedModel {
   Result<ChatSide> tool_chat = chat;                                   // for chats with tools
 };
 
-// The prompt of a chat, rendered. The error of a body that cannot be answered; one of them: there are more than `most_tokens`.
+// A chat rendered into its prompt. RenderApiChat returns the error of a body that cannot be answered, for one of more than `most_tokens`.
 struct RenderedChat {
   const ChatSide* side = nullptr;  // of the model
   std::vector<PromptSegment> segments = {};
@@ -61,12 +61,13 @@ struct ApiDelta {
 class Completion {
  public:
   // The error of a body that cannot be answered: no template, no tokenizer, what the template refuses, more tokens than the
-  // context, tools and texts that the template leaves out. `ids` gives the ids of the answer and of its calls. Model and ids must outlive the completion. Does not run the
-  // engine: may be called while another thread steps it.
+  // context, tools and texts that the template leaves out. `ids` gives the ids of the answer and of its calls. Model and ids must outlive
+  // the completion. Does not run the engine: may be called while another thread steps it.
   [[nodiscard]] static std::optional<ApiError> Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
                                                     std::unique_ptr<Completion>* made);
 
-  // To be run in any order, together with any others: choice by choice, prompt by prompt.
+  // One for each choice: all choices of the first prompt, then of the next. They may run in any order, and beside requests
+  // of other completions.
   std::span<const std::shared_ptr<Request>> requests() const { return requests_; }
   // Takes the events that have come. A choice without any is left out.
   std::vector<ApiDelta> Collect();
@@ -87,7 +88,8 @@ class Completion {
   // The likely beginning of a prompt that continues the first choice: for a chat, its history with the answer; else what the choice has
   // run.
   std::vector<int32_t> NextPrompt() const;
-  // The tokens of the first choice with which other chats of the same system messages, tools and settings begin too; none: no chat.
+  // The first tokens of the first choice's prompt that every chat with the same system messages, tools and settings begins with. Empty:
+  // not a chat.
   std::vector<int32_t> SharedBeginning() const;
 
  private:

@@ -332,7 +332,7 @@ void EngineLoop::Run() {
     feed_.End();
     const double until = MonotonicSeconds() + kWriteSeconds;
     while (files_ != nullptr && !files_->idle() && MonotonicSeconds() < until) files_->WriteOne();
-  } catch (const std::exception&) {  // the next turn runs again
+  } catch (const std::exception&) {  // prefixes that are not written run again in a later turn
   }
 }
 

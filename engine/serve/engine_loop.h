@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one thread that steps the engine for all requests of a server. Other threads hand it requests; it hands their clients what comes.
+// The one thread that steps the engine for all requests of a server. Other threads Add requests; this thread writes their answers
+// to their exchanges.
 //
 // Choices wait in a queue for each client, and clients take turns.
 #pragma once
@@ -28,12 +29,12 @@
 namespace tally {
 
 struct LoopOptions {
-  size_t most_waiting = 256;  // choices of all clients
-  size_t most_waiting_of_client =
-      128;                      // choices; a request that finds nothing waiting is taken whatever the number of its choices
+  // The most choices that wait, of all clients and of one. A request with more choices is taken all the same if none waits there yet.
+  size_t most_waiting = 256;
+  size_t most_waiting_of_client = 128;
   double deadline_seconds = 0;  // from a request's arrival to the end of its answer; 0: none
   double step_seconds = 0.15;   // SchedulerOptions::step_seconds
-  double quiet_seconds = 4;     // after which a stream without events gets a sign (StreamKeeper)
+  double quiet_seconds = 4;     // a stream without events for so long is sent a comment (StreamKeeper)
 };
 
 // A request that is to be answered.

@@ -16,7 +16,7 @@
 
 namespace tally {
 
-// What a server's exchanges use of it. It lives as long as one of them.
+// The part of a server that its exchanges use. They own it together, so that it lives as long as any of them.
 class HttpCore {
  public:
   HttpCore(const HttpLimits& http_limits, HttpHandlers http_handlers) : limits(http_limits), handlers(std::move(http_handlers)) {}
@@ -30,7 +30,7 @@ class HttpCore {
 
   // --- any thread
 
-  // False: they are too many, with those that there are.
+  // Counts `n` bytes of a body from `address`. False: all bodies together, or those from this address, are then over their limit.
   bool AddBodyBytes(const std::string& address, size_t n);
   void DropBodyBytes(const std::string& address, size_t n);
   void Wake();  // the server's thread looks for news

@@ -215,7 +215,7 @@ void PollServer::Run() {
     for (size_t i = 0; i < connections_.size(); ++i) {
       Connection& c = *connections_[i];
       try {
-        // News are taken in any case: an exchange that has some wakes nobody again.
+        // TakeNews is called in any case: an exchange whose news are not taken does not wake this thread again.
         const bool news = c.exchange != nullptr && c.exchange->TakeNews();
         if (polls[i + 2].revents != 0 || news) Serve(c, polls[i + 2].revents);
         if (Deadline(c) <= now) Expire(c);
@@ -265,9 +265,9 @@ void PollServer::Accept(double now) {
   }
 }
 
-// A connection that is one too many is not closed without a word: its request is refused, if there is no room then. Clients read an answer
-// to a request, and take one that comes before for an error. Where too many of those wait, the next ones have the answer at once all the
-// same.
+// A connection beyond the limits is not closed at once. It may send a request, which is refused if there still is no room: clients read
+// an answer to a request, but take an answer that comes before it for an error. If too many such connections wait, further ones get the
+// answer at once.
 void PollServer::Add(std::unique_ptr<Connection> added, double now) {
   const auto others = static_cast<size_t>(std::ranges::count_if(
       connections_, [](const std::unique_ptr<Connection>& c) { return c->too_many != 0 || c->stage == Stage::kDropping; }));
@@ -291,7 +291,7 @@ int PollServer::TooMany(const Connection& another, double now) {
   return all < limits().connections || MakeRoom("", now) ? 0 : 503;
 }
 
-// Closes the connection that has been without a request for the longest time. address: of whom; empty: of anybody.
+// Closes the connection that has been without a request for the longest time. `address`: among those from there; empty: among all.
 bool PollServer::MakeRoom(const std::string& address, double now) {
   Connection* oldest = nullptr;
   for (const std::unique_ptr<Connection>& c : connections_) {
@@ -435,7 +435,7 @@ bool PollServer::TakeBody(Connection& c) {
   return true;
 }
 
-// Answers the request of which there is what there is, and reads no further one.
+// Answers a request that may have come in part, and reads no further request of the connection.
 void PollServer::Refuse(Connection& c, const HttpFault& fault) {
   const HttpFault& why = c.too_many == 0     ? fault
                          : c.too_many == 429 ? HttpFault{429, "too many connections from this address: try again later"}

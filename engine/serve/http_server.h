@@ -3,8 +3,8 @@
 // number and time that a client could stretch has a limit.
 //
 // One thread does all reading and writing. A request whose handler has not answered yet costs it nothing. A request that is refused while
-// more of it may come (http_syntax.h: 400; too long: 413, 431; too slow: 408) gets its answer, and its connection ends. What comes after
-// the answer is read and dropped for a while: a client that is told nothing before it has sent everything is told then.
+// more of it may come (http_syntax.h: 400; too long: 413, 431; too slow: 408) gets its answer, and its connection ends. What the client
+// still sends is then read and dropped for a while, since many clients read an answer only after they have sent everything.
 #pragma once
 
 #include <cstddef>

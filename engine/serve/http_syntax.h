@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP/1.1 as bytes (RFC 9112): the head of a request, and a body in chunks.
 //
-// Strict: what two programs may read in two ways is a fault. A proxy that takes the body's end elsewhere would pass one client's bytes on as
-// the next one's request. So a head that has a bare CR or LF, a NUL or another control character, a folded line, white space before a
+// Strict: what two programs may read in two ways is a fault. A proxy that takes the body's end elsewhere would pass one client's bytes on
+// as the next one's request. So a head that has a bare CR or LF, a NUL or another control character, a folded line, white space before a
 // colon, more than one length, a length beside a transfer coding, or a coding other than "chunked" is refused, never repaired.
 #pragma once
 
@@ -23,7 +23,7 @@ std::optional<std::string_view> FindHeader(const HttpHeaders& headers, std::stri
 
 std::string AsciiLower(std::string_view text);
 
-// What a request is refused for. Where its next one begins is not known.
+// Why a request is refused. The connection must end after it, as it is not known where the client's next request begins.
 struct HttpFault {
   int status = 400;
   std::string message = {};
@@ -34,7 +34,7 @@ struct HttpHead {
   HttpHeaders headers = {};
   bool version_1_0 = false;
   bool keep_alive = true;         // the client does not ask to close
-  bool expects_continue = false;  // it waits for a word before it sends the body
+  bool expects_continue = false;  // the client waits for "100 Continue" before it sends the body
   bool chunked = false;
   uint64_t length = 0;  // of the body, if it is not chunked; 2^64 - 1: that or more
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells watchers what a server's engine does: GET /live (engine/page/live_figures.h). Used on the thread that steps the engine.
 //
-// Events come some five times a second. The step that one shows is the mean of the steps since the event before, those of the last one's
-// phase.
+// There are about five events a second. An event shows one step: the mean of those steps since the event before that have the phase of
+// the last step.
 #pragma once
 
 #include <array>
@@ -24,14 +24,14 @@ class LiveFeed {
   // The engine must outlive this.
   LiveFeed(Engine& engine, std::string model, ReportRoofs roofs);
 
-  // The exchange gets events until its client leaves. False: enough watch already.
+  // The exchange gets events until its client leaves. False: there are as many watchers as allowed.
   [[nodiscard]] bool Watch(std::shared_ptr<HttpExchange> exchange, HttpHeaders headers, const LoopState& state);
   // Around a step of the engine.
   void BeforeStep();
   void AfterStep(uint64_t tokens_drawn, const LoopState& state);
   // Nothing runs: sends watchers what they have not been told yet.
   void Idle(const LoopState& state);
-  // A comment, so that neither side takes the other for gone.
+  // Sends a comment, so that neither side takes an idle connection for dead.
   void Beat();
   // Ends the streams.
   void End();

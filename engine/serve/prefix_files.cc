@@ -199,7 +199,7 @@ void PrefixFiles::WriteOne() {
                .used = Now(),
                .beginning = kept.use == PrefixUse::kBeginning};
   for (File& there : files_) {
-    // A file that may be removed for a longer one does not stand for a beginning.
+    // A file of a conversation may be removed for a longer one, so it cannot take the place of a beginning.
     if (there.key != file.key || (file.beginning && !there.beginning)) continue;
     if (whole_ ? there.tokens == tokens : BeginsWith(there.tokens, tokens)) return Touch(there);
   }

@@ -5,8 +5,8 @@
 // A file is read when a request begins with its tokens, and written when there is time. It is used for requests of its prefix key only.
 // Files of other models are left alone until their bytes are needed.
 //
-// Models with windows or recurrent layers know a sequence at its end alone: a file serves no request that leaves it earlier. So they have
-// files for more than the ends of conversations (PrefixUse).
+// A file of a model with windows or recurrent layers can be continued from its end only: it is of no use to a request that begins with
+// fewer of its tokens. So such models also keep files of prompts and of common beginnings (PrefixUse).
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,10 @@
 
 namespace tally {
 
-// kConversation: from where the next turn goes on; it replaces files of earlier turns. kPrompt: for the same prompt again; written where
-// there is room to spare. kBeginning: what many conversations begin with; no conversation replaces it. The last two are of models that need
-// them; others do without.
+// What a file is for. kConversation: it ends where the conversation's next turn continues, and replaces files of earlier turns.
+// kPrompt: it serves the same prompt again, and is written only if there is room to spare. kBeginning: it holds what many conversations
+// begin with, and no conversation replaces it. The last two help models with windows or recurrent layers; for others a longer file
+// serves as well.
 enum class PrefixUse : uint8_t { kConversation, kPrompt, kBeginning };
 
 // Not to be used by two threads at once.
@@ -47,15 +48,16 @@ class PrefixFiles {
     std::string key, name;  // prefix key; name of the file
     SessionFile session;
   };
-  // The file that knows beginnings of `tokens` which the engine does not remember; null: none, or there is no room for it.
+  // The file that holds the most of the first `tokens`, and clearly more than the engine remembers. Null: no file does, or the KV cache
+  // has no room for it.
   std::unique_ptr<Found> Find(std::string_view key, std::span<const int32_t> tokens);
   // Makes the engine remember what was found. `checked`: the result of Found::session.Check(), which reads the whole file and may be called
   // on any thread. False: the file is damaged and was removed, and another may be found.
   bool Import(const Found& found, const Status& checked);
   // Find, Check and Import.
   void Load(std::string_view key, std::span<const int32_t> tokens);
-  // Marks tokens to be written: as many of them as the engine still remembers then, if they are worth a file. With `next`, the tokens that
-  // it returns when they are written. Those marked last are written first.
+  // Marks tokens for WriteOne, which writes as many of the first ones as the engine then still remembers, if they are worth a file. If
+  // `next` is given, WriteOne calls it and writes the tokens that it returns instead. Tokens marked last are written first.
   void Keep(std::string key, std::vector<int32_t> tokens, std::function<std::vector<int32_t>()> next = {},
             PrefixUse use = PrefixUse::kConversation);
   bool idle() const { return kept_.empty(); }  // nothing is to be written

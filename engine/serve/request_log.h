@@ -24,7 +24,7 @@ struct RequestRecord {
   std::string id = {};                                // RequestId
   std::string model = {};                             // that answered; empty: none
   std::optional<ApiUsage> usage = {};                 // none: no model ran
-  std::vector<std::string> ignored = {}, notes = {};  // ApiRequest::ignored; what else was made of the body
+  std::vector<std::string> ignored = {}, notes = {};  // ApiRequest::ignored; Completion::notes
   std::string error = {};                             // the message of one; empty: none is known
 };
 

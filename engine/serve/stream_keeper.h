@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps streamed answers from being silent: proxies and clients take a silent connection for dead (nginx after 60 s, some clients after 20).
-// It writes on a thread of its own, so that neither a long step of the engine nor a queue keeps it.
+// Keeps streamed answers from being silent: proxies and clients take a silent connection for dead (nginx after 60 s, some clients after
+// 20). It writes on a thread of its own, so that neither a long step of the engine nor a queue keeps it.
 #pragma once
 
 #include <condition_variable>
@@ -17,14 +17,14 @@ namespace tally {
 
 class StreamKeeper {
  public:
-  // At most so many seconds, and an eighth of them, pass between two writes to a stream.
+  // `seconds`: the longest time between two writes to a stream; an eighth more may pass.
   explicit StreamKeeper(double seconds) : seconds_(seconds) {}
   ~StreamKeeper() { Stop(); }
   // kNoRoom: the system has no thread left.
   Status Start();
   void Stop();  // writes no more
-  // Any thread. The exchange, to be used instead of `exchange`: once its answer has begun, `sign` is written whenever nothing else was for a
-  // while. What is written must be whole events.
+  // Any thread. Returns an exchange to use in place of `exchange`. Once its answer has begun, `sign` is written whenever nothing else has
+  // been for the keeper's seconds. Each Write must be whole events, as `sign` may come between any two.
   std::shared_ptr<HttpExchange> Keep(std::shared_ptr<HttpExchange> exchange, std::string sign);
 
  private:

@@ -31,7 +31,7 @@ class TurnQueue {
   T Pop() {
     return *PopOf([](const std::string&) { return true; });
   }
-  // The same, without the clients for which `may` does not hold; none: there is no other.
+  // The same among the clients for which `may` holds; nullopt: none of them has an entry.
   template <class May>
   std::optional<T> PopOf(const May& may) {
     const auto turn = std::ranges::find_if(turns_, may);

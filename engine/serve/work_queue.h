@@ -28,7 +28,8 @@ class WorkQueue {
   Status Start(int threads);
   // False: too much waits, or the queue has been stopped.
   [[nodiscard]] bool Add(const std::string& client, std::function<void()> work);
-  // Finishes the work in progress, then runs waiting work on this thread: work checks whether the server ends.
+  // Waits for the work in progress, then runs all waiting items on the calling thread. An item must itself check whether the
+  // server is stopping.
   void Stop();
 
  private:
@@ -38,7 +39,7 @@ class WorkQueue {
     std::string client;
     std::function<void()> work;
   };
-  std::optional<Item> Next();  // with the lock held; none: all that waits is of clients that have enough
+  std::optional<Item> Next();  // with the lock held; nullopt: each client with waiting items has `at_once` running
 
   const size_t most_waiting_, at_once_;
   std::mutex mutex_;

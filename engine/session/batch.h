@@ -21,16 +21,16 @@ struct BatchRow {
   // request before. The bill counts such rows.
   int32_t bill = -1;
   bool again = false;
-  // The token is a guess at what the row before will give: Engine::KeepDrafts says how many were right. The last rows of a sequence in a
-  // step.
+  // The token is a draft: a guess at the token that will be drawn from the logits of the row before. Drafts are a sequence's last rows in
+  // a step. After the step, Engine::KeepDrafts must be told how many were right.
   bool draft = false;
 };
 
-// What Engine::Predict is to guess.
+// A request for drafts of one sequence (Engine::Predict).
 struct DraftWish {
   int32_t sequence = 0;
-  int32_t token = 0;  // the one that follows the sequence's last position, and has not run
-  int64_t most = 0;   // tokens after it, at most
+  int32_t token = 0;  // drawn after the sequence's last position; it has not run yet
+  int64_t most = 0;   // the most tokens to guess after `token`
   int32_t bill = -1;  // as BatchRow::bill
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversation with a model: its history, the prompt of each turn, and the answer taken apart as it comes. A turn reuses the beginning of
-// its prompt that sequences of its key have run on the engine, as far as the KV cache still has it.
+// A conversation with a model: its history, the prompt of each turn, and each answer, divided into thinking, content and calls while it
+// is generated. A turn does not run the beginning of its prompt again if a sequence of the same prefix key has run it and the KV cache
+// still holds it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ struct TurnOptions {
   SamplingOptions sampling = {};
   std::vector<std::string> stop = {};  // the answer's content ends before any of these (`finish` is kStop)
   int64_t draft = 0;                   // RequestOptions::draft
-  // Ids of calls, none twice; none: unique ones, 9 letters and digits where the format wants that, else "call_" and 24 hexadecimal digits.
+  // Makes the id of a call, never the same twice. Null: unique ids of 9 letters and digits if the format wants those, else of "call_" and
+  // 24 hexadecimal digits.
   std::function<std::string()> new_call_id = {};
   // The answer as it comes. Returning false stops it (`finish` is kInterrupted); it is not called again.
   std::function<bool(std::span<const OutputPart> parts)> on_parts = {};
@@ -47,9 +49,9 @@ class TALLY_API Conversation {
   // Everything of the request but its messages: tools, effort, thinking, variables, the date.
   virtual ChatRequest& settings() = 0;
 
-  // Adds `messages` (a user's, or results of tools; none: the history ends with them) to the history, runs the prompt and generates the
-  // assistant's answer, which is added too, as far as it came. If the prompt was interrupted (`finish` is kInterrupted and there are no
-  // tokens), the history is as before, as on errors.
+  // Adds `messages` to the history: a message of the user, results of tools, or none if the history already ends with them. Then runs the
+  // prompt and generates the assistant's answer, and adds it to the history too, as far as it was generated. On an error, and if the
+  // prompt is interrupted (`finish` is kInterrupted and there are no tokens), the history is unchanged.
   // kNoRoom: the prompt leaves no room in the context or the KV cache; no sequence or memory is left. kBadInput: what the format refuses; a
   // sampling option out of range; errors of Step in the prompt. An error of a later Step ends the answer, as in Generate.
   virtual Result<Turn> Say(std::vector<ChatMessage> messages, const TurnOptions& options) = 0;
@@ -58,8 +60,8 @@ class TALLY_API Conversation {
   virtual bool Undo() = 0;
   // Forgets all messages but the system's and developer's at the beginning.
   virtual void Reset() = 0;
-  // Forgets the first user message after those of Reset and what came before the next, and so on until the rest takes at most half of
-  // Engine::MostPositions. False: nothing is left to forget. Errors are the format's.
+  // Forgets the oldest turn, and further ones until the rest takes at most half of Engine::MostPositions. A turn is a user message with
+  // all messages up to the next one. What Reset keeps is kept. False: there is no turn to forget. Errors are the format's.
   virtual Result<bool> ForgetOldest() = 0;
 
   virtual int64_t tokens() const = 0;  // of the last turn, its prompt included, in the KV cache
@@ -75,7 +77,8 @@ class TALLY_API Conversation {
 };
 
 // `engine` must outlive the conversation, which takes one of its sequences during a turn. `prefix_key`: conversations and requests of the
-// same key share equal beginnings (RequestOptions). The time to an answer reveals that.
+// same key share the KV cache of equal beginnings (RequestOptions). So the time to an answer reveals whether another one of that key has
+// run the same beginning.
 // kBadInput: a model without a tokenizer.
 TALLY_API Result<std::unique_ptr<Conversation>> NewConversation(Engine& engine, std::shared_ptr<const ChatFormat> format,
                                                                 std::string prefix_key = {});

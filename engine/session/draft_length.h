@@ -21,9 +21,9 @@ class DraftLength {
     --pause_;
     return 0;
   }
-  bool missed() const { return misses_ > 0; }  // the last guesses did not pay
-  // `drafted` of the proposed tokens ran, and the first `accepted` of them were right. `row_cost`: cost of a further row, as a part of a
-  // step of one row; guesses that are right less often do not pay.
+  bool missed() const { return misses_ > 0; }  // the last drafts cost more than they saved
+  // `drafted` of the proposed tokens ran, and the first `accepted` of them were right. `row_cost`: the cost of one more row, as a
+  // fraction of a step of one row. Drafting pays if at least that fraction of the drafts is right.
   void Settle(int64_t drafted, int64_t accepted, double row_cost) {
     if (drafted == 0) return;
     rate_ += (static_cast<double>(accepted) / static_cast<double>(drafted) - rate_) / 4;
@@ -42,7 +42,7 @@ class DraftLength {
   int64_t most_;
   int64_t length_;      // tokens that are drafted; half as many after a miss, twice after a hit
   double rate_ = 1;     // part of the tokens that are right; recent ones count more
-  int64_t misses_ = 0;  // guesses in a row that did not pay
+  int64_t misses_ = 0;  // steps in a row whose drafts did not pay
   int64_t pause_ = 0;   // steps without a draft
 };
 

@@ -59,8 +59,9 @@ TALLY_API Status CheckTokens(const Engine& engine, std::span<const int32_t> toke
 // Prefills `prompt` into a new sequence (in pieces of max_batch), generates, and frees the sequence. The ledger is not reset;
 // Reset it first for the figures of this generation alone.
 // kBadInput: an empty prompt, a token id beyond the vocabulary, a prompt longer than the context, a sampling option out of range,
-// a stop string without a tokenizer; errors of Step in the prompt. kNoRoom: no sequence or memory is left. If a later step fails, the result holds what was generated
-// until then, `finish` is kError and `error` is the step's. An interruption is not an error (`finish` is kInterrupted).
+// a stop string without a tokenizer; errors of Step in the prompt. kNoRoom: no sequence or memory is left. If a later step
+// fails, the result holds what was generated until then, `finish` is kError and `error` is the step's. An interruption is not an
+// error (`finish` is kInterrupted).
 TALLY_API Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt, const GenerateOptions& options);
 
 }  // namespace tally

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of a group run one model in step. The first one decides, and tells the others what it does, a step at a time; they do the
-// same. A store of sequences decides by its calls alone, so all stores stay alike.
+// Processes that run one model together. The first process sends the others every call of its engines (Command), and they make the same
+// calls. What a SequenceStore does depends on its calls alone, so the stores of all processes stay equal.
 #pragma once
 
 #include <algorithm>
@@ -135,7 +135,8 @@ Cost ReadCost(CommandReader& in);
 void WriteBooks(const ProcessBooks& books, CommandWriter& out);
 ProcessBooks ReadBooks(CommandReader& in);
 
-// Together (machine/communicator.h); `own` if there is no group.
+// The same status in every process: ok, or the failure of the lowest rank that has one (Together, machine/communicator.h). `own` if there
+// is no group.
 Status AgreeOnStatus(Communicator* group, const Status& own);
 
 }  // namespace tally

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guesses at the next tokens of a text from the text itself ("prompt lookup"; inference with reference, Yang et al. 2023, arXiv 2304.04487):
-// where its end stood before, what followed then is proposed. Internal to the session.
+// Guesses the next tokens of a text from the text itself ("prompt lookup"; inference with reference, Yang et al. 2023, arXiv 2304.04487):
+// finds an earlier occurrence of its last tokens, and proposes the tokens that followed there. Internal to the session.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace tally {
 
-// Guesses are a function of the text and of how earlier ones fared, so that a request drafts the same whenever it may.
+// Guesses depend only on the text and on how many earlier guesses were right, not on what else the engine runs.
 class LookupDrafter {
  public:
   static constexpr int64_t kLongest = 4;  // tokens of the text's end that are looked for at most
 
   // `most`: tokens that are proposed at once; 0: none ever are.
   explicit LookupDrafter(int64_t most) : length_(most) {}
-  // To be called before each step that may have drafts. At most `most` tokens that may follow `tokens`; none: the end of the text is new,
-  // or guesses were wrong of late. Valid until the next call.
+  // To be called before each step that may have drafts. Returns at most `most` tokens that may follow `tokens`. Empty: the last token
+  // (after wrong guesses, the last two) does not occur earlier, or drafting pauses. Valid until the next call.
   std::span<const int32_t> Propose(std::span<const int32_t> tokens, int64_t most);
   DraftLength& length() { return length_; }
 
@@ -28,8 +28,8 @@ class LookupDrafter {
   std::vector<int32_t> proposed_;
 };
 
-// The most recent place at which the end of `tokens` stood before: how many of its tokens match, kLongest at most and the longest there
-// is, and the position after them. length 0: the last token is new.
+// An earlier occurrence of the last `length` tokens of `tokens`: of the longest such end (at most kLongest tokens), the latest
+// occurrence. `next`: the position after it. length 0: the last token does not occur earlier.
 struct EarlierPlace {
   int64_t length = 0, next = 0;
 };

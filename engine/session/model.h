@@ -31,11 +31,11 @@ struct EngineOptions {
   int64_t context = 0;         // KV positions of a sequence; 0: min(trained length, 4096)
   int64_t max_batch = 512;     // rows of one Step; clamped to 1 .. context * sequences
   int64_t max_logit_rows = 0;  // rows of one Step with want_logits; 0: one for each sequence, and draft_rows
-  // Rows of one Step that a scheduler may draft (RequestOptions::draft). Attention of one more row than that is split over positions as
-  // that of one row is.
+  // Rows of one Step that a scheduler may fill with drafts (RequestOptions::draft). In steps of up to 1 + draft_rows rows, attention is
+  // divided among threads by positions too, as it is for one row.
   int64_t draft_rows = 0;
-  // The checkpoint's layer for multi-token prediction is loaded and run, for Engine::Predict: LoadModel and NewEngine must agree. kBadInput
-  // names what is missing: the layer, a family whose layer can be run, a single process.
+  // True: the checkpoint's layer for multi-token prediction is loaded, and Engine::Predict runs it. LoadModel and NewEngine must be given
+  // the same value. kBadInput: the checkpoint has no such layer, the family's cannot be run, or several processes run the model.
   bool prediction = false;
   int32_t sequences = 1;  // maximum number of live sequences; at least 1
   // The most bytes of the KV cache, one budget of all sequences and layers. A Step or Fork that does not fit is refused. 0: full context
@@ -49,8 +49,9 @@ struct EngineOptions {
   uint64_t share_gain_ns = 20'000;
 };
 
-// How a model is divided among several processes. kAll: every matrix. kExperts: each expert is in one process, and every process has all of
-// attention and the other mixers: fewer messages. kAuto: by what the network does, measured when the model is loaded.
+// How a model is divided among several processes. kAll: every matrix is divided. kExperts: each expert belongs to one process, and every
+// process has all of attention and of the other mixers, which takes fewer messages. kAuto: the one that is estimated to be faster, by the
+// speed of the network and of memory, measured when the model is loaded.
 enum class Split : uint8_t { kAuto, kAll, kExperts };
 inline constexpr std::array<std::string_view, 3> kSplitNames = {"auto", "all", "experts"};
 
@@ -59,12 +60,12 @@ struct LoadOptions {
   // pages. For AuditOptions::mmu. Slower, with the same results.
   bool guard_slices = false;
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress = {};  // false: stop, kInterrupted
-  // Called before the weights are read, when recipe(), tokenizer() and chat_templates() are there. An error ends the loading and is its
-  // error.
+  // Called before the weights are read; recipe(), tokenizer() and chat_templates() are valid by then. LoadModel ends with the error
+  // that it returns.
   std::function<Status(const Model& model)> before_weights = {};
-  // The processes that run the model together, each of which loads its part; null: this one alone. It must outlive the model. All have
-  // the same path and options; a failure of one is the failure of all, with its place. The first one's engines are the group's: the others
-  // follow it (FollowGroup).
+  // The processes that run the model together, each of which loads its part; null: this process alone. It must outlive the model. All
+  // processes must pass the same path and options. If one fails, all return its error, which names the process. The program steps engines
+  // in the first process only; the others call FollowGroup.
   Communicator* group = nullptr;
   Split split = Split::kAuto;
 };

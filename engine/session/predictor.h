@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drafts by a checkpoint's own layer for multi-token prediction (engine/graph/planner_prediction.cc). Internal to the session.
 //
-// The layer's row of position i needs the model's output at i and the token of i + 1. So the row of a sequence's last position waits until
-// the next token is drawn, and other rows of few may wait with it. Prompts' rows run after their step. The layer's keys and values are one
-// layer of the store, whose positions are the sequence's: what is rolled back there is rolled back here.
+// The layer's row of position i needs the model's output at i and the token of i + 1. So the row of a sequence's last position waits
+// until the next token is drawn. In decode, up to kMostWaiting rows of a sequence wait, and run together in Predict; rows of prompts run
+// after their step. The layer's keys and values are a layer of the engine's store and have the sequence's positions, so truncating the
+// sequence truncates them too.
 //
-// Where a sequence begins with positions that another ran (Fork, reuse, Import), or is cut (Truncate), the output at its last position
-// is not known: that row does not run, and the layer's keys there are those of what followed elsewhere, or zero. Nor does a row whose block
-// another sequence has too: its keys would depend on a token behind the block. Drafts may differ; what is drawn does not.
+// Two kinds of rows do not run. After Fork, reuse, Import and Truncate, the model's output at the sequence's last position is not known;
+// the layer's keys and values there stay zero, or those of the continuation that another sequence had. A row in a block that another
+// sequence shares does not run either: its keys and values depend on the next token, which may lie behind the block. Both may change
+// drafts, but never the tokens that are drawn.
 #pragma once
 
 #include <cstdint>

@@ -112,7 +112,7 @@ void Request::Take(std::span<const float> logits) {
   if (static_cast<int64_t>(tokens_.size()) > context_) return End(FinishReason::kContextFull);
 }
 
-// A token that is the last one of the answer, or has no position, does not run.
+// The most drafts that can be of use: the last token of an answer does not run, nor does one beyond the context.
 int64_t Request::MostDrafts(int64_t most) {
   if (ended_ || options_.draft == 0 || std::exchange(skip_drafts_, false)) return 0;
   if (options_.max_tokens >= 0) most = std::min(most, options_.max_tokens - static_cast<int64_t>(result_.tokens.size()) - 1);
@@ -135,7 +135,7 @@ void Request::Drafted(int64_t drafted, int64_t accepted, double row_cost) {
   drafter_.length().Settle(drafted, accepted, row_cost);
   result_.drafted += drafted;
   result_.accepted += accepted;
-  // They ran in the step of the token before them.
+  // Accepted drafts ran in the step of the token before them, which Ran() has counted without them.
   result_.decode_tokens += accepted;
   ran_ += accepted;
 }

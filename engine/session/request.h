@@ -36,12 +36,14 @@ struct RequestOptions {
   // Requests of equal keys run equal beginnings of their tokens once; none: this one shares nothing.
   std::optional<std::string> prefix_key = {};
   std::string client = {};  // who asks: the scheduler gives clients equal shares
-  // So many of the prompt's tokens are likely to begin other prompts too: recurrent layers' states are remembered there. 0: not known.
+  // How many of the prompt's first tokens other prompts are likely to begin with too. The states of recurrent layers are remembered at
+  // that position. 0: not known.
   int64_t shared_beginning = 0;
-  // Tokens that are drafted at once at most: by the checkpoint's own layer if the engine predicts (EngineOptions::prediction), else looked
-  // up in the prompt and the text so far. They run where the engine has room for drafts (EngineOptions::draft_rows). 0: none.
+  // The most tokens that are drafted for one step. The checkpoint's own layer drafts them if the engine predicts
+  // (EngineOptions::prediction); else they are looked up in the prompt and the text so far. Only an engine with room for drafts runs them
+  // (EngineOptions::draft_rows). 0: none.
   int64_t draft = 0;
-  // Taken in place of the tokens that are drawn, from the first one on: an answer that was recorded. Drawing goes on beside it.
+  // A recorded answer, whose tokens replace the drawn ones from the first token on. Tokens are still drawn, and dropped.
   std::vector<int32_t> replay = {};
 };
 
@@ -75,18 +77,17 @@ class Request {
   void Begin(int64_t held);
   // The sequence has run `length` tokens, the last `rows` of them in this step.
   void Ran(int64_t length, int64_t rows);
-  // Its sequence was taken away: it will Begin again, and what has run runs again.
+  // Its sequence was freed to make room: the request will Begin again and run its tokens again.
   void Preempted() { ++preemptions_; }
-  // To be called before each step that may have drafts, one of the two. Draft: tokens that may follow those that there are, at most `most`,
-  // as looked up: to be run after them. Valid until the next call. MayDraft: how many tokens are wanted of the engine's layer, at most
-  // `most`.
+  // One of these two is to be called before each step that may have drafts. Draft returns at most `most` tokens, found by lookup, to run
+  // after tokens(); valid until the next call. MayDraft returns how many tokens, at most `most`, to ask of Engine::Predict.
   std::span<const int32_t> Draft(int64_t most);
   int64_t MayDraft(int64_t most);
-  // The drafts that may run: not from an end token on.
+  // The drafts before the first end token: the end token is never run, so no draft after it can be right.
   std::span<const int32_t> WithoutEnd(std::span<const int32_t> drafts) const;
   // How many of the drafted tokens that ran were drawn. `row_cost`: as DraftLength::Settle.
   void Drafted(int64_t drafted, int64_t accepted, double row_cost);
-  // Drafts made a step fail: the next one has none.
+  // A step with drafts failed for this request: its next step has none.
   void SkipDrafts() { skip_drafts_ = true; }
   // A sequence of it ran the token at this position before.
   bool HasRun(int64_t position) const { return position < ran_; }

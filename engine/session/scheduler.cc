@@ -21,8 +21,9 @@ int64_t CommonLength(std::span<const int32_t> a, std::span<const int32_t> b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
-// What a second row reads besides the first, as a part of what that reads: experts that the first did not choose. And its arithmetic
-// (measured on two cores with VNNI: Q8_0 .07, Q4_K_M .10, Q4_0 .11), and what its draft reads: the layer that predicts, and the head.
+// The cost of one more row of a step, as a fraction of a step of one row. It has three parts: its arithmetic (measured on two cores with
+// VNNI: Q8_0 .07, Q4_K_M .10, Q4_0 .11); bytes of experts that the first row did not choose; and, if the engine predicts, the bytes that
+// make its draft, of the predicting layer and the head.
 double RowCost(Engine& engine) {
   constexpr double kArithmetic = .1;
   const Recipe& r = engine.model().recipe();
@@ -71,8 +72,8 @@ void Scheduler::Remember(const Entry& e, int32_t states) {
   engine_.Remember(e.sequence, *e.request->prefix_key(), e.request->tokens(), states);
 }
 
-// States of recurrent layers to remember, so that other requests can begin there: here and there in a long prompt, and two at its end,
-// since in a conversation's next turn the prompt may end otherwise.
+// How many states of recurrent layers to remember after this step, for other requests to begin from: one at multiples of kStateEvery and
+// at the shared beginning; two at the end of the prompt, since in a conversation's next turn its last tokens may differ.
 int32_t Scheduler::StatesToKeep(const Entry& e) const {
   const int64_t length = engine_.Length(e.sequence);
   if (!recurrent_) return 0;
@@ -210,7 +211,8 @@ void Scheduler::Share() {
   if (prompts.empty() && !is_full_) ShareDrafts(room);
 }
 
-// A client whose prompts did not wait before begins with the rows of the one that has had the fewest, or with its own if it has had more.
+// Updates prompt_rows_ before a step. A client whose prompts did not wait before begins with the rows of the client that has had the
+// fewest, or with its own earlier rows if these are more.
 void Scheduler::CountClients(std::span<Entry* const> prompts) {
   std::map<std::string, int64_t> had;
   int64_t fewest = 0;
@@ -304,7 +306,7 @@ void Scheduler::ShareDrafts(int64_t room) {
   if (!wishes.empty()) Predict(wishes, wishing);
 }
 
-// Drafts of the engine's layer, each wish's for the request of the same place.
+// Asks the engine for drafts: wishes[i] is for entry of[i].
 void Scheduler::Predict(std::span<const DraftWish> wishes, std::span<Entry* const> of) {
   const Result<std::span<const std::vector<int32_t>>> drafts = engine_.Predict(wishes);
   for (size_t i = 0; i < of.size(); ++i) {
@@ -352,7 +354,7 @@ void Scheduler::Settle(Entry& e, const StepOutput& out) {
   if (drafts > 0) Remember(e, StatesToKeep(e));
 }
 
-// A draft's logits count if what was drawn before it is the draft.
+// Draws from the logits of the last token, then from those of each draft, as long as the token drawn before it is that draft.
 void Scheduler::Take(Entry& e, const StepOutput& out) {
   e.request->Take(out.Logits(e.logits));
   if (e.drafts.empty()) return;

@@ -8,7 +8,8 @@
 // Prompts run one after the other, not side by side: none would be done sooner, and most later. Clients take turns of kTurn rows, and the
 // turn is that of the client whose prompts have had the fewest, so that clients have equal shares; a prompt with fewer than kShortPrompt
 // rows to run does not wait for another's turn to end, unless its client has had more. Of a client's prompts the first that came is the
-// next, but short ones overtake longer ones, and together keep one waiting for at most kMostOvertaking rows and as many as it has run itself.
+// next, but short ones overtake longer ones, and together keep one waiting for at most kMostOvertaking rows and as many as
+// it has run itself.
 //
 // Requests that draft get further rows in steps of few rows that are all decode: such a step waits for the weights, and rows cost little.
 // Rows that were not accepted are taken back before the request is told. If a step fails for a sequence with drafts, the next has none.

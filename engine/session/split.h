@@ -15,8 +15,7 @@
 
 namespace tally {
 
-// What a token of decoding is estimated to take: weights that the slowest process reads from memory, gathers, and the bytes that they bring
-// it.
+// The estimated cost of decoding one token: bytes of weights that the slowest process reads, gathers, and bytes that it receives in them.
 struct SplitEstimate {
   double weight_bytes = 0, gathers = 0, received_bytes = 0;
   double Seconds(double memory_bytes_per_s, double latency_s, double network_bytes_per_s) const {

@@ -26,8 +26,8 @@ class StepClock {
     most_measured_ = std::max(most_measured_, prompt_rows);
   }
 
-  // Rows of prompts beside `decode_rows` in a step of at most `seconds`. A step has at most four times the rows of those before: the cost of a
-  // row falls with their number, up to a point.
+  // Rows of prompts beside `decode_rows` in a step of at most `seconds`. At most four times the most rows of an earlier step: a row costs
+  // less in larger steps, so the measured cost does not hold far beyond them.
   int64_t MostRows(int64_t decode_rows, double seconds) const {
     if (row_seconds_ == 0) return kFirstRows;
     const double rest = seconds - (decode_rows > 0 ? decode_seconds_ : 0);

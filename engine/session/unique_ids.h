@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ids that nobody else draws.
+// Ids that are unique across threads and processes.
 #pragma once
 
 #include <atomic>

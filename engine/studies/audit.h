@@ -96,10 +96,10 @@ struct AuditReport {
   bool head_is_copy = false;  // the head is stored beside the embedding, with its type and values
 };
 
-// Runs the prompt in pieces of max_batch, then decodes. Resets the ledger before every step, and every pass for prediction. Rows that differ are not an error;
-// `differing` counts them. kBadInput: tokens beyond the vocabulary, a context without room for the prompt and all decode steps;
-// with mmu, weights without guards, pages that the system does not let the process watch, another such audit at the same time.
-// kInterrupted. kInternal: a model that LoadModel did not make.
+// Runs the prompt in pieces of max_batch, then decodes. Resets the ledger before every step, and every pass for prediction. Rows that
+// differ are not an error; `differing` counts them. kBadInput: tokens beyond the vocabulary, a context without room for the prompt and all
+// decode steps; with mmu, weights without guards, pages that the system does not let the process watch, another such audit at the same
+// time. kInterrupted. kInternal: a model that LoadModel did not make.
 TALLY_API Result<AuditReport> Audit(Engine& engine, const AuditOptions& options);
 
 }  // namespace tally

@@ -35,13 +35,14 @@ struct CountedModel {
   // Parts beside what `count` counts: tensors that are stored and not run, or what a configuration describes. Bytes as stored or
   // published. With settings their sizes are unknown.
   std::vector<PartNotRun> not_run = {};
-  // With CountRequest::type_given what the weights have without it, which presets start from: by name where a checkpoint stores them,
-  // else as `start_type`. None: they are counted so.
+  // With CountRequest::type_given: the types of the weights without it, which presets start from. `start_types` has those of
+  // tensors that a checkpoint stores, by name; the others have `start_type`. Without type_given both are empty: the weights are
+  // counted in these types.
   std::optional<DType> start_type = {};
   std::map<std::string, DType> start_types = {};
   Status quantisation = {};  // kBadInput: the weights are quantised by a method that cannot be read (CheckQuantMethod)
 
-  // True if the counted parameters are not all of them.
+  // True if the model has parts with parameters that are not run, and so not counted.
   TALLY_API bool counts_part() const;
   // Parameters, run or not; nullopt: a part's size is unknown.
   TALLY_API std::optional<uint64_t> all_parameters() const;
@@ -55,9 +56,8 @@ struct CountedModel {
 // counts that do not fit 64 bits.
 TALLY_API Result<CountedModel> CountModel(const CountRequest& request);
 
-// Bytes of the weights as a preset of Quantize stores them ("Q4_K_M"): experts that are MXFP4 stay. Where a file keeps query, key and
-// value in one matrix that the recipe has as three (BLOOM), rules for single tensors make
-// the file a few percent larger.
+// Bytes of the weights as a preset of Quantize stores them ("Q4_K_M"); MXFP4 experts stay as they are. If a file keeps query, key and
+// value in one matrix and the recipe has three (BLOOM), the file is a few percent larger, since the preset's rules see one tensor.
 // kBadInput: there is no such preset.
 TALLY_API Result<uint64_t> PresetBytes(const CountedModel& model, std::string_view preset);
 

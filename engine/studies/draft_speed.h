@@ -14,10 +14,10 @@
 
 namespace tally {
 
-// A prompt, and what was answered. The answer is taken in place of what the model draws, so that a model of random weights drafts as the one
-// did that was recorded.
+// A prompt and the answer to it. The answer's tokens replace what the model draws. So drafts that are looked up in the text are right as
+// often as for the model that was recorded, even if the weights here are random.
 struct RecordedAnswer {
-  std::vector<int32_t> prompt = {}, answer = {};  // at least one token, at least two
+  std::vector<int32_t> prompt = {}, answer = {};  // at least 1 token; at least 2
 };
 
 struct DraftSpeedOptions {

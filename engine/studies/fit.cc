@@ -46,7 +46,8 @@ FitUnit UnitOf(DType type) {
 
 using ByUnit = std::array<double, kFitUnits>;
 
-// FLOPs, and those that the peak does in the time of them and of the multiplies that apply scales.
+// FLOPs by unit. `slots`: FLOPs divided by the part of the unit's peak that they can reach (PartOfInt8Peak); slots / peak is their
+// time in seconds.
 struct Work {
   ByUnit flops{}, slots{};
   bool tripled_attention = false;
@@ -61,8 +62,9 @@ struct Work {
   double all_flops() const { return std::accumulate(flops.begin(), flops.end(), 0.0); }
 };
 
-// Of the products and of attention. The products of a component are shared out by the parameters that one token uses of its tensors. On
-// matrix tiles attention is in bf16, three products for one of an f16 cache's (kernels/attention); latent attention is not on tiles.
+// The work of a step's matrix products and attention. The FLOPs of a component are divided among its tensors in proportion to the
+// parameters that one token uses of each. On matrix tiles attention is in bf16, three products for one of an f16 cache's
+// (kernels/attention); latent attention is not on tiles.
 Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv, bool has_tiles) {
   using Place = std::pair<int32_t, Component>;
   std::map<Place, Work> used;

@@ -21,20 +21,20 @@
 
 namespace tally {
 
-// Operations of a matrix product by what does them. kNarrow: int8 products of weights so small (4 bits) that they may be summed in 16
-// bits (ArithmeticPeaks::int8_narrow).
+// The arithmetic of a matrix product. kNarrow: int8 products with weights of 4 bits, small enough to be summed in
+// 16 bits (ArithmeticPeaks::int8_narrow).
 enum class FitUnit : uint8_t { kF32, kBF16, kInt8, kNarrow };
 inline constexpr int kFitUnits = 4;
 inline constexpr std::array<std::string_view, kFitUnits> kFitUnitNames = {"f32", "bf16", "int8",
                                                                           "int8"};  // as ParseMachine takes them
 
-// What a machine has, and what it does in a second. 0: unknown.
-// Of the moments in which a rate was measured: the least and the best; 0: unknown.
+// The least and the best of the moments in which a rate was measured; 0: unknown.
 struct RateRange {
   double low = 0, high = 0;
 };
 
-// Rates are sustained ones: the median of what was measured, or what a whole run reached, if that is more.
+// What a machine has, and what it does in a second; 0: unknown. Rates are sustained ones: the median of the measurements, or what a whole
+// run reached, if that is more.
 struct FitMachine {
   std::string target = {};            // instruction set of the kernels; empty: not measured, but described
   int threads = 0;                    // which share the kernels' scratch and the peaks
@@ -50,8 +50,9 @@ struct FitMachine {
 };
 
 // "ram=16GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8", in any order, each at most once. Sizes and rates are numbers with K, M,
-// G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow; less than 1e5 is refused, as it lacks its unit. bf16=none, int8dot=none: no such dot product.
-// What is not given stays unknown; threads are assumed to be 8 then. kBadInput names the part that is wrong.
+// G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow; less than 1e5 is refused, as it lacks its unit.
+// bf16=none, int8dot=none: no such dot product. What is not given stays unknown; threads are assumed to be 8 then. kBadInput names the
+// part that is wrong.
 TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
 
 // This machine on `threads` threads (as EngineOptions::threads): memory as it is now, rates as measured in about two seconds. They are
@@ -59,11 +60,12 @@ TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
 // measured, KeepBestRates included. A kept file that is damaged, of another boot or without ranges is measured anew and replaced.
 // `anew`: the rates are those of now, replace those kept and widen the kept range.
 TALLY_API Result<FitMachine> MeasureMachine(const std::string& directory, int threads, bool anew = false);
-// The same where it is kept there; nothing is measured. `threads`: at least 1.
+// What MeasureMachine has kept in `directory` for this boot, this number of threads (at least 1) and instruction set; nullopt: nothing
+// valid. Measures nothing.
 TALLY_API std::optional<FitMachine> FindMachine(const std::string& directory, int threads);
 // Raises the range that MeasureMachine keeps to the best moments of a measurement of speed (SpeedReport::best), and its rates to those
-// that the decodes and prefills reached themselves (medians), so that what was measured stays within the bounds. A decode counts if a
-// step reads more than the caches hold. Nothing happens where nothing can be kept.
+// that the decodes and prefills reached themselves (medians), so that no measured speed exceeds the bounds computed from them. A decode
+// counts if a step reads more than the caches hold. Nothing happens where nothing can be kept.
 TALLY_API void KeepBestRates(const std::string& directory, const SpeedReport& report);
 // The same of a run's decode, if rates are kept.
 TALLY_API void KeepBestRates(const std::string& directory, const books::RunFigures& run);
@@ -81,8 +83,8 @@ struct FitOptions {
 // both (Q2_K) 8/14. 1 for types that are not multiplied in int8.
 //
 // `tiles`: of the peak of matrix tiles (AMX). There 32 columns of 16 x 16 outputs would take 8 cycles, and s multiplies and a conversion of
-// 16 vectors take one each, since the tiles take the other unit meanwhile: 8 / (16 + 16 s). Types with scales of 16 columns are multiplied by
-// vectors all the same, whose peak is an eighth: 1 / (8 + s).
+// 16 vectors take one each, since the tiles take the other unit meanwhile: 8 / (16 + 16 s). Types with scales of 16 columns are multiplied
+// by vectors all the same, whose peak is an eighth: 1 / (8 + s).
 TALLY_API double PartOfInt8Peak(DType type, bool tiles = false);
 
 // The least time of a step: that of reading its bytes, or that of its products, whichever is more.
@@ -130,8 +132,8 @@ TALLY_API double ParseLatency(std::string_view text);
 enum class FitSplit : uint8_t { kRows, kExperts };
 inline constexpr std::array<std::string_view, 2> kFitSplitNames = {"rows", "experts"};
 
-// What ranks wait for in a step: so many gathers and messages by which they keep in step, and their bytes, of the rank that has most of
-// each to send or to receive.
+// What ranks wait for in a step. waits: gathers, and the messages that keep the ranks in step. bytes: of each of these, those of the rank
+// that sends or receives most.
 struct CommunicationLoad {
   uint64_t waits = 0, bytes = 0;
   double Seconds(const FitNetwork& n) const {
@@ -163,10 +165,11 @@ TALLY_API Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions&
 // The faster of those that fit; if none does, kRows.
 TALLY_API Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& options, const FitMachine& machine,
                                     const FitNetwork& network, int32_t ranks);
-// The mean over all choices of k of n experts of the most that one rank owns of them.
+// How many of the `top_k` experts of a token the rank that owns most of them owns: the mean over all choices of top_k out of `experts`,
+// each equally likely.
 TALLY_API double BusiestOwner(int64_t experts, int64_t top_k, int32_t ranks);
 
-// The same model with its weights as `type`. kBadInput: a type of experts, and the model has none.
+// The same model with its weights as `type`. kBadInput: a type for experts only (formats.inc), and the model has none.
 TALLY_API Result<CountedModel> CountedAs(const CountedModel& model, DType type);
 // The same as Quantize would make it, by a preset's own name ("Q4_K_M"), where MXFP4 experts stay; or all matrices in a weight type
 // ("Q4_K"). In any case.

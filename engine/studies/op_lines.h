@@ -7,7 +7,7 @@
 
 namespace tally {
 
-inline constexpr int kLedgerVersion = 2;  // raised where a field changes its meaning or goes; new fields may come without
+inline constexpr int kLedgerVersion = 2;  // raised if a field changes its meaning or is removed, not if one is added
 inline constexpr std::array<std::string_view, 6> kWeightKinds = {"embedding", "position", "head", "tied embedding and head",
                                                                  "block",     "buffer"};  // by WeightInfo::Kind
 

@@ -65,11 +65,13 @@ struct QuantChoice {
   DType type;
   bool fallback = false;  // its rows are not whole blocks of the type that the preset has for it
 };
-// The type of a tensor that may be quantised. `value_index`: how many tensors of attention values come before it. `pure`: no rules.
+// The type of a tensor that MayQuantise allows. `value_index`: how many tensors of attention values come before it. `pure`: the preset's
+// type, without its rules.
 QuantChoice QuantTypeOf(const QuantPreset& preset, const QuantModel& model, const StoredTensor& t, int64_t value_index,
                         bool pure);
 
-// The same of each of a model's tensors, of those too that stay as they are: what MayQuantise says, and MXFP4 experts.
+// The types of all of a model's tensors, in their order. Tensors that MayQuantise excludes, and MXFP4 experts, keep the type
+// that they have.
 std::vector<QuantChoice> QuantTypesOf(const QuantPreset& preset, const QuantModel& model, std::span<const StoredTensor> tensors,
                                       bool pure);
 

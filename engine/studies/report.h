@@ -67,9 +67,9 @@ class TALLY_API OpTrace {
   std::string text_ = "[\n";  // that was not returned yet
 };
 
-// A ledger file as LedgerLine writes it. Of one whose first line says nothing of the run, the tensors and what depends on them are
-// unknown. kBadInput names file and line: it cannot be read, it is no ledger or one of a later version, it has no lines, numbers that
-// cannot be. A last line that was cut off (the run was killed) is left out.
+// Reads a ledger file that LedgerLine wrote. If its first line does not describe the run, the tensors and what depends on them are
+// unknown. An incomplete last line (the run was killed) is left out. kBadInput names file and line: the file cannot be read, is no ledger
+// or one of a later version, has no lines, or has impossible numbers.
 TALLY_API Result<RunReport> ReadLedger(const std::string& path);
 
 // What a model costs without a run: parameters by part and convention; FLOPs and bytes of a token at lengths up to the context.

@@ -18,7 +18,7 @@ class SpeedTask {
   virtual void Report(SpeedReport& report) const = 0;
 };
 
-// What is measured and with what; everything outlives the tasks. `roofs` is set before the first round.
+// What a task measures, and with what. The place and what it points to must outlive the task. `roofs` is set before the first round.
 struct SpeedPlace {
   SpeedRun* run = nullptr;
   MomentaryRoofs* roofs = nullptr;

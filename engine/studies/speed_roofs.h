@@ -49,7 +49,7 @@ class MomentaryRoofs {
 };
 
 ArithmeticPeaks Mean(const ArithmeticPeaks& a, const ArithmeticPeaks& b);
-// By field; the names are those of the last.
+// The median of each field; the names of instructions are those of the last element.
 ArithmeticPeaks Median(std::span<const ArithmeticPeaks> peaks);
 
 // Raises each peak of `best` that is lower than that of `moment`; names stay.

@@ -64,8 +64,8 @@ using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_byte
 // Reads and packs every weight of the plan, in parallel on the team. `plan` was made from `inventory`. Memory:
 // plan.packed_bytes() and a staging buffer of at most 1 MiB per thread. Where that and the files do not fit the free memory together, the
 // system is told to drop its copies of what was read, which would take the room of huge pages. kBadInput: a head that is stored beside the
-// embedding it is tied to and is not a copy of it, byte for byte. kNoRoom: not enough memory. `beside`: other work for one of the threads, done when this returns; its exceptions pass
-// through too.
+// embedding it is tied to and is not a copy of it, byte for byte. kNoRoom: not enough memory. `beside`: other work for one of the threads,
+// done when this returns; its exceptions pass through too.
 Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
                                   const std::function<void()>& beside = {});
 

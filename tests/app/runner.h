@@ -183,7 +183,6 @@ inline bool IsOneLine(const std::string& text) {
   return text.starts_with("tally: ") && text.ends_with("\n") && text.find('\n') == text.size() - 1;
 }
 
-// Exit code 2, nothing on standard output, and one line with all of `parts`.
 // What a command that succeeds prints.
 inline std::string Text(const std::vector<std::string>& arguments, const RunOptions& options = {}) {
   const Ended e = Tally(arguments, options);
@@ -191,6 +190,7 @@ inline std::string Text(const std::vector<std::string>& arguments, const RunOpti
   return e.out;
 }
 
+// Expects exit code 2, nothing on standard output, and one line with all of `parts` on standard error.
 inline void ExpectAdvice(const std::vector<std::string>& arguments, const std::vector<std::string>& parts,
                          const RunOptions& options = {}) {
   std::string shown;

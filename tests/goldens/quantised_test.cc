@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole models in the weight types that no golden has: written again in each, and as the F32 values that those stand for. The one must generate what the other does.
+// Whole models in the weight types that no golden has: written again in each, and as the F32 values that those stand for. The one must
+// generate what the other does.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -144,9 +145,9 @@ TEST_P(QuantisedTest, F32ActivationsGiveTheLogitsOfTheValues) {
 }
 
 // The stated bound on a logit's error, as a share of the largest logit: 1 % where activations stay f32, 2.5 % with bf16 (measured:
-// 1.8 %), 8 to 10 % with int8 (measured: 6.5 to 8.1 %), 14 % with int8 where experts are chosen by it, too (measured: 11.4 %; such models are random,
-// amplify, and have near-ties between experts). The greedy token is that of the f32 run wherever its margin exceeds twice the
-// difference seen.
+// 1.8 %), 8 to 10 % with int8 (measured: 6.5 to 8.1 %), 14 % with int8 where experts are chosen by it, too (measured: 11.4 %; such
+// models are random, amplify, and have near-ties between experts). The greedy token is that of the f32 run wherever its margin exceeds
+// twice the difference seen.
 TEST_P(QuantisedTest, DefaultActivationsStayWithinTheBoundAndKeepGreedyTokens) {
   const std::vector<float> exact = LogitsOf(model_.values, ActivationMode::kF32, ImplChoice::kRef);
   const Mat<const float> want = View(exact);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Useful charges that are off by one, each in turn: the check that cost_test makes finds every one of them. The kernels' sources are compiled
-// a second time for it, with a mutant at every charge (mutate.h).
+// Useful charges that are off by one, each in turn: the check that cost_test makes finds every one of them. The kernels' sources are
+// compiled a second time for it, with a mutant at every charge (mutate.h).
 #include <gtest/gtest.h>
 
 #include <set>

@@ -61,7 +61,8 @@ TEST(ApiServer, WholeAnswers) {
   EXPECT_EQ(api.Metric("tally_time_to_first_token_seconds_count"), 3u);
 }
 
-// Requests at once, whose drafts are by the model's layer for multi-token prediction: the answers are those without, and the bills name drafts.
+// Requests at once, whose drafts are by the model's layer for multi-token prediction: the answers are those without, and
+// the bills name drafts.
 TEST(ApiServer, DraftsOfSeveralAtOnce) {
   std::vector<std::string> texts[2];
   for (const int64_t draft : {0, 3}) {

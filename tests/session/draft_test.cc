@@ -70,8 +70,8 @@ TEST(LookupDrafter, MissesArePausedFor) {
 
 class Drafts : public testing::TestWithParam<std::string> {};
 
-// Every number of accepted drafts, by tokens that were recorded: logits of all rows are those of single steps, whatever ran and was taken back
-// in between, in windows and states too.
+// Every number of accepted drafts, by tokens that were recorded: logits of all rows are those of single steps, whatever ran and was taken
+// back in between, in windows and states too.
 TEST_P(Drafts, EveryPatternGivesTheSameBits) {
   const Opened opened = Open(kGoldens + GetParam(), DraftOptions());
   ASSERT_NE(opened.engine, nullptr);

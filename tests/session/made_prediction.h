@@ -20,7 +20,8 @@
 
 namespace tally {
 
-// The configuration of a model by name: "qwen35", "qwen35moe", "qwen3next", "deepseek3" or "nemotron" (with experts in a space of their own).
+// The configuration of a model by name: "qwen35", "qwen35moe", "qwen3next", "deepseek3" or "nemotron" (with experts in a
+// space of their own).
 inline std::string PredictionConfig(const std::string& name) {
   nlohmann::json c = {
       {"vocab_size", 61},         {"hidden_size", 32}, {"num_hidden_layers", 4},         {"num_attention_heads", 4},

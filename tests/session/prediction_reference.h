@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer for multi-token prediction, straight from its formulas (engine/graph/planner_prediction.cc) over the tensors of a checkpoint in F32:
-// all positions at once, in double precision, without a cache. Attention as of GLM-4.5, DeepSeek-V3, Qwen3.5 or Nemotron 3; their experts,
-// or a dense feed-forward.
+// A layer for multi-token prediction, straight from its formulas (engine/graph/planner_prediction.cc) over the tensors of a checkpoint in
+// F32: all positions at once, in double precision, without a cache. Attention as of GLM-4.5, DeepSeek-V3, Qwen3.5 or Nemotron 3; their
+// experts, or a dense feed-forward.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -214,7 +214,8 @@ TEST_P(Prediction, DrawTheSameInCompanyAndPreempted) {
   EXPECT_GT(preempted, 0);
 }
 
-// All bills are the ledger. Less what was in vain and what predicted, the FLOPs are those without drafts; no row and no step more is counted.
+// All bills are the ledger. Less what was in vain and what predicted, the FLOPs are those without drafts; no row and no
+// step more is counted.
 TEST_P(Prediction, BillsAreTheLedger) {
   const Opened opened = Open(path_, PredictionOptions());
   ASSERT_NE(opened.engine, nullptr);

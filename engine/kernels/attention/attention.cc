@@ -119,8 +119,8 @@ void AttentionOp::Touches(WeightTouches& touches) const {
 // block of 32), sums are scaled (3 FLOPs), and values cost a product an element to widen; it is counted as if each row were alone
 // (rows of a tile share it), and as if each row of q were rounded once (slices of a split row repeat it).
 // On matrix tiles each product is done once, or kSplitProducts times, in bf16, over whole steps of 32 positions. It is counted as if each
-// row were alone (a chunk of queries also multiplies the steps that only others of it see). Splitting takes a subtraction an element of q, of
-// the probabilities, and of keys and values; q8_0 is scaled by a multiply-add an element, and a scale is multiplied in every lane of its
+// row were alone (a chunk of queries also multiplies the steps that only others of it see). Splitting takes a subtraction an element of q,
+// of the probabilities, and of keys and values; q8_0 is scaled by a multiply-add an element, and a scale is multiplied in every lane of its
 // vector: two of a key's, of a value's eight a position.
 Cost ExecutedAttentionHwy(const AttentionOp& op, const CostAmounts& n) {
   Cost cost;

@@ -138,8 +138,8 @@ class AmxRun : RangeRun {
   Piece ValuesOf(const uint8_t* share, PositionRange lanes) const {
     return PieceOf(share, V::ValueAt(layout_, lanes.begin), V::ValueAt(layout_, lanes.end));
   }
-  // Sets what Fetch() prefetches during the current block: bytes that are read soon and no others, since a short sequence fills only a small
-  // part of its blocks.
+  // Sets what Fetch() prefetches during the current block: bytes that are read soon and no others, since a short sequence fills only a
+  // small part of its blocks.
   void SetPieces(Piece first, Piece second) {
     pieces_[0] = first;
     pieces_[1] = second;
@@ -254,8 +254,8 @@ class AmxRun : RangeRun {
     HWY_NAMESPACE::MergeSums(n, w_.max + i, w_.sum + i, w_.range_max + i, w_.range_sum + i, w_.a + i, w_.b + i);
   }
 
-  // Chunks of queries that all see `lanes`. While tiles are multiplied, vectors do the softmax of the chunk before: in turn i the products of
-  // chunk i - 1 with values and of chunk i + 1 with keys, and the softmax of chunk i. Returns the tiles of the values.
+  // Chunks of queries that all see `lanes`. While tiles are multiplied, vectors do the softmax of the chunk before: in turn i the products
+  // of chunk i - 1 with values and of chunk i + 1 with keys, and the softmax of chunk i. Returns the tiles of the values.
   HWY_NOINLINE RightTiles WholeChunks(int64_t chunks, PositionRange lanes, const RightTiles& keys) {
     const PositionRange steps = Steps(lanes);
     std::fill_n(lanes_, kAmxChunk, lanes);

@@ -37,8 +37,8 @@ inline int64_t PiecesTouched(PositionRange r, int64_t size) { return (r.end - 1)
 // of one KV head. Task t is tile t / HeadTasks and head task t % HeadTasks. Only the first and last row of a tile are compared, so
 // that a tile may contain rows of other sequences; AttendRows splits it.
 inline constexpr int64_t kTileQueries = 64, kMostTaskHeads = 8;
-// On matrix tiles (attention_amx-inl.h) there are kAmxTileQueries, or twice as many where kFewTasks tasks remain, since each tile splits the
-// keys and values that it reads. They are multiplied kAmxChunk at a time.
+// On matrix tiles (attention_amx-inl.h) there are kAmxTileQueries, or twice as many where kFewTasks tasks remain, since each tile splits
+// the keys and values that it reads. They are multiplied kAmxChunk at a time.
 inline constexpr int64_t kAmxTileQueries = 128, kAmxChunk = 32, kFewTasks = 64;
 // Positions, or elements of d, of a product of tiles, and products for one of an f16 cache's.
 inline constexpr int64_t kTileStep = 32, kSplitProducts = 3;

@@ -27,7 +27,8 @@ HWY_INLINE VF Exp2OfFraction(VF f) {
   return e;
 }
 
-// e^x for x <= 0, as 2^n 2^f with n = round(x / ln 2) and f = x / ln 2 - n. The relative error is 2 ulp, and half an ulp of x. Exactly 0 below -88. NaN gives NaN.
+// e^x for x <= 0, as 2^n 2^f with n = round(x / ln 2) and f = x / ln 2 - n. The relative error is 2 ulp, and half an ulp of x. Exactly 0
+// below -88. NaN gives NaN.
 HWY_INLINE VF ExpOfNegative(VF x) {
   const hn::RebindToSigned<DF> di;
   // Adding 1.5 * 2^23 leaves n in the low mantissa bits. x / ln 2 >= -127.1, and n = -127 has the power 0.

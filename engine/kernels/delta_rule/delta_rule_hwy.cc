@@ -60,8 +60,8 @@ HWY_INLINE float PrepareRow(const float* k, const float* q, const float* w, floa
   return sums[0];
 }
 
-// A row's part of the pass over the state. kUpdate: S = w S + k u^T, from `from` to `to`. kProducts: a += S^T k_next, b += S^T q_next, of the
-// state after the update. kChannels: w has K elements, else one.
+// A row's part of the pass over the state. kUpdate: S = w S + k u^T, from `from` to `to`. kProducts: a += S^T k_next, b += S^T q_next, of
+// the state after the update. kChannels: w has K elements, else one.
 template <bool kChannels, bool kUpdate, bool kProducts, class Columns>
 HWY_INLINE void Pass(const Columns& columns, int64_t k_dim, int64_t stride, const float* from, float* to,
                      const float* HWY_RESTRICT w, const float* HWY_RESTRICT k, const StateV* u, const float* HWY_RESTRICT k_next,

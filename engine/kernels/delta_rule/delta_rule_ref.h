@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scalar reference of DeltaRuleOp. A task is a tile of a head.
 //
-// Targets with FMA do the same operations; only k . q' has another order of its K terms. Others round each product once more. Errors of a state
-// are carried on by later rows, in proportion to its size: |out - out'| <= DeltaRuleTolerance(K, rows) max |out|, the largest of the
+// Targets with FMA do the same operations; only k . q' has another order of its K terms. Others round each product once more. Errors of a
+// state are carried on by later rows, in proportion to its size: |out - out'| <= DeltaRuleTolerance(K, rows) max |out|, the largest of the
 // sequence's outputs, for vectors k of length 1 and beta up to 1.
 #pragma once
 

@@ -26,8 +26,8 @@ struct ElementwiseOp {
   Xielu Numbers() const;
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(x.rows); }
-  // Class activation, per element: 1 multiply by a scale other than 1, and by the factor; for the limit a min and a max; for the soft cap 2 multiplies, special:
-  // tanh; with up, ActivateGatedCost, or else ActivateCost (math_scalar.h).
+  // Class activation, per element: 1 multiply by a scale other than 1, and by the factor; for the limit a min and a max; for the soft cap 2
+  // multiplies, special: tanh; with up, ActivateGatedCost, or else ActivateCost (math_scalar.h).
   Cost Useful(const CostAmounts& n) const;
   void Touches(WeightTouches& touches) const;
   Mat<const float> Output() const { return x; }

@@ -2,7 +2,8 @@
 // FP8 weights times bf16 or f32 activations.
 //
 // bf16: the codes are exact in bf16. Per block of 128 k, pairs of k alternate between two sums (DotPair), so that one row's chain of
-// additions does not bound its speed; then acc = fma(scale, first + second, acc). By AMX: acc = fma(scale, four tile products, acc). f32: acc = fma(scale * code, x, acc), k in order.
+// additions does not bound its speed; then acc = fma(scale, first + second, acc). By AMX: acc = fma(scale, four tile products, acc).
+// f32: acc = fma(scale * code, x, acc), k in order.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/fp8.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

@@ -136,8 +136,8 @@ uint16_t EncodeSymmetric(const float* x, const float* w, const SetSub& set_sub, 
   return bits;
 }
 
-// scale and minimum <= 0 of x ~ scale q + minimum, q in 0..top (n a multiple of 4, at most 32): the least squared error among 21 candidates for the range, each moved
-// to the best scale and minimum for its integers.
+// scale and minimum <= 0 of x ~ scale q + minimum, q in 0..top (n a multiple of 4, at most 32): the least squared error among 21 candidates
+// for the range, each moved to the best scale and minimum for its integers.
 struct Affine {
   float scale, minimum;
 };

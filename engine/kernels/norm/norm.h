@@ -28,7 +28,8 @@ struct NormOp {
     return weight.Vector() + (weight.cols == vector_size() ? 0 : at);
   }
   // Per vector of K elements, class norm: RMS 4 K + 1 FLOPs (3 K + 1 without weights) and 2 special; L2 3 K + 1 FLOPs and 1
-  // special; Layer 6 K + 1 FLOPs (with a bias 7 K + 1) and 3 special. With add_to_out, K adds of class residual/bias. The bytes of the weights count once per run.
+  // special; Layer 6 K + 1 FLOPs (with a bias 7 K + 1) and 3 special. With add_to_out, K adds of class residual/bias. The bytes of the
+  // weights count once per run.
   CostAmounts Amounts() const { return RowAmounts(x.rows); }
   Cost Useful(const CostAmounts& n) const;
   void Touches(WeightTouches&) const;

@@ -28,7 +28,8 @@ struct RatesOp {
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(x.rows); }
   // Per element: class residual/bias, an add; class activation, 2 FLOPs (1 + exp, A s) and 3 special (exp, log, exp), a compare each for a
-  // least above 0 and a finite most; with a bound 3 FLOPs (A y, 1 + exp, bound s) and 3 special (exp, divide, exp). Beta: 1 FLOP and 2 special. Bytes of the weights once.
+  // least above 0 and a finite most; with a bound 3 FLOPs (A y, 1 + exp, bound s) and 3 special (exp, divide, exp). Beta: 1 FLOP and 2
+  // special. Bytes of the weights once.
   Cost Useful(const CostAmounts& n) const;
   void Touches(WeightTouches&) const;
   Mat<const float> Output() const { return decay; }

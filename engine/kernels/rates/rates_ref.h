@@ -2,8 +2,8 @@
 // The scalar reference of RatesOp. A task is one row. Both sides of a choice are computed; the choice itself is not counted.
 //
 // Tolerance of the Highway kernel, u = 2^-24: |s - s'| <= 8 u |s|, since exp and log(1 + x) have errors of some ulp on both sides, and the
-// rounding of x + bias is the same. The error of s is A s u in the exponent of the decay: |w - w'| <= (8 |A s| + 4) u w. beta: 8 u beta. With a
-// bound s is a sigmoid, whose argument A y is the same on both sides: |s - s'| <= 8 u s, and the same with |bound s| for |A s|.
+// rounding of x + bias is the same. The error of s is A s u in the exponent of the decay: |w - w'| <= (8 |A s| + 4) u w. beta: 8 u beta.
+// With a bound s is a sigmoid, whose argument A y is the same on both sides: |s - s'| <= 8 u s, and the same with |bound s| for |A s|.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Updates S = w S + k u^T of a tile of a state, with its columns as lanes: fma(k, u, w S) for each element. Columns do not mix, and sums over
-// rows have one accumulator a column, so that a result depends neither on how columns are grouped nor on the vectors' length.
+// Updates S = w S + k u^T of a tile of a state, with its columns as lanes: fma(k, u, w S) for each element. Columns do not mix, and sums
+// over rows have one accumulator a column, so that a result depends neither on how columns are grouped nor on the vectors' length.
 #if defined(TALLY_KERNELS_STATE_RANK_ONE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TALLY_KERNELS_STATE_RANK_ONE_INL_H
 #undef TALLY_KERNELS_STATE_RANK_ONE_INL_H
