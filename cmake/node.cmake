@@ -101,6 +101,7 @@ function(tally_tests)
   endif()
   if(TALLY_UNITY)
     tally_unity(${T_PROGRAM})
+    set_target_properties(${T_PROGRAM} PROPERTIES UNITY_BUILD_BATCH_SIZE 6)  # more have names in common
     if(NOT T_COMPUTES)
       target_precompile_headers(${T_PROGRAM} REUSE_FROM test_headers)
       target_compile_options(${T_PROGRAM} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # or ccache would keep none of them

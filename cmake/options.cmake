@@ -6,7 +6,7 @@ set(TALLY_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,un
 option(TALLY_FUZZ "Build the libFuzzer targets (clang; the preset asan-ubsan-clang)" OFF)
 # Headers, and what comes of their templates, are much of the time. Off where files are edited one by one.
 option(TALLY_UNITY "Compile several files of a node as one, and precompile what tests include" ON)
-set(TALLY_UNITY_BATCH 6 CACHE STRING "Files compiled as one")
+set(TALLY_UNITY_BATCH 12 CACHE STRING "Files compiled as one")
 set(TALLY_TEAM "openmp" CACHE STRING "What the team of threads is made of: openmp, or std (for the thread sanitizer)")
 
 set(CMAKE_CXX_STANDARD 20)

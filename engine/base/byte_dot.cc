@@ -12,8 +12,8 @@ namespace {
 ByteDot Detect() {
   if (const ArmFeatures arm = DetectArmFeatures(); arm.dot) return arm.i8mm && arm.bf16 ? ByteDot::kSmmla : ByteDot::kSdot;
   const X86Features f = DetectX86Features();
-  if (f.avx_vnni) return ByteDot::kAvxVnni;
-  return f.avx512_vnni && f.avx512vl ? ByteDot::kAvx512 : ByteDot::kNone;
+  if (TALLY_VEX_DOT && f.avx_vnni) return ByteDot::kAvxVnni;
+  return TALLY_EVEX_DOT && f.avx512_vnni && f.avx512vl ? ByteDot::kAvx512 : ByteDot::kNone;
 }
 
 std::atomic<ByteDot>& Current() {

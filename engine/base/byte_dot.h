@@ -11,12 +11,12 @@ namespace tally {
 enum class ByteDot : uint8_t {
   kNone,     // pairs are summed in 16 bits
   kAvxVnni,  // vpdpbusd as AVX-VNNI encodes it
-  kAvx512,   // the same as AVX-512 encodes it (VNNI and VL), for measuring and testing without AVX-VNNI
+  kAvx512,   // the same as AVX-512 encodes it (VNNI and VL), for testing without AVX-VNNI: in builds with tests
   kSdot,     // NEON with SDOT
   kSmmla,    // NEON with SDOT, SMMLA, BFDOT and BFMMLA
 };
 
-// What processor and operating system have: the first of kAvxVnni, kAvx512, kNone; or of kSmmla, kSdot, kNone.
+// What processor, operating system and build have: the first of kAvxVnni, kAvx512, kNone; or of kSmmla, kSdot, kNone.
 ByteDot AvailableByteDot();
 // Whether kernels may use `dot`: kNone, AvailableByteDot(), and kSdot where kSmmla is available.
 bool HasByteDot(ByteDot dot);

@@ -14,14 +14,18 @@ HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
-// Calls fn.template operator()<dot>() with the dot product of bytes in use.
+// Calls fn.template operator()<dot>() with the dot product of bytes in use, one of those that the build has (cmake/targets.cmake).
 template <class F, class Fn>
 HWY_INLINE void WithByteDot(const Fn& fn) {
 #if HWY_TARGET == HWY_AVX2
   if constexpr (kParts<F> == 1) {
-    const ByteDot dot = CurrentByteDot();
+    [[maybe_unused]] const ByteDot dot = CurrentByteDot();
+#if TALLY_VEX_DOT
     if (dot == ByteDot::kAvxVnni) return fn.template operator()<ByteDot::kAvxVnni>();
+#endif
+#if TALLY_EVEX_DOT
     if (dot == ByteDot::kAvx512) return fn.template operator()<ByteDot::kAvx512>();
+#endif
   }
 #endif
   fn.template operator()<ByteDot::kNone>();
