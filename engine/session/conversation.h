@@ -59,7 +59,7 @@ class TALLY_API Conversation {
   // Forgets all messages but the system's and developer's at the beginning.
   virtual void Reset() = 0;
   // Forgets the first user message after those of Reset and what came before the next, and so on until the rest takes at most half of
-  // Engine::MostPositions. False: nothing is left to forget. Errors are the format's.
+  // Sequences::MostPositions. False: nothing is left to forget. Errors are the format's.
   virtual Result<bool> ForgetOldest() = 0;
 
   virtual int64_t tokens() const = 0;  // of the last turn, its prompt included, in the KV cache
