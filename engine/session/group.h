@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The processes of a group run one model in step. The first one decides, and tells the others what it does, a step at a time; they do the
-// same. A store of sequences decides by its calls alone, so all stores stay alike.
+// same. A store of sequences decides by its calls alone, so all stores stay alike. Internal to the session.
 #pragma once
 
 #include <algorithm>

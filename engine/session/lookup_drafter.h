@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Guesses at the next tokens of a text from the text itself ("prompt lookup"; inference with reference, Yang et al. 2023, arXiv 2304.04487):
-// where its end stood before, what followed then is proposed. Internal to the session.
+// where its end stood before, what followed then is proposed.
 #pragma once
 
 #include <cstdint>
