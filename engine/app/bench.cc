@@ -96,10 +96,10 @@ Status ReportBench(const BenchFlags& flags, const std::shared_ptr<const Model>& 
   std::vector<int32_t> prompt;
   for (int64_t i = 0; i < tokens; ++i) prompt.push_back(static_cast<int32_t>((7 * i + 1) % recipe.vocab));
   RunReport run(std::move(info));
-  engine->SetRecorder([&](const OpRecord& record) { run.Add(record); });
+  engine->probe().SetRecorder([&](const OpRecord& record) { run.Add(record); });
   TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*engine, prompt, options));
   TALLY_RETURN_IF_ERROR(result.error);
-  engine->SetRecorder(nullptr);
+  engine->probe().SetRecorder(nullptr);
   ReportData data = run.Finish(CommandLine());
   data.speed = SpeedOf(speed);
   return WriteReport(*flags.report, {&data, 1});

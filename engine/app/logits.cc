@@ -83,7 +83,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, Load(flags.model.model, load));
   Engine& engine = *loaded.engine;
   TALLY_RETURN_IF_ERROR(CheckTokens(engine, tokens));
-  if (flags.explain) engine.EnableExplain();
+  if (flags.explain) engine.probe().EnableExplain();
 
   std::optional<NpyWriter> out;
   if (flags.out) {
@@ -94,7 +94,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
   if (flags.dump) {
     TALLY_ASSIGN_OR_RETURN(OpDump created, OpDump::Create(*flags.dump));
     dump.emplace(std::move(created));
-    engine.SetTap([&](Site site, std::string_view op, Mat<const float> output) { dump->Write(site, op, output); });
+    engine.probe().SetTap([&](Site site, std::string_view op, Mat<const float> output) { dump->Write(site, op, output); });
   }
   Json positions = Json::array();
   LogitsCallbacks callbacks;
@@ -128,7 +128,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
   RecordFiles records;
   TALLY_RETURN_IF_ERROR(records.Attach(engine, flags.records, "logits", flags.model.model));
   TALLY_RETURN_IF_ERROR(RunLogits(engine, tokens, callbacks));
-  engine.SetTap(nullptr);
+  engine.probe().SetTap(nullptr);
   TALLY_RETURN_IF_ERROR(records.Close());
   if (out) TALLY_RETURN_IF_ERROR(out->Close());
   if (flags.json) {
@@ -148,7 +148,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
     if (dump) Note("wrote " + std::to_string(dump->files()) + " arrays to " + Printable(*flags.dump) + "\n");
   }
   NoteUnusedBlas(engine.used_blas(), load);
-  for (const std::string& line : engine.Explanations()) Note(Printable(line) + "\n");
+  for (const std::string& line : engine.probe().Explanations()) Note(Printable(line) + "\n");
   return 0;
 }
 

@@ -20,14 +20,14 @@ void PromptBar::Show(int64_t done, int64_t total) {
   if (watching_) return;
   watching_ = true;
   const int64_t layers = std::max<int64_t>(1, engine_.model().recipe().n_layers);
-  engine_.SetTap([this, layers](Site site, std::string_view, const Mat<const float>&) {
+  engine_.probe().SetTap([this, layers](Site site, std::string_view, const Mat<const float>&) {
     const int64_t piece = std::min(engine_.max_batch(), total_ - done_);
     if (piece > 0 && site.layer > 0) Draw(done_ + piece * site.layer / layers);
   });
 }
 
 void PromptBar::Wipe() {
-  if (watching_) engine_.SetTap(nullptr);
+  if (watching_) engine_.probe().SetTap(nullptr);
   watching_ = false;
   bar_.Wipe();
 }

@@ -135,8 +135,8 @@ Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags, const std::
     source_ = CommandLine();
   }
   engine_ = &engine;
-  engine.SetRecorder([this](const OpRecord& record) { Write(record); });
-  return trace_ ? engine.RecordRanks() : Status();
+  engine.probe().SetRecorder([this](const OpRecord& record) { Write(record); });
+  return trace_ ? engine.probe().RecordRanks() : Status();
 }
 
 void RecordFiles::Write(const OpRecord& record) {
@@ -150,11 +150,11 @@ void RecordFiles::Write(const OpRecord& record) {
 Status RecordFiles::Close() {
   Status first;
   if (trace_) {
-    const Result<std::vector<RankOps>> others = engine_ != nullptr ? engine_->RankRecords() : std::vector<RankOps>();
+    const Result<std::vector<RankOps>> others = engine_ != nullptr ? engine_->probe().RankRecords() : std::vector<RankOps>();
     if (!others.ok()) first = others.status();
     trace_->Write(trace_lines_.End(others.ok() ? *others : std::vector<RankOps>()));
   }
-  if (engine_ != nullptr) engine_->SetRecorder(nullptr);
+  if (engine_ != nullptr) engine_->probe().SetRecorder(nullptr);
   engine_ = nullptr;
   for (std::optional<RecordFile>* file : {&ledger_, &trace_, &csv_}) {
     if (!file->has_value()) continue;

@@ -61,9 +61,9 @@ Result<ReportData> OfModel(const ReportFlags& flags) {
   RunInfo info = DescribeRun(*loaded.engine, "report", flags.model.model, kTallyVersion);
   info.roofs = MachineRoofs(loaded.engine->threads());
   RunReport run(std::move(info));
-  loaded.engine->SetRecorder([&](const OpRecord& record) { run.Add(record); });
+  loaded.engine->probe().SetRecorder([&](const OpRecord& record) { run.Add(record); });
   TALLY_ASSIGN_OR_RETURN(const AuditReport audit, Audit(*loaded.engine, options));
-  loaded.engine->SetRecorder(nullptr);
+  loaded.engine->probe().SetRecorder(nullptr);
   ReportData data = run.Finish(CommandLine());
   data.facts.insert(data.facts.begin(), {"prompt", flags.prompt.Shown()});
   data.audit = AuditOf(audit);

@@ -130,7 +130,7 @@ Result<int> RunModel(const RunFlags& flags) {
                       kPromptOptions);
     }
   }
-  if (flags.explain) loaded.engine->EnableExplain();
+  if (flags.explain) loaded.engine->probe().EnableExplain();
 
   GenerateOptions options;
   options.max_tokens = flags.tokens < 0 ? -1 : flags.tokens;
@@ -178,7 +178,7 @@ Result<int> RunModel(const RunFlags& flags) {
   }
   TALLY_RETURN_IF_ERROR(recorded);
   NoteUnusedBlas(loaded.engine->used_blas(), load);
-  for (const std::string& line : loaded.engine->Explanations()) Note(Printable(line) + "\n");
+  for (const std::string& line : loaded.engine->probe().Explanations()) Note(Printable(line) + "\n");
   TALLY_RETURN_IF_ERROR(result.error);
   return Interrupted() ? InterruptExitCode() : 0;
 }

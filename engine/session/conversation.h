@@ -60,7 +60,7 @@ class TALLY_API Conversation {
   virtual bool Undo() = 0;
   // Forgets all messages but the system's and developer's at the beginning.
   virtual void Reset() = 0;
-  // Forgets the oldest turn, and further ones until the rest takes at most half of Engine::MostPositions. A turn is a user message with
+  // Forgets the oldest turn, and further ones until the rest takes at most half of Sequences::MostPositions. A turn is a user message with
   // all messages up to the next one. What Reset keeps is kept. False: there is no turn to forget. Errors are the format's.
   virtual Result<bool> ForgetOldest() = 0;
 

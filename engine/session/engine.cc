@@ -10,7 +10,7 @@
 
 namespace tally {
 
-int64_t Engine::MostPositions() const {
+int64_t Sequences::MostPositions() const {
   int64_t fit = context();
   if (KvBytesFor(fit) <= KvBudget()) return fit;
   int64_t too_many = std::exchange(fit, 0);
@@ -43,7 +43,7 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, co
   if (loaded == nullptr) return InternalError("the model was not made by LoadModel");
   TALLY_RETURN_IF_ERROR(CheckLibraries(options));
   TALLY_RETURN_IF_ERROR(CheckOptions(loaded->recipe(), loaded->matrix_types(), options));
-  if (options.prediction && !loaded->with_prediction_) {
+  if (options.prediction && loaded->with_prediction() == nullptr) {
     return BadInput("the model was loaded without its layer for multi-token prediction");
   }
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Stepper> stepper, Stepper::Create(std::move(loaded), options));

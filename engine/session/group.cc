@@ -119,8 +119,8 @@ Status AgreeOnStatus(Communicator* group, const Status& own) { return group == n
 
 Status FollowGroup(const std::shared_ptr<const Model>& model, const EngineOptions& engine) {
   const auto loaded = std::dynamic_pointer_cast<const LoadedModel>(model);
-  if (loaded == nullptr || loaded->group_ == nullptr) return InternalError("a model without a group has nobody to follow");
-  Communicator& group = *loaded->group_;
+  if (loaded == nullptr || loaded->group() == nullptr) return InternalError("a model without a group has nobody to follow");
+  Communicator& group = *loaded->group();
   std::map<int32_t, std::unique_ptr<Stepper>> engines;
   while (true) {
     TALLY_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReceiveCommands(group));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes that run one model together. The first process sends the others every call of its engines (Command), and they make the same
-// calls. What a SequenceStore does depends on its calls alone, so the stores of all processes stay equal.
+// calls. What a SequenceStore does depends on its calls alone, so the stores of all processes stay equal. Internal to the session.
 #pragma once
 
 #include <algorithm>

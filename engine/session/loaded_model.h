@@ -11,17 +11,14 @@
 #include <vector>
 
 #include "engine/graph/decoder.h"
+#include "engine/session/engine_plan.h"
 #include "engine/session/group.h"
 #include "engine/session/model.h"
-#include "engine/session/stepper_options.h"
+#include "engine/session/probe.h"
 #include "engine/weights/fingerprint.h"
 #include "engine/weights/weights.h"
 
 namespace tally {
-
-struct RopePair {
-  RopeFrequencies global, local;  // of Recipe::rope and Recipe::local_rope
-};
 
 class LoadedModel final : public Model {
  public:
@@ -37,6 +34,17 @@ class LoadedModel final : public Model {
   std::string Description() const override { return description_; }
   std::span<const DType> matrix_types() const override { return matrix_types_; }
   const PackedWeights& weights() const { return weights_; }
+  // With the layer for multi-token prediction as the last one; null: it was not asked for.
+  const Recipe* with_prediction() const { return with_prediction_ ? &*with_prediction_ : nullptr; }
+  const Shard& shard() const { return shard_; }
+  Communicator* group() const { return group_; }  // null: this process alone
+  GroupLog* log() const { return log_.get(); }    // null: not the first process of a group
+  // KV and scratch that its living engines have planned.
+  std::atomic<uint64_t>& engine_bytes() const { return engine_bytes_; }
+  // `recipe`: recipe() or *with_prediction().
+  ProbedWeights Probed(const Recipe& recipe) const {
+    return {.recipe = &recipe, .stored = table_, .types = types_, .packed = &weights_, .shard = &shard_};
+  }
   // The input of an engine's plan, with what MakeRope gives for its context.
   PlanSource Source(const RopePair& rope) const { return SourceOf(spec_.recipe, rope, false); }
   // That of its layer for prediction, and of the store with it; the model must have it.
@@ -58,11 +66,20 @@ class LoadedModel final : public Model {
     return *fingerprint_;
   }
 
+ private:
+  friend class ModelLoader;
+  PlanSource SourceOf(const Recipe& recipe, const RopePair& rope, bool prediction) const {
+    return {recipe,      [this](Role role, int32_t layer) { return weights_.Get(role, layer); },
+            rope.global, rope.local,
+            shard_,      group_,
+            prediction};
+  }
+
   ModelSpec spec_;
   std::optional<Recipe> with_prediction_;  // with the layer for multi-token prediction as the last one, if it was asked for
   Shard shard_;
   Communicator* group_ = nullptr;
-  mutable std::unique_ptr<GroupLog> log_;  // of the first process of a group
+  std::unique_ptr<GroupLog> log_;  // of the first process of a group
   std::unique_ptr<Tokenizer> tokenizer_;
   Status tokenizer_status_;
   std::vector<std::string> notes_;
@@ -76,15 +93,6 @@ class LoadedModel final : public Model {
   std::vector<DType> matrix_types_;
   std::string description_;
   mutable std::atomic<uint64_t> engine_bytes_{0};  // KV and scratch planned by its living engines
-
- private:
-  PlanSource SourceOf(const Recipe& recipe, const RopePair& rope, bool prediction) const {
-    return {recipe,      [this](Role role, int32_t layer) { return weights_.Get(role, layer); },
-            rope.global, rope.local,
-            shard_,      group_,
-            prediction};
-  }
-
   mutable std::mutex fingerprint_mutex_;
   mutable std::optional<uint64_t> fingerprint_;
 };
@@ -93,7 +101,7 @@ class LoadedModel final : public Model {
 class PlannedBytes {
  public:
   PlannedBytes(const LoadedModel& model, uint64_t bytes)
-      : total_(model.engine_bytes_), bytes_(bytes), others_(total_.fetch_add(bytes)) {}
+      : total_(model.engine_bytes()), bytes_(bytes), others_(total_.fetch_add(bytes)) {}
   PlannedBytes(const PlannedBytes&) = delete;
   PlannedBytes& operator=(const PlannedBytes&) = delete;
   ~PlannedBytes() { total_.fetch_sub(bytes_); }
@@ -103,26 +111,5 @@ class PlannedBytes {
   std::atomic<uint64_t>& total_;
   uint64_t bytes_, others_;
 };
-
-// Model::notes. `tokenizer` may be null.
-std::vector<std::string> NotesOf(const ModelSpec& spec, const Tokenizer* tokenizer);
-
-// kBadInput names the features of the recipe that cannot be run.
-Status CheckRunnable(const Recipe& recipe);
-
-// The types of the matrices by the bytes they take, largest first.
-std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec);
-
-// kBadInput: a context that the model cannot have, activations that none of its matrices can take.
-Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const EngineOptions& options);
-
-// kBadInput: OpenBLAS is requested and cannot be loaded.
-Status CheckLibraries(const EngineOptions& options);
-
-// KV, scratch and context of an engine with these options. `prediction`: the source of the plan for prediction, or null.
-MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads,
-                      const PlanSource* prediction = nullptr);
-// kNoRoom if the plan's KV and scratch plus `held` exceed plan.available. `source`: of the plan for prediction, if there is one.
-Status CheckPlan(const MemoryPlan& plan, uint64_t held, const PlanSource& source, const StepperOptions& options);
 
 }  // namespace tally

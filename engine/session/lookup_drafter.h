@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Guesses the next tokens of a text from the text itself ("prompt lookup"; inference with reference, Yang et al. 2023, arXiv 2304.04487):
-// finds an earlier occurrence of its last tokens, and proposes the tokens that followed there. Internal to the session.
+// finds an earlier occurrence of its last tokens, and proposes the tokens that followed there.
 #pragma once
 
 #include <cstdint>

@@ -4,10 +4,8 @@
 #include <cstddef>
 #include <functional>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,16 +16,10 @@
 #include "engine/base/communicator.h"
 #include "engine/base/format.h"
 #include "engine/chat/template_source.h"
-#include "engine/graph/plan.h"
-#include "engine/kernels/formats/weight_format.h"
-#include "engine/kernels/matmul/openblas.h"
 #include "engine/machine/communicator.h"
-#include "engine/machine/instruction_set.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/rope_freqs.h"
 #include "engine/session/loaded_model.h"
-#include "engine/session/memory_plan.h"
-#include "engine/session/predictor.h"
 #include "engine/session/split.h"
 #include "engine/weights/plan.h"
 #include "loaders/loaders.h"
@@ -36,129 +28,16 @@
 namespace tally {
 namespace {
 
-constexpr int64_t kDefaultContext = 4096;
-
-KvBytesFn KvBytes(const PlanSource& source, const StepperOptions& options) {
-  return [&](int64_t positions) {
-    StoreSize size = options.kv_size();
-    if (size.bytes == 0) size.context = positions;  // a size given in bytes does not depend on the context
-    return SequenceStore::PlanBytes(KvLayers(source.recipe, options.plan.kv, source.shard), size);
-  };
-}
-
 Status Prefixed(const std::string& path, const Status& status) {
   return status.ok() ? status : Status(status.code(), path + ": " + status.message());
 }
 
 }  // namespace
 
-std::vector<std::string> NotesOf(const ModelSpec& spec, const Tokenizer* tokenizer) {
-  std::vector<std::string> notes = spec.notes;
-  if (tokenizer == nullptr) return notes;
-  for (std::string& note : tokenizer->Notes()) notes.push_back(std::move(note));
-  return notes;
-}
-
-Status CheckRunnable(const Recipe& recipe) {
-  std::string options;
-  for (const std::string& option : CannotRun(recipe)) options += (options.empty() ? "" : ", ") + option;
-  if (options.empty()) return {};
-  return BadInput("family " + recipe.family + " needs what cannot be run: " + options);
-}
-
-std::vector<DType> MatrixTypes(const Inventory& inventory, const ModelSpec& spec) {
-  std::vector<std::pair<uint64_t, DType>> bytes;
-  std::set<std::string_view> seen;  // gate and up may be halves of one tensor
-  for (const TensorBinding& b : spec.bindings) {
-    if (b.vector()) continue;
-    for (const std::string& name : b.names) {
-      const StoredTensor* t = inventory.Find(name);
-      if (t == nullptr || !t->other_type.empty() || !seen.insert(t->name).second) continue;
-      const DType type = b.type(t->dtype);
-      auto at = std::find_if(bytes.begin(), bytes.end(), [&](const auto& e) { return e.second == type; });
-      if (at == bytes.end()) at = bytes.insert(at, {0, type});
-      at->first += t->bytes;
-    }
-  }
-  std::stable_sort(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<DType> types;
-  types.reserve(bytes.size());
-  for (const auto& e : bytes) types.push_back(e.second);
-  return types;
-}
-
-// Refuses a choice that no part of the model can take.
-Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const EngineOptions& options) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (options.context < 0 || options.context > kMost) {
-    return BadInput("the context must be 0 (the model's) to " + std::to_string(kMost) + " positions, not " +
-                    std::to_string(options.context));
-  }
-  if (recipe.learned_positions && options.context > recipe.context) {
-    return BadInput("a context of " + std::to_string(options.context) + " positions was asked for, and the model has learned " +
-                    std::to_string(recipe.context));
-  }
-  const auto none_for = [&](ActKind kind) {
-    return std::none_of(types.begin(), types.end(), [&](DType t) { return TakesActivations(t, kind); });
-  };
-  if (options.activations == ActivationMode::kBF16 && none_for(ActKind::kBF16)) {
-    return BadInput(none_for(ActKind::kInt8)
-                        ? "bf16 activations need BF16, FP8 or quantised weights, and this model has none"
-                        : "bf16 activations need BF16 or FP8 weights, which this model has none of, or a processor with AMX");
-  }
-  if (options.activations == ActivationMode::kInt8 && none_for(ActKind::kInt8)) {
-    return BadInput("int8 activations need quantised weights other than FP8, and this model has none");
-  }
-  return {};
-}
-
 std::string JoinTypes(std::span<const DType> types) {
   std::string text;
   for (DType t : types) text += (text.empty() ? "" : " + ") + std::string(DTypeName(t));
   return text;
-}
-
-StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& options) {
-  StepperOptions s;
-  s.plan.activations = options.activations;
-  s.plan.kv = options.kv.value_or(options.activations == ActivationMode::kF32 ? KvType::kF32 : KvType::kF16);
-  s.plan.impl = options.impl;
-  s.share_gain_ns = options.share_gain_ns;
-  s.context = options.context > 0 ? options.context : std::min<int64_t>(recipe.context, kDefaultContext);
-  if (recipe.learned_positions) s.context = std::min<int64_t>(s.context, recipe.context);
-  s.plan.context = s.context;
-  s.sequences = std::max(1, options.sequences);
-  s.kv_bytes = options.kv_bytes;
-  s.plan.max_batch = std::clamp<int64_t>(options.max_batch, 1, std::max<int64_t>(1, s.context * s.sequences));
-  const int64_t drafts = std::clamp<int64_t>(options.draft_rows, 0, s.plan.max_batch);
-  s.plan.max_logit_rows =
-      std::clamp<int64_t>(options.max_logit_rows > 0 ? options.max_logit_rows : s.sequences + drafts, 1, s.plan.max_batch);
-  s.draft_rows = std::min(drafts, s.plan.max_logit_rows - 1);
-  s.prediction = options.prediction;
-  s.plan.split_rows = 1 + s.draft_rows;
-  return s;
-}
-
-MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads, const PlanSource* prediction) {
-  MemoryPlan plan;
-  plan.kv = KvBytes(prediction != nullptr ? *prediction : source, options)(options.context);
-  plan.scratch = PlanBytes(source, options.plan, threads);
-  if (prediction != nullptr) {
-    plan.scratch = SaturatingAdd(plan.scratch, PlanBytes(*prediction, options.plan, threads));
-    plan.scratch = SaturatingAdd(plan.scratch, Predictor::Bytes(options.plan, options.sequences, source.recipe.d_model));
-  }
-  plan.context = options.context;
-  return plan;
-}
-
-Status CheckPlan(const MemoryPlan& plan, uint64_t held, const PlanSource& source, const StepperOptions& options) {
-  TALLY_RETURN_IF_ERROR(CheckMemoryPlan(held, KvBytes(source, options), plan.scratch, plan.available, plan.context));
-  return SequenceStore::Check(KvLayers(source.recipe, options.plan.kv, source.shard), options.kv_size());
-}
-
-Status CheckLibraries(const EngineOptions& options) {
-  TALLY_RETURN_IF_ERROR(CheckInstructionSet());
-  return options.impl == ImplChoice::kBlas ? LoadOpenBlas() : Status();
 }
 
 LoadedModel::~LoadedModel() {
@@ -167,12 +46,10 @@ LoadedModel::~LoadedModel() {
   (void)log_->Flush();
 }
 
-namespace {
-
 // The parts of LoadModel. A group agrees after each.
-class Loader {
+class ModelLoader {
  public:
-  Loader(const std::string& path, const EngineOptions& engine, const LoadOptions& options)
+  ModelLoader(const std::string& path, const EngineOptions& engine, const LoadOptions& options)
       : path_(path), engine_(engine), options_(options) {}
 
   // Reads the headers.
@@ -280,6 +157,7 @@ class Loader {
   // Null: this process alone.
   Communicator* Group() const { return options_.group != nullptr && options_.group->ranks() > 1 ? options_.group : nullptr; }
   std::shared_ptr<LoadedModel> model() { return model_; }
+  void DropLog() { model_->log_ = nullptr; }  // no process follows
 
  private:
   // A vocabulary takes a tenth of a second to read: if nobody needs it before the weights, one thread does it beside them.
@@ -331,10 +209,8 @@ class Loader {
   WeightPlan weight_plan_;
 };
 
-}  // namespace
-
 Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const EngineOptions& engine, const LoadOptions& options) {
-  Loader loader(path, engine, options);
+  ModelLoader loader(path, engine, options);
   Status loaded = AgreeOnStatus(loader.Group(), loader.Read());
   if (loaded.ok()) loaded = loader.Divide();
   if (loaded.ok()) {
@@ -343,7 +219,7 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const En
   }
   if (loaded.ok()) loaded = AgreeOnStatus(loader.Group(), loader.Load());
   if (!loaded.ok()) {
-    loader.model()->log_ = nullptr;  // no process follows
+    loader.DropLog();
     return loaded;
   }
   return std::shared_ptr<const Model>(loader.model());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the tokens of an answer apart: tokens -> control tokens and whole characters -> parts, cut before a stop string. Internal to the
-// session.
+// Takes the tokens of an answer apart: tokens -> control tokens and whole characters -> parts, cut before a stop string.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request and a caller who waits for its end; internal to the session.
+// One request and a caller who waits for its end.
 #pragma once
 
 #include <functional>

@@ -14,7 +14,7 @@
 // Requests that draft get further rows in steps of few rows that are all decode: such a step waits for the weights, and rows cost little.
 // Rows that were not accepted are taken back before the request is told. If a step fails for a sequence with drafts, the next has none.
 //
-// Requests of one key share what they begin with: what a sequence has run is remembered (Engine::Remember), and a request waits while a
+// Requests of one key share what they begin with: what a sequence has run is remembered (Sequences::Remember), and a request waits while a
 // running one has yet to run more of their common beginning.
 #pragma once
 

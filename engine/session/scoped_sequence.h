@@ -7,38 +7,39 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/session/engine.h"
+#include "engine/session/sequences.h"
 
 namespace tally {
 
 class ScopedSequence {
  public:
-  static Result<ScopedSequence> New(Engine& engine) {
-    TALLY_ASSIGN_OR_RETURN(const int32_t id, engine.NewSequence());
-    return ScopedSequence(engine, id);
+  static Result<ScopedSequence> New(Sequences& sequences) {
+    TALLY_ASSIGN_OR_RETURN(const int32_t id, sequences.NewSequence());
+    return ScopedSequence(sequences, id);
   }
-  // One that begins with what is remembered of `tokens` (Engine::NewSequenceFor).
-  static Result<ScopedSequence> For(Engine& engine, std::string_view key, std::span<const int32_t> tokens) {
-    TALLY_ASSIGN_OR_RETURN(const int32_t id, engine.NewSequenceFor(key, tokens));
-    return ScopedSequence(engine, id);
+  // One that begins with what is remembered of `tokens` (Sequences::NewSequenceFor).
+  static Result<ScopedSequence> For(Sequences& sequences, std::string_view key, std::span<const int32_t> tokens) {
+    TALLY_ASSIGN_OR_RETURN(const int32_t id, sequences.NewSequenceFor(key, tokens));
+    return ScopedSequence(sequences, id);
   }
-  // One that the engine has made.
-  static ScopedSequence Own(Engine& engine, int32_t id) { return {engine, id}; }
+  // One that they have made.
+  static ScopedSequence Own(Sequences& sequences, int32_t id) { return {sequences, id}; }
   // All positions of another sequence: `shared` with it, or in memory of their own.
-  static Result<ScopedSequence> Of(Engine& engine, int32_t sequence, bool shared) {
-    TALLY_ASSIGN_OR_RETURN(const int32_t id, shared ? engine.Fork(sequence, engine.Length(sequence)) : engine.Copy(sequence));
-    return ScopedSequence(engine, id);
+  static Result<ScopedSequence> Of(Sequences& sequences, int32_t sequence, bool shared) {
+    TALLY_ASSIGN_OR_RETURN(const int32_t id,
+                           shared ? sequences.Fork(sequence, sequences.Length(sequence)) : sequences.Copy(sequence));
+    return ScopedSequence(sequences, id);
   }
-  ScopedSequence(ScopedSequence&& o) noexcept : engine_(std::exchange(o.engine_, nullptr)), id_(o.id_) {}
+  ScopedSequence(ScopedSequence&& o) noexcept : sequences_(std::exchange(o.sequences_, nullptr)), id_(o.id_) {}
   ScopedSequence& operator=(ScopedSequence&&) = delete;
   ~ScopedSequence() {
-    if (engine_ != nullptr) engine_->Free(id_);
+    if (sequences_ != nullptr) sequences_->Free(id_);
   }
   int32_t id() const { return id_; }
 
  private:
-  ScopedSequence(Engine& engine, int32_t id) : engine_(&engine), id_(id) {}
-  Engine* engine_;
+  ScopedSequence(Sequences& sequences, int32_t id) : sequences_(&sequences), id_(id) {}
+  Sequences* sequences_;
   int32_t id_;
 };
 

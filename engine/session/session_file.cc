@@ -80,7 +80,8 @@ Status CheckMayReplace(const std::string& path) {
 
 }  // namespace
 
-Status WriteSession(const std::string& path, const SessionState& state, const Engine& engine, int32_t sequence, bool durable) {
+Status WriteSession(const std::string& path, const SessionState& state, const Sequences& sequences, int32_t sequence,
+                    bool durable) {
   TALLY_RETURN_IF_ERROR(CheckMayReplace(path));
   const std::string history = SessionJson(state.messages, state.settings);
   if (history.size() > kMostHistoryBytes) {
@@ -88,13 +89,13 @@ Status WriteSession(const std::string& path, const SessionState& state, const En
                     BytesText(kMostHistoryBytes));
   }
   SessionHeader header;
-  header.kv_type = static_cast<uint32_t>(engine.kv_type());
-  header.fingerprint = engine.Fingerprint();
-  header.context = static_cast<uint64_t>(engine.context());
+  header.kv_type = static_cast<uint32_t>(sequences.kv_type());
+  header.fingerprint = sequences.Fingerprint();
+  header.context = static_cast<uint64_t>(sequences.context());
   header.history_bytes = history.size();
   header.tokens = state.tokens.size();
   if (!state.tokens.empty()) {
-    TALLY_ASSIGN_OR_RETURN(header.cache_bytes, engine.ExportedBytes(sequence));
+    TALLY_ASSIGN_OR_RETURN(header.cache_bytes, sequences.ExportedBytes(sequence));
   }
   header.checksum = HeaderSum(header);
   constexpr unsigned kOwnerOnly = 0600;
@@ -104,7 +105,7 @@ Status WriteSession(const std::string& path, const SessionState& state, const En
   TALLY_RETURN_IF_ERROR(file.Append(history));
   TALLY_RETURN_IF_ERROR(file.Append(BytesOf(std::span<const int32_t>(state.tokens))));
   if (!state.tokens.empty()) {
-    TALLY_RETURN_IF_ERROR(engine.Export(sequence, [&](std::span<const uint8_t> bytes) {
+    TALLY_RETURN_IF_ERROR(sequences.Export(sequence, [&](std::span<const uint8_t> bytes) {
       return file.Append({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     }));
   }
@@ -202,18 +203,18 @@ Status SessionFile::ReadState(const Engine& engine) {
   return {};
 }
 
-Result<int32_t> SessionFile::ImportCache(Engine& engine) const {
+Result<int32_t> SessionFile::ImportCache(Sequences& sequences) const {
   uint64_t at = CacheOffset(header_);
   const uint64_t end = at + header_.cache_bytes;
-  Result<int32_t> sequence = engine.Import([&](std::span<uint8_t> bytes) {
+  Result<int32_t> sequence = sequences.Import([&](std::span<uint8_t> bytes) {
     if (bytes.size() > end - at) return BadInput("a KV cache that is cut short");
     const uint64_t from = std::exchange(at, at + bytes.size());
     return file_.ReadAt(from, bytes);
   });
   if (!sequence.ok() && sequence.status().code() == StatusCode::kNoRoom) return sequence.status();
   if (!sequence.ok()) return Refusal(sequence.status().message());
-  if (at == end && engine.Length(*sequence) == static_cast<int64_t>(state_.tokens.size())) return sequence;
-  engine.Free(*sequence);
+  if (at == end && sequences.Length(*sequence) == static_cast<int64_t>(state_.tokens.size())) return sequence;
+  sequences.Free(*sequence);
   return Refusal("a session whose KV cache is not that of its tokens");
 }
 

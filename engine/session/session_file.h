@@ -4,11 +4,11 @@
 //   header   SessionHeader, 64 bytes
 //   history  messages and settings as JSON (session_json.h)
 //   tokens   int32 each: those whose keys and values follow
-//   cache    what Engine::Export wrote; nothing without tokens
+//   cache    what Sequences::Export wrote; nothing without tokens
 //   u64      Checksum of all bytes before it
 //
-// Numbers are little-endian. The cache is the memory layout of its type: whoever changes that layout, or what Engine::Fingerprint is made
-// of, raises kSessionVersion.
+// Numbers are little-endian. The cache is the memory layout of its type: whoever changes that layout, or what Sequences::Fingerprint is
+// made of, raises kSessionVersion.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct SessionHeader {
   char magic[8] = {'T', 'A', 'L', 'L', 'Y', 'S', 'E', 'S'};
   uint32_t version = kSessionVersion;
   uint32_t kv_type = 0;      // KvType
-  uint64_t fingerprint = 0;  // Engine::Fingerprint
+  uint64_t fingerprint = 0;  // Sequences::Fingerprint
   uint64_t context = 0;      // of the engine that wrote it
   uint64_t history_bytes = 0;
   uint64_t tokens = 0;
@@ -50,7 +50,7 @@ struct SessionState {
 // nothing else; it is ignored if there are none. `durable`: the file is on the disk when this returns; else a crash of the system may leave
 // one that is damaged, which Open finds.
 // kBadInput: the file cannot be written, or is another kind of file.
-Status WriteSession(const std::string& path, const SessionState& state, const Engine& engine, int32_t sequence,
+Status WriteSession(const std::string& path, const SessionState& state, const Sequences& sequences, int32_t sequence,
                     bool durable = true);
 
 // A session file that has been checked as a whole, and its KV cache still in the file.
@@ -64,8 +64,8 @@ class SessionFile {
   Status Check() const;
 
   const SessionState& state() const { return state_; }
-  // A new sequence of `engine`, that of Open, which has run the state's tokens. kBadInput: as Engine::Import.
-  Result<int32_t> ImportCache(Engine& engine) const;
+  // A new sequence of those of Open's engine, which has run the state's tokens. kBadInput: as Sequences::Import.
+  Result<int32_t> ImportCache(Sequences& sequences) const;
 
  private:
   explicit SessionFile(FileReader file) : file_(std::move(file)) {}

@@ -22,7 +22,7 @@ std::string_view BytesOf(std::span<const T> values) {
 }
 
 MemoryPlan PlanOf(const LoadedModel& model, const RopePair& rope, const StepperOptions& options, int threads) {
-  if (!options.prediction || !model.with_prediction_) return PlanEngine(model.Source(rope), options, threads);
+  if (!options.prediction || model.with_prediction() == nullptr) return PlanEngine(model.Source(rope), options, threads);
   const PlanSource prediction = model.PredictionSource(rope);
   return PlanEngine(model.Source(rope), options, threads, &prediction);
 }
@@ -31,10 +31,12 @@ MemoryPlan PlanOf(const LoadedModel& model, const RopePair& rope, const StepperO
 
 Stepper::Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& options)
     : model_(std::move(model)),
-      group_(model_->group_),
-      log_(model_->log_),
+      group_(model_->group()),
+      log_(model_->log()),
       team_(options.threads),
       recipe_(model_->recipe()),
+      with_prediction_(options.prediction ? *model_->with_prediction() : recipe_),
+      probed_(model_->Probed(with_prediction_)),
       options_(MakeStepperOptions(recipe_, options)),
       plan_(PlanOf(*model_, rope_, options_, team_.threads())),
       planned_(*model_, SaturatingAdd(plan_.kv, plan_.scratch)),
@@ -46,7 +48,7 @@ Stepper::Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& 
 
 Result<std::unique_ptr<Stepper>> Stepper::Create(std::shared_ptr<const LoadedModel> model, const EngineOptions& options) {
   std::unique_ptr<Stepper> stepper(new Stepper(std::move(model), options));
-  if (GroupLog* const log = stepper->log_.get(); log != nullptr) {
+  if (GroupLog* const log = stepper->log_; log != nullptr) {
     stepper->id_ = log->NextEngine();
     log->Add(Command::kNewEngine).Put(stepper->id_).Put(options);
     TALLY_RETURN_IF_ERROR(log->Flush());
@@ -63,9 +65,8 @@ Status Stepper::Start() {
   TALLY_RETURN_IF_ERROR(CheckMemory());
   TALLY_ASSIGN_OR_RETURN(rope_, model_->MakeRope(options_.context));
   TALLY_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->Source(rope_), options_.plan, executor_));
-  const Recipe& stored = options_.prediction ? *model_->with_prediction_ : recipe_;
-  TALLY_ASSIGN_OR_RETURN(store_,
-                         SequenceStore::Create(KvLayers(stored, options_.plan.kv, model_->shard_), options_.kv_size(), &team_));
+  TALLY_ASSIGN_OR_RETURN(
+      store_, SequenceStore::Create(KvLayers(with_prediction_, options_.plan.kv, model_->shard()), options_.kv_size(), &team_));
   if (options_.prediction) TALLY_RETURN_IF_ERROR(StartPredictor());
   extent_of_.assign(static_cast<size_t>(options_.sequences), -1);
   return {};
@@ -76,7 +77,12 @@ Status Stepper::StartPredictor() {
       predictor_, Predictor::Create(model_->PredictionSource(rope_), options_.plan, options_.sequences, executor_, *store_));
   decoder_->KeepOutput(&output_);
   predictor_->SetBefore([this](const Predictor::Pass& pass) {
-    if (before_pass_) before_pass_(pass);
+    if (before_pass_) {
+      before_pass_({.tokens = pass.tokens,
+                    .context = int64_t{pass.rows.back().position} + 1,
+                    .logit_rows = pass.logit_rows,
+                    .own_states = pass.own_states});
+    }
     if (!recorder_) return;
     recorded_logits_ = pass.logit_rows;
     recorded_sequences_.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of a loaded model: its team, decoder, sequence store, executor and ledger.
+// The engine of a loaded model: its team, decoder, sequence store, executor and ledger. Internal to the session.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@
 
 namespace tally {
 
-class Stepper final : public Engine {
+class Stepper final : public Engine, public Probe {
  public:
   // Errors as NewEngine, but for those of CheckOptions.
   static Result<std::unique_ptr<Stepper>> Create(std::shared_ptr<const LoadedModel> model, const EngineOptions& options);
@@ -34,8 +34,6 @@ class Stepper final : public Engine {
   SequenceStore& store() { return *store_; }
   Executor& executor() { return executor_; }
   Decoder& decoder() { return *decoder_; }
-  // With EngineOptions::prediction: called before each pass of the layer, in Step and Predict, when the step or pass before it has ended.
-  void SetBeforePass(std::function<void(const Predictor::Pass&)> before) { before_pass_ = std::move(before); }
 
   const MemoryPlan& memory_plan() const override { return plan_; }
   int64_t max_batch() const override { return options_.plan.max_batch; }
@@ -105,6 +103,9 @@ class Stepper final : public Engine {
   Result<std::vector<RankOps>> RankRecords() override;
   void EnableExplain() override { executor_.EnableExplain(); }
   std::vector<std::string> Explanations() const override;
+  void SetBeforePass(std::function<void(const PredictionPass&)> before) override { before_pass_ = std::move(before); }
+  const ProbedWeights* weights() const override { return &probed_; }
+  Probe& probe() override { return *this; }
 
   // For any process of a group but the first: makes a call of the first one's engine, whose arguments follow.
   Status Follow(Command command, CommandReader& arguments);
@@ -186,13 +187,15 @@ class Stepper final : public Engine {
   std::shared_ptr<const LoadedModel> model_;
   Communicator* const group_;         // null: this process alone
   Communicator::Traffic start_;       // until the engine was made
-  std::unique_ptr<GroupLog>& log_;    // the model's; of the first process of a group
+  GroupLog* const log_;               // the model's; null: not the first process of a group
   int32_t id_ = 0;                    // of the engine, for the others
   uint64_t resets_ = 0;               // of the ledger, that the others know of
   std::vector<Decoder::BadRow> bad_;  // of the last step, of all processes
   mutable std::atomic<bool> failed_group_{false};
   mutable Team team_;  // changes nothing of the engine
   const Recipe& recipe_;
+  const Recipe& with_prediction_;  // that of the store: with the layer for prediction, if the engine predicts
+  const ProbedWeights probed_;
   StepperOptions options_;
   RopePair rope_;
   MemoryPlan plan_;
@@ -209,7 +212,7 @@ class Stepper final : public Engine {
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<SequenceStore> store_;
   std::unique_ptr<Predictor> predictor_;  // null: EngineOptions::prediction is not set
-  std::function<void(const Predictor::Pass&)> before_pass_;
+  std::function<void(const PredictionPass&)> before_pass_;
   // Of the last layer, [rows of the step, d_model]: while a step runs, and of the step while rows are run again.
   std::vector<float> output_, step_output_;
   // The current step, without the rows of sequences that had no room.

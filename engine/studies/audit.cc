@@ -9,16 +9,17 @@
 #include <set>
 #include <utility>
 
+#include "engine/kernels/op.h"
 #include "engine/kernels/unpack.h"
 #include "engine/machine/page_watch.h"
-#include "engine/session/loaded_model.h"
+#include "engine/recipe/shard.h"
 #include "engine/session/lookup_drafter.h"
 #include "engine/session/scoped_sequence.h"
 #include "engine/session/split.h"
-#include "engine/session/stepper.h"
 #include "engine/studies/fit_parts.h"
 #include "engine/studies/packed_size.h"
 #include "engine/studies/page_proof.h"
+#include "engine/weights/weights.h"
 
 namespace tally {
 namespace {
@@ -38,26 +39,28 @@ bool HeadIsCopy(const PackedWeights& weights, const Recipe& recipe) {
 
 class Auditor {
  public:
-  Auditor(Engine& engine, const LoadedModel& model, const AuditOptions& options)
+  Auditor(Engine& engine, const ProbedWeights& probed, const AuditOptions& options)
       : engine_(engine),
-        model_(model),
+        model_(engine.model()),
         options_(options),
-        with_prediction_(engine.predicts() ? *model.with_prediction_ : model.recipe()),
-        table_(model.table_),
-        types_(model.types_),
+        with_prediction_(*probed.recipe),
+        table_(probed.stored),
+        types_(probed.types),
+        weights_(*probed.packed),
+        shard_(*probed.shard),
         lookup_(options.draft) {}
 
   Result<AuditReport> Run() {
     const Recipe& recipe = model_.recipe();
-    if (model_.group_ != nullptr) {
+    if (engine_.processes() > 1) {
       TALLY_ASSIGN_OR_RETURN(books_, engine_.Books());
       HeldByRanks();
       facts_.gathered = [this](Role role, int32_t layer) {
-        return GatheredAs(model_.weights().Get(role, layer).dtype, engine_.activations(), HwyTargetHasBf16Dot());
+        return GatheredAs(weights_.Get(role, layer).dtype, engine_.activations(), HwyTargetHasBf16Dot());
       };
     }
-    report_.head_is_copy = !model_.not_run().head.empty() || (books_.empty() && HeadIsCopy(model_.weights(), recipe));
-    const std::vector<WeightInfo>& infos = model_.weights().infos();
+    report_.head_is_copy = !model_.not_run().head.empty() || (books_.empty() && HeadIsCopy(weights_, recipe));
+    const std::vector<WeightInfo>& infos = weights_.infos();
     for (size_t i = 0; i < infos.size(); ++i) {
       if (!GetDTypeInfo(types_[i]).quantised || infos[i].packed_bytes < infos[i].parameters() * sizeof(float)) continue;
       report_.widened_stored += infos[i].stored_bytes;
@@ -84,16 +87,15 @@ class Auditor {
   // While it lives, passes of the layer for prediction are audited.
   class BeforePasses {
    public:
-    explicit BeforePasses(Auditor& auditor)
-        : stepper_(auditor.engine_.predicts() ? dynamic_cast<Stepper*>(&auditor.engine_) : nullptr) {
-      if (stepper_ != nullptr) stepper_->SetBeforePass([&auditor](const Predictor::Pass& pass) { auditor.BeforePass(pass); });
+    explicit BeforePasses(Auditor& auditor) : probe_(auditor.engine_.probe()) {
+      probe_.SetBeforePass([&auditor](const PredictionPass& pass) { auditor.BeforePass(pass); });
     }
-    ~BeforePasses() {
-      if (stepper_ != nullptr) stepper_->SetBeforePass({});
-    }
+    BeforePasses(const BeforePasses&) = delete;
+    BeforePasses& operator=(const BeforePasses&) = delete;
+    ~BeforePasses() { probe_.SetBeforePass({}); }
 
    private:
-    Stepper* const stepper_;
+    Probe& probe_;
   };
 
   Status RunAll(int32_t sequence, int32_t bill) {
@@ -183,9 +185,8 @@ class Auditor {
   }
 
   Status WatchPages() {
-    const PackedWeights& weights = model_.weights();
-    if (!weights.guarded()) return BadInput("the pages of weights are watched where the model was loaded with guard_slices");
-    TALLY_ASSIGN_OR_RETURN(watch_, PageWatch::New(weights.arena().data(), weights.arena().size()));
+    if (!weights_.guarded()) return BadInput("the pages of weights are watched where the model was loaded with guard_slices");
+    TALLY_ASSIGN_OR_RETURN(watch_, PageWatch::New(weights_.arena().data(), weights_.arena().size()));
     report_.page_bytes = watch_->page_bytes();
     return {};
   }
@@ -270,20 +271,19 @@ class Auditor {
     if (predicting) facts_.phase = engine_.ledger().last_step().phase;
     AuditReport::Step step{.phase = facts_.phase, .rows = facts_.work.rows, .context = facts_.work.context};
     step.predicting = predicting;
-    if (model_.group_ != nullptr) {
+    if (engine_.processes() > 1) {
       TALLY_ASSIGN_OR_RETURN(books_, engine_.Books());
       AddRanks();
     }
-    const Shard& shard = model_.shard_;
     const books::StepCharges charges = books_.empty() ? books::StepCharges(engine_.ledger(), facts_.phase)
-                                                      : books::StepCharges(books_, facts_.phase, shard.own_experts);
+                                                      : books::StepCharges(books_, facts_.phase, shard_.own_experts);
     step.audit = books::AuditStep(predicting ? with_prediction_ : model_.recipe(), table_, types_, charges, facts_);
     if (!books_.empty())
-      std::ranges::copy(books::AuditCommunication(model_.recipe(), shard, books_, step_tokens_, facts_),
+      std::ranges::copy(books::AuditCommunication(model_.recipe(), shard_, books_, step_tokens_, facts_),
                         std::back_inserter(step.audit));
     Add(step.audit);
     if (watch_ != nullptr) {
-      step.pages = ComparePages(engine_.ledger(), model_.weights(), watch_->page_bytes(), touched);
+      step.pages = ComparePages(engine_.ledger(), weights_, watch_->page_bytes(), touched);
       Add(step.pages);
     }
     report_.steps.push_back(std::move(step));
@@ -292,11 +292,11 @@ class Auditor {
   }
 
   // The step or pass before it has ended, if there was one.
-  void BeforePass(const Predictor::Pass& pass) {
+  void BeforePass(const PredictionPass& pass) {
     Status ended = End();
     const std::set<int32_t> distinct(pass.tokens.begin(), pass.tokens.end());
     const Status begun = Begin({.rows = pass.tokens.size(),
-                                .context = static_cast<uint64_t>(pass.rows.back().position) + 1,
+                                .context = static_cast<uint64_t>(pass.context),
                                 .logit_rows = static_cast<uint64_t>(pass.logit_rows),
                                 .predicting = true,
                                 .own_states = pass.own_states},
@@ -330,11 +330,13 @@ class Auditor {
   }
 
   Engine& engine_;
-  const LoadedModel& model_;
+  const Model& model_;
   const AuditOptions& options_;
   const Recipe& with_prediction_;  // with the layer for prediction as the last one, if it is loaded
-  const std::vector<WeightInfo>& table_;
-  const std::vector<DType>& types_;
+  const std::span<const WeightInfo> table_;
+  const std::span<const DType> types_;
+  const PackedWeights& weights_;
+  const Shard& shard_;
   LookupDrafter lookup_;
   std::vector<int32_t> tokens_ = options_.prompt;  // and those that followed
   std::vector<int32_t> step_tokens_;
@@ -350,9 +352,9 @@ class Auditor {
 }  // namespace
 
 Result<AuditReport> Audit(Engine& engine, const AuditOptions& options) {
-  const auto* model = dynamic_cast<const LoadedModel*>(&engine.model());
-  if (model == nullptr) return InternalError("the model was not made by LoadModel");
-  return Auditor(engine, *model, options).Run();
+  const ProbedWeights* const probed = engine.probe().weights();
+  if (probed == nullptr) return InternalError("the model was not made by LoadModel");
+  return Auditor(engine, *probed, options).Run();
 }
 
 }  // namespace tally

@@ -12,7 +12,7 @@
 #include "counters/books/weight_table.h"
 #include "engine/base/format.h"
 #include "engine/graph/plan.h"
-#include "engine/session/loaded_model.h"
+#include "engine/session/engine_plan.h"
 #include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
 #include "models/catalog/recipe_settings.h"

@@ -11,7 +11,7 @@
 #include "engine/base/checked.h"
 #include "engine/base/format.h"
 #include "engine/kernels/formats/weight_format.h"
-#include "engine/session/loaded_model.h"
+#include "engine/session/engine_plan.h"
 #include "engine/session/memory_plan.h"
 #include "engine/studies/fit_parts.h"
 #include "engine/studies/packed_size.h"

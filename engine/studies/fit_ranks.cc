@@ -8,7 +8,7 @@
 
 #include "engine/base/checked.h"
 #include "engine/base/format.h"
-#include "engine/session/loaded_model.h"
+#include "engine/session/engine_plan.h"
 #include "engine/session/split.h"
 #include "engine/studies/fit.h"
 #include "engine/studies/fit_parts.h"

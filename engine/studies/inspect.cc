@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "counters/books/weight_table.h"
-#include "engine/session/loaded_model.h"
+#include "engine/session/engine_plan.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
 

@@ -34,7 +34,7 @@ class OpDump {
   // Creates the directory if it is missing. kBadInput: it cannot be created.
   TALLY_API static Result<OpDump> Create(const std::string& directory);
   void BeginStep() { seen_.clear(); }  // call it before each step
-  // For Engine::SetTap. The first error (kBadInput, naming the file) is kept in status(); what was written is removed then, the
+  // For Probe::SetTap. The first error (kBadInput, naming the file) is kept in status(); what was written is removed then, the
   // directory too if Create made it, and nothing is written after it.
   TALLY_API void Write(Site site, std::string_view op, Mat<const float> output);
   const Status& status() const { return status_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the pages of packed weights that a step was charged with and those it touched; internal to studies.
+// Compares the pages of packed weights that a step was charged with and those it touched; internal to the studies.
 #pragma once
 
 #include <cstddef>

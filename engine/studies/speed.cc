@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "engine/machine/machine.h"
-#include "engine/session/loaded_model.h"
 #include "engine/studies/speed_points.h"
+#include "engine/weights/weights.h"
 
 namespace tally {
 namespace {
@@ -59,8 +59,8 @@ class Grid {
       ++done_;
     }
     report.peak_resident = PeakResidentBytes();
-    const auto* model = dynamic_cast<const LoadedModel*>(&runs_.front().engine().model());
-    const std::span<const uint8_t> weights = model != nullptr ? model->weights().arena() : std::span<const uint8_t>();
+    const ProbedWeights* const probed = runs_.front().engine().probe().weights();
+    const std::span<const uint8_t> weights = probed != nullptr ? probed->packed->arena() : std::span<const uint8_t>();
     TALLY_ASSIGN_OR_RETURN(const RoofMemory memory, MemoryForRoof(options_.roof_bytes, weights));
     TALLY_RETURN_IF_ERROR(MakeRoofs(memory.bytes));
     for (int32_t round = 0; round < options_.rounds; ++round) TALLY_RETURN_IF_ERROR(Round(round));

@@ -11,9 +11,9 @@
 
 #include "engine/machine/machine.h"
 #include "engine/machine/page_watch.h"
-#include "engine/session/loaded_model.h"
 #include "engine/studies/audit.h"
 #include "engine/studies/synth.h"
+#include "engine/weights/weights.h"
 #include "tests/goldens/checkpoints.h"
 #include "tests/support/open_engine.h"
 #include "tests/support/targets.h"
@@ -49,7 +49,7 @@ std::string Findings(const AuditReport& report) {
 }
 
 const WeightView& ViewOf(const Opened& opened, Role role, int32_t layer) {
-  return dynamic_cast<const LoadedModel&>(*opened.model).weights().Get(role, layer);
+  return opened.engine->probe().weights()->packed->Get(role, layer);
 }
 
 uint8_t ReadByte(const uint8_t* p) { return *static_cast<const volatile uint8_t*>(p); }
@@ -169,13 +169,13 @@ TEST(PageProofOf, WhatIsMadeToDifferIsFound) {
   // What `spoil` does once, after the first op of the last layer.
   const auto spoiled = [&](const std::function<void()>& spoil) {
     bool done = false;
-    engine.SetTap([&](Site site, std::string_view, Mat<const float>) {
+    engine.probe().SetTap([&](Site site, std::string_view, Mat<const float>) {
       if (site.layer != 1 || done) return;
       done = true;
       spoil();
     });
     auto result = Audit(engine, options);
-    engine.SetTap(nullptr);
+    engine.probe().SetTap(nullptr);
     EXPECT_TRUE(done);
     return std::move(result).value();
   };

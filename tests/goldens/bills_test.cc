@@ -224,7 +224,7 @@ TEST(Bills, HoldWhatFailed) {
   };
   // A tap may write: it is shown the engine's own buffers.
   const auto spoil = [&](Site where, float value) {
-    engine.SetTap([where, value](Site site, std::string_view, Mat<const float> out) {
+    engine.probe().SetTap([where, value](Site site, std::string_view, Mat<const float> out) {
       if (site == where && !out.empty()) const_cast<float*>(out.data)[0] = value;
     });
   };
@@ -237,7 +237,7 @@ TEST(Bills, HoldWhatFailed) {
   ASSERT_EQ(out->failed.size(), 1u);
   EXPECT_EQ(out->failed[0].sequence, a.sequence);
   check(2, 2, 2);
-  engine.SetTap(nullptr);
+  engine.probe().SetTap(nullptr);
   ASSERT_TRUE(engine.StepAll(rows).ok());
   check(3, 2, 2);
 }

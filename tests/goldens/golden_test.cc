@@ -73,7 +73,7 @@ TEST_P(GoldenTest, HiddenStatesExpertsAndWeights) {
         ++checked;
       };
       std::vector<std::vector<int32_t>> experts(static_cast<size_t>(recipe.n_layers));
-      opened.engine->SetTap([&](Site site, std::string_view op, Mat<const float> out) {
+      opened.engine->probe().SetTap([&](Site site, std::string_view op, Mat<const float> out) {
         const std::string layer = std::to_string(site.layer);
         const bool sparse = site.layer >= 0 && recipe.layers[static_cast<size_t>(site.layer)].sparse();
         const bool last_of_layer = recipe.post_norms              ? site.component == Component::kFfnPostNorm

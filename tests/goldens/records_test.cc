@@ -30,7 +30,7 @@ TEST_P(RecordsOf, AddUpToTheLedger) {
   std::array<uint64_t, kPhases> more_parts{};  // records of parts after the first
   uint64_t records = 0, next_index = 0, last_step = 0, last_end = 0;
   std::vector<SequenceRows> sequences;
-  engine.SetRecorder([&](const OpRecord& r) {
+  engine.probe().SetRecorder([&](const OpRecord& r) {
     if (records == 0 || r.step != last_step) {
       EXPECT_EQ(r.step, records == 0 ? 0 : last_step + 1);
       last_step = r.step;
@@ -98,7 +98,7 @@ TEST_P(RecordsOf, AddUpToTheLedger) {
     }
   }
   const uint64_t recorded = records;
-  engine.SetRecorder(nullptr);
+  engine.probe().SetRecorder(nullptr);
   ASSERT_TRUE(engine.StepAll(std::vector<BatchRow>{{5, a, true, true}}).ok());
   EXPECT_EQ(records, recorded) << "no recorder, no records";
 
@@ -115,11 +115,11 @@ TEST(Records, HoldEachOpOnce) {
   Engine& engine = *opened.engine;
   const int32_t s = engine.NewSequence().value();
   uint64_t plain = 0, failed = 0;
-  engine.SetRecorder([&](const OpRecord&) { ++plain; });
+  engine.probe().SetRecorder([&](const OpRecord&) { ++plain; });
   ASSERT_TRUE(engine.StepAll(std::vector<BatchRow>{{1, s, true, false}}).ok());
-  engine.SetRecorder([&](const OpRecord&) { ++failed; });
+  engine.probe().SetRecorder([&](const OpRecord&) { ++failed; });
   // A tap may write: it is shown the engine's own buffers.
-  engine.SetTap([](Site site, std::string_view, Mat<const float> out) {
+  engine.probe().SetTap([](Site site, std::string_view, Mat<const float> out) {
     if (site.component == Component::kOutputNorm && !out.empty()) const_cast<float*>(out.data)[0] = NAN;
   });
   EXPECT_FALSE(engine.StepAll(std::vector<BatchRow>{{1, s, true, false}}).ok());

@@ -131,8 +131,8 @@ class Shards : public testing::TestWithParam<std::string> {
     {
       const Opened first = Open(path, OneThread(), {.group = group.member(0), .split = split});
       ASSERT_NE(first.engine, nullptr);
-      first.engine->SetRecorder([](const OpRecord&) {});
-      EXPECT_TRUE(first.engine->RecordRanks().ok());
+      first.engine->probe().SetRecorder([](const OpRecord&) {});
+      EXPECT_TRUE(first.engine->probe().RecordRanks().ok());
       EXPECT_EQ(RunAll(*first.engine, bill), wanted);
       const auto books = first.engine->Books();
       ASSERT_TRUE(books.ok()) << books.status().message();
@@ -148,7 +148,7 @@ class Shards : public testing::TestWithParam<std::string> {
   }
 
   static void ExpectRecords(Engine& engine, const std::vector<ProcessBooks>& books) {
-    const auto others = engine.RankRecords();
+    const auto others = engine.probe().RankRecords();
     ASSERT_TRUE(others.ok()) << others.status().message();
     ASSERT_EQ(others->size() + 1, books.size());
     for (size_t r = 1; r < books.size(); ++r) {
@@ -164,7 +164,7 @@ class Shards : public testing::TestWithParam<std::string> {
       EXPECT_EQ(sent, booked) << rank.process;
       EXPECT_EQ(flops, booked_flops) << rank.process;
     }
-    EXPECT_TRUE(engine.RankRecords().value().empty());
+    EXPECT_TRUE(engine.probe().RankRecords().value().empty());
   }
 
   static void ExpectSums(const std::vector<ProcessBooks>& books, const Ledger& one) {

@@ -153,6 +153,19 @@ inline const std::vector<Rule>& CodeRules() {
 
 inline constexpr int kMaxLines = 800;
 
+// True if the comment that begins a header says that it is internal to its room.
+inline bool SaysInternal(std::string_view text) {
+  std::istringstream lines{std::string(text)};
+  std::string comment;
+  for (std::string line; std::getline(lines, line) && line.starts_with("//");) comment += line.substr(2);
+  return std::regex_search(comment, std::regex("\\b[Ii]nternal to\\b"));
+}
+
+// The rooms in which an object may be asked what else it is: templates' values have types; NewEngine takes what LoadModel made.
+inline bool MayCast(std::string_view path) {
+  return path.starts_with("engine/chat/jinja/") || path.starts_with("engine/session/");
+}
+
 // What is wrong with one file; `path` from the repository's root. Files outside the libraries and the app are
 // only measured.
 inline Checked CheckFile(const std::string& path, std::string_view text) {
@@ -186,6 +199,8 @@ inline Checked CheckFile(const std::string& path, std::string_view text) {
         report(n, *node + " may not include " + *to + " (\"" + target + "\")");
       }
     }
+    static const std::regex cast(R"(\bdynamic_(pointer_)?cast\s*<(?!\s*(const\s+)?CLI::))");
+    if (!MayCast(path) && std::regex_search(bare, cast)) report(n, "asks an object what else it is (dynamic_cast)");
     for (const Rule& rule : CodeRules()) {
       if (rule.app_may && *node == "app") continue;
       if (rule.only_file != nullptr && path == rule.only_file) continue;

@@ -60,6 +60,25 @@ TEST(Layering, IncludedFilesExist) {
   }
 }
 
+TEST(Layering, InternalHeadersStayInTheirRooms) {
+  static const std::regex include(R"re(^\s*#\s*include\s*"([^"]*)")re");
+  std::map<std::string, bool> says;  // by header
+  int internal = 0;
+  for (const std::string& path : Sources({"engine", "counters", "loaders", "models"})) {
+    std::istringstream lines(Blank(ReadText(fs::path(TALLY_SOURCE_DIR) / path), false));
+    for (std::string line; std::getline(lines, line);) {
+      std::smatch match;
+      if (!std::regex_search(line, match, include) || !SaysInternal(ReadText(fs::path(TALLY_SOURCE_DIR) / match[1].str())))
+        continue;
+      ++internal;
+      EXPECT_EQ(NodeOf(path), NodeOf(match[1].str())) << path << " includes " << match[1] << ", which is internal to its room";
+    }
+  }
+  EXPECT_GT(internal, 20);
+  EXPECT_TRUE(SaysInternal("// SPDX-License-Identifier: Apache-2.0\n// A stepper. Internal to\n// the session.\n#pragma once\n"));
+  EXPECT_FALSE(SaysInternal("// A stepper.\n#pragma once\n// Internal to the session.\n"));
+}
+
 // A test that nobody registered never runs.
 TEST(Layering, EveryTestIsRegistered) {
   static const std::regex program(R"(tally_tests\([^)]*\))");
@@ -179,6 +198,11 @@ TEST(Layering, TheCheckerSeesWhatIsForbidden) {
       {"engine/text/x.cc", "  std::abort();\n", "ends the process"},
       {"engine/text/x.cc", "  if (bad) exit(1);\n", "ends the process"},
       {"engine/text/x.cc", "  loop.exit(1);\n", nullptr},
+      // Objects are not asked what else they are.
+      {"engine/studies/x.cc", "auto* s = dynamic_cast<Stepper*>(&engine);\n", "what else it is"},
+      {"engine/serve/x.cc", "auto m = std::dynamic_pointer_cast<const LoadedModel>(model);\n", "what else it is"},
+      {"engine/app/x.cc", "if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return;\n", nullptr},
+      {"engine/chat/jinja/x.cc", "auto* loop = dynamic_cast<Loop*>(&object);\n", nullptr},
   };
   for (const Example& e : examples) {
     const Checked checked = CheckFile(e.path, e.text);

@@ -69,7 +69,7 @@ class FakeModel final : public Model {
   books::NotRun not_run_;
 };
 
-class FakeEngine : public Engine {
+class FakeEngine : public Engine, public Probe {
  public:
   explicit FakeEngine(int32_t vocab, int64_t context = 64) : model_(std::make_shared<FakeModel>()) {
     model_->recipe_.vocab = vocab;
@@ -230,6 +230,8 @@ class FakeEngine : public Engine {
   void SetRecorder(Recorder) override {}
   void EnableExplain() override {}
   std::vector<std::string> Explanations() const override { return {}; }
+  void SetBeforePass(std::function<void(const PredictionPass&)>) override {}
+  Probe& probe() override { return *this; }
 
  private:
   bool Failed(int32_t sequence) const {

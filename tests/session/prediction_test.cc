@@ -73,7 +73,7 @@ TEST_P(Prediction, LogitsAreTheFormulas) {
   std::vector<std::vector<double>> hidden;
   for (size_t i = 0; i < n; ++i) {
     bool first = true;
-    engine.SetTap([&](Site site, std::string_view, Mat<const float> out) {
+    engine.probe().SetTap([&](Site site, std::string_view, Mat<const float> out) {
       if (!first || site.component != Component::kOutputNorm) return;
       first = false;
       hidden.push_back(RowOf(out, 0));
@@ -81,7 +81,7 @@ TEST_P(Prediction, LogitsAreTheFormulas) {
     ASSERT_TRUE(
         engine.Step(std::vector<BatchRow>{{.token = tokens[i], .sequence = one, .want_logits = true, .generated = i > 8}}).ok());
   }
-  engine.SetTap({});
+  engine.probe().SetTap({});
   ASSERT_EQ(hidden.size(), n);
   std::vector<BatchRow> rows;
   for (size_t i = 0; i < n; ++i) rows.push_back({.token = tokens[i], .sequence = all, .want_logits = i + 1 == n});
@@ -91,7 +91,7 @@ TEST_P(Prediction, LogitsAreTheFormulas) {
   Tokens drafts;
   for (const int32_t sequence : {all, one}) {
     auto& logits = of[sequence == one ? 1 : 0];
-    engine.SetTap([&](Site site, std::string_view op, Mat<const float> out) {
+    engine.probe().SetTap([&](Site site, std::string_view op, Mat<const float> out) {
       if (site.component == Component::kHead && op == "matmul") logits.push_back(RowOf(out, out.rows - 1));
     });
     const auto guessed = engine.Predict(std::vector<DraftWish>{{.sequence = sequence, .token = tokens.back(), .most = 4}});
@@ -100,7 +100,7 @@ TEST_P(Prediction, LogitsAreTheFormulas) {
     if (sequence == all) drafts = (*guessed)[0];
     EXPECT_EQ((*guessed)[0], drafts) << "in one step or in many";
   }
-  engine.SetTap({});
+  engine.probe().SetTap({});
   ASSERT_EQ(drafts.size(), 4u);
   EXPECT_EQ(of[0], of[1]);
   ASSERT_EQ(of[0].size(), 4u);
@@ -342,13 +342,13 @@ TEST(PredictionLayer, RowsBeforeDraftsOfOthersRun) {
       ASSERT_TRUE(engine.KeepDrafts(s, drafted ? 3 : 0).ok());
     }
     uint64_t rows = 0;  // of the layer, which all run in Predict if none has before
-    engine.SetTap([&](Site site, std::string_view, Mat<const float> out) {
+    engine.probe().SetTap([&](Site site, std::string_view, Mat<const float> out) {
       if (site.component == Component::kRouter && site.layer == opened.model->recipe().n_layers) {
         rows = std::max(rows, static_cast<uint64_t>(out.rows));
       }
     });
     const auto guessed = engine.Predict(std::vector<DraftWish>{{.sequence = s, .token = tokens.back(), .most = 4, .bill = bill}});
-    engine.SetTap({});
+    engine.probe().SetTap({});
     ASSERT_TRUE(guessed.ok());
     drafts[drafted ? 1 : 0] = (*guessed)[0];
     EXPECT_GT(rows, 0u);

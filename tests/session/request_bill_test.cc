@@ -105,11 +105,11 @@ TEST(RequestBills, AddUpToTheLedger) {
   const std::shared_ptr<Request> cancelled = requests[3], failed = requests[0];
   for (int i = 0; i < 6; ++i) scheduler.Step();
   // A tap may write: it is shown the engine's own buffers. The first rows are those of the first request that decodes.
-  engine.SetTap([](Site site, std::string_view, Mat<const float> out) {
+  engine.probe().SetTap([](Site site, std::string_view, Mat<const float> out) {
     if (site == Site{-1, Component::kOutputNorm} && !out.empty()) const_cast<float*>(out.data)[0] = NAN;
   });
   scheduler.Step();
-  engine.SetTap(nullptr);
+  engine.probe().SetTap(nullptr);
   scheduler.Cancel(*cancelled);
   for (int i = 0; i < 1000 && !scheduler.idle(); ++i) scheduler.Step();
   ASSERT_TRUE(scheduler.idle());

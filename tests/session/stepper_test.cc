@@ -159,7 +159,7 @@ TEST(Stepper, ARollbackThatFailsDoesNotHideTheCause) {
   auto s = engine->NewSequence(), other = engine->NewSequence();
   ASSERT_TRUE(s.ok() && other.ok());
   ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{1, *s}, {2, *s}}).ok());
-  engine->SetTap([&](Site, std::string_view, Mat<const float>) {
+  engine->probe().SetTap([&](Site, std::string_view, Mat<const float>) {
     EXPECT_TRUE(engine->Truncate(*s, std::min<int64_t>(1, engine->Length(*s))).ok());
   });
   const auto failed = engine->StepAll(std::vector<BatchRow>{{7, *s}, {4, *other}});

@@ -31,7 +31,7 @@ Recorded Record() {
   RunInfo info = DescribeRun(engine, "run", "small", "0");
   info.roofs = {true, 2, 40e9, {{"f32", 2e11}, {"int8", 2e12}}, "made up"};
   RunReport report(info);
-  engine.SetRecorder([&](const OpRecord& record) {
+  engine.probe().SetRecorder([&](const OpRecord& record) {
     report.Add(record);
     r.lines += LedgerLine(record, engine.ledger().weights(), r.lines.empty() ? &info : nullptr) + "\n";
   });
@@ -39,7 +39,7 @@ Recorded Record() {
   const std::vector<int32_t> prompt = {1, 2, 3, 2, 1};
   const auto result = Generate(engine, prompt, {.max_tokens = 7, .sampling = {.temperature = 0}, .ignore_eos = true});
   EXPECT_TRUE(result.ok()) << result.status().message();
-  engine.SetRecorder(nullptr);
+  engine.probe().SetRecorder(nullptr);
   r.data = report.Finish("here");
   return r;
 }
