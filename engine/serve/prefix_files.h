@@ -38,8 +38,8 @@ class PrefixFiles {
 
   // Makes the folder, for its owner alone, if it is missing. `options` says what else the bits of a KV cache depend on, "int8 AVX2": files
   // are used if the model and this are the same. Reads the model's weights (Sequences::Fingerprint). `warn` gets a line for each useless
-  // file, now and later; damaged ones are removed. The engine must outlive this. kBadInput: the folder cannot be made or read, or another process
-  // uses it.
+  // file, now and later; damaged ones are removed. The engine must outlive this. kBadInput: the folder cannot be made or read, or another
+  // process uses it.
   static Result<std::unique_ptr<PrefixFiles>> Open(Engine& engine, const std::string& folder, uint64_t most_bytes,
                                                    const std::string& options, Warn warn);
 
