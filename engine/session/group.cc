@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <string>
+#include <utility>
 
 #include "engine/machine/communicator.h"
-#include "engine/session/loaded_model.h"
-#include "engine/session/stepper.h"
+#include "engine/session/commands.h"
 
 namespace tally {
 namespace {
@@ -117,30 +119,32 @@ Result<std::vector<uint8_t>> ReceiveCommands(Communicator& group) {
 
 Status AgreeOnStatus(Communicator* group, const Status& own) { return group == nullptr ? own : Together(*group, own); }
 
+void Follower::NewEngine(int32_t id, const EngineOptions& given) {
+  EngineOptions options = given;
+  if (options.threads <= 0) options.threads = options_.threads;
+  Result<std::unique_ptr<Stepper>> made = Stepper::Create(model_, options);
+  if (made.ok()) engines_[id] = std::move(made).value();
+}
+
+Status Follower::Run() {
+  Communicator& group = *model_->group();
+  while (!ended_) {
+    TALLY_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReceiveCommands(group));
+    for (CommandReader in(bytes); !in.empty() && !ended_;) {
+      const size_t command = in.Get<uint8_t>();
+      if (command >= std::size(kCommands)) return InternalError("a command that is none: " + std::to_string(command));
+      const CommandRow& row = kCommands[command];
+      if (!row.make(*this, in)) return InternalError(std::string(row.name) + " of an engine that is none");
+      if (row.ranks == CommandRanks::kTogether) TALLY_RETURN_IF_ERROR(group.status());
+    }
+  }
+  return {};
+}
+
 Status FollowGroup(const std::shared_ptr<const Model>& model, const EngineOptions& engine) {
   const auto loaded = std::dynamic_pointer_cast<const LoadedModel>(model);
   if (loaded == nullptr || loaded->group() == nullptr) return InternalError("a model without a group has nobody to follow");
-  Communicator& group = *loaded->group();
-  std::map<int32_t, std::unique_ptr<Stepper>> engines;
-  while (true) {
-    TALLY_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReceiveCommands(group));
-    CommandReader reader(bytes);
-    while (!reader.empty()) {
-      const Command command = reader.Get<Command>();
-      if (command == Command::kEnd) return {};
-      const int32_t id = reader.Get<int32_t>();
-      if (command == Command::kFreeEngine) {
-        engines.erase(id);
-      } else if (command == Command::kNewEngine) {
-        EngineOptions options = reader.Get<EngineOptions>();
-        if (options.threads <= 0) options.threads = engine.threads;
-        Result<std::unique_ptr<Stepper>> made = Stepper::Create(loaded, options);
-        if (made.ok()) engines[id] = std::move(made).value();  // else all processes have the error
-      } else {
-        TALLY_RETURN_IF_ERROR(engines.at(id)->Follow(command, reader));
-      }
-    }
-  }
+  return Follower(loaded, engine).Run();
 }
 
 }  // namespace tally

@@ -22,31 +22,11 @@
 
 namespace tally {
 
-// Calls of an engine, in the order of their arguments.
+// What the first process makes the others do.
 enum class Command : uint8_t {
-  kNewEngine,       // engine, options
-  kFreeEngine,      // engine
-  kNewSequence,     // engine
-  kFork,            // engine, sequence, length
-  kCopy,            // engine, sequence
-  kNewSequenceFor,  // engine, key, tokens
-  kRemember,        // engine, sequence, states, key, tokens
-  kTruncate,        // engine, sequence, length
-  kKeepDrafts,      // engine, sequence, accepted
-  kFree,            // engine, sequence
-  kResetLedger,     // engine
-  kStep,            // engine, rows
-  kRepeat,          // engine, rows: run again, uncharged
-  kBadRows,         // engine: the rows of the last step that failed
-  kBooks,           // engine
-  kOpenBill,        // engine
-  kCloseBill,       // engine, bill
-  kExportedBytes,   // engine, sequence
-  kExport,          // engine, sequence
-  kImport,          // engine, bytes of each process's part
-  kRecordRanks,     // engine
-  kRankRecords,     // engine
-  kEnd
+#define TALLY_COMMAND(name, call, ranks) k##name,
+#include "engine/session/commands.inc"
+#undef TALLY_COMMAND
 };
 
 // Values of plain types, strings and arrays of plain types as bytes.

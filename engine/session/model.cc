@@ -19,6 +19,7 @@
 #include "engine/machine/communicator.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/rope_freqs.h"
+#include "engine/session/commands.h"
 #include "engine/session/loaded_model.h"
 #include "engine/session/split.h"
 #include "engine/weights/plan.h"
@@ -40,11 +41,7 @@ std::string JoinTypes(std::span<const DType> types) {
   return text;
 }
 
-LoadedModel::~LoadedModel() {
-  if (log_ == nullptr) return;
-  log_->Add(Command::kEnd);
-  (void)log_->Flush();
-}
+LoadedModel::~LoadedModel() { (void)TellNow<Command::kEnd>(log_.get()); }
 
 // The parts of LoadModel. A group agrees after each.
 class ModelLoader {

@@ -22,8 +22,7 @@ namespace tally {
 class PackedWeights;
 struct Shard;
 
-// The weights of a loaded model, for a proof of their charges. Pointers and views are valid for the engine's lifetime, and not null where
-// the engine has them.
+// The weights of a loaded model, for a proof of their charges. Valid for the engine's lifetime; a Probe's pointers are not null.
 struct ProbedWeights {
   const Recipe* recipe = nullptr;           // with the layer for multi-token prediction as the last one, if the engine predicts
   std::span<const WeightInfo> stored = {};  // the table of weights, from the files' headers

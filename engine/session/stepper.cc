@@ -12,6 +12,7 @@
 #include "engine/base/finite.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/session/commands.h"
 
 namespace tally {
 namespace {
@@ -50,15 +51,14 @@ Result<std::unique_ptr<Stepper>> Stepper::Create(std::shared_ptr<const LoadedMod
   std::unique_ptr<Stepper> stepper(new Stepper(std::move(model), options));
   if (GroupLog* const log = stepper->log_; log != nullptr) {
     stepper->id_ = log->NextEngine();
-    log->Add(Command::kNewEngine).Put(stepper->id_).Put(options);
-    TALLY_RETURN_IF_ERROR(log->Flush());
+    TALLY_RETURN_IF_ERROR(TellNow<Command::kNewEngine>(log, stepper->id_, options));
   }
   TALLY_RETURN_IF_ERROR(AgreeOnStatus(stepper->group_, stepper->Start()));
   if (stepper->group_ != nullptr) stepper->start_ = stepper->group_->traffic();
   return stepper;
 }
 
-Stepper::~Stepper() { Tell(Command::kFreeEngine); }
+Stepper::~Stepper() { Tell<Command::kFreeEngine>(log_, id_); }
 
 Status Stepper::Start() {
   TALLY_RETURN_IF_ERROR(team_.status());
@@ -274,7 +274,7 @@ Status Stepper::KeepDrafts(int32_t sequence, int64_t accepted) {
     return BadInput("cannot keep " + std::to_string(accepted) + " drafted rows: the sequence has " + std::to_string(drafted));
   }
   if (drafted == 0) return {};
-  Tell(Command::kKeepDrafts, sequence, accepted);
+  Tell<Command::kKeepDrafts>(log_, id_, sequence, accepted);
   ledger_.SettleDrafts(found->bill, static_cast<uint64_t>(accepted));
   const int64_t kept = found->before + found->rows - found->drafts + accepted;
   found->drafts = 0;
@@ -301,10 +301,7 @@ std::string Stepper::FirstNonFinite(std::span<const BatchRow> rows, const Extent
   std::string first;
   std::vector<BatchRow> own;
   std::ranges::copy_if(rows, std::back_inserter(own), [&](const BatchRow& row) { return row.sequence == e.sequence; });
-  if (log_ != nullptr) {
-    log_->Add(Command::kRepeat).Put(id_).Put(e.before).PutAll(std::span<const BatchRow>(own));
-    if (!log_->Flush().ok()) return first;
-  }
+  if (!TellNow<Command::kRepeat>(log_, id_, own, e.before).ok()) return first;
   executor_.SetTap([&](Site site, std::string_view op, Mat<const float> out) {
     if (!first.empty() || out.empty() || AllFinite(out)) return;
     first = (site.layer >= 0 ? "layer " + std::to_string(site.layer) + " " : "") + std::string(ComponentName(site.component)) +

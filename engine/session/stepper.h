@@ -39,40 +39,18 @@ class Stepper final : public Engine, public Probe {
   int64_t max_batch() const override { return options_.plan.max_batch; }
   int64_t max_logit_rows() const override { return options_.plan.max_logit_rows; }
   int64_t draft_rows() const override { return options_.draft_rows; }
-  Result<int32_t> NewSequence() override {
-    Tell(Command::kNewSequence);
-    return store_->NewSequence();
-  }
-  Result<int32_t> Fork(int32_t sequence, int64_t length) override {
-    Tell(Command::kFork, sequence, length);
-    return store_->Fork(sequence, length);
-  }
-  Result<int32_t> Copy(int32_t sequence) override {
-    Tell(Command::kCopy, sequence);
-    return store_->Copy(sequence);
-  }
-  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) override {
-    if (log_ != nullptr) log_->Add(Command::kNewSequenceFor).Put(id_).PutText(key).PutAll(tokens);
-    return store_->NewSequenceFor(key, tokens);
-  }
+  Result<int32_t> NewSequence() override;
+  Result<int32_t> Fork(int32_t sequence, int64_t length) override;
+  Result<int32_t> Copy(int32_t sequence) override;
+  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) override;
   int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const override { return store_->Reusable(key, tokens); }
-  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states) override {
-    if (log_ != nullptr) log_->Add(Command::kRemember).Put(id_).Put(sequence).Put(states).PutText(key).PutAll(tokens);
-    store_->Remember(sequence, key, tokens, states);
-  }
+  void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states) override;
   int64_t Length(int32_t sequence) const override { return store_->Length(sequence); }
-  Status Truncate(int32_t sequence, int64_t length) override {
-    Tell(Command::kTruncate, sequence, length);
-    return store_->Truncate(sequence, length);
-  }
+  Status Truncate(int32_t sequence, int64_t length) override;
   Status KeepDrafts(int32_t sequence, int64_t accepted) override;
   bool predicts() const override { return predictor_ != nullptr; }
   Result<std::span<const std::vector<int32_t>>> Predict(std::span<const DraftWish> wishes) override;
-  void Free(int32_t sequence) override {
-    Tell(Command::kFree, sequence);
-    if (predictor_ != nullptr) predictor_->Forget(sequence);
-    store_->Free(sequence);
-  }
+  void Free(int32_t sequence) override;
   Status Export(int32_t sequence, const SequenceStore::Sink& write) const override;
   Result<uint64_t> ExportedBytes(int32_t sequence) const override;
   Result<int32_t> Import(const SequenceStore::Source& read) override;
@@ -84,10 +62,7 @@ class Stepper final : public Engine, public Probe {
   Result<StepOutput> Step(std::span<const BatchRow> rows) override;
   Ledger& ledger() override { return ledger_; }
   Status Health() const override { return failed_group_.load() ? group_->status() : Status(); }
-  int32_t OpenBill() override {
-    Tell(Command::kOpenBill);
-    return ledger_.OpenBill();
-  }
+  int32_t OpenBill() override;
   Bill CloseBill(int32_t bill) override;
   Result<std::vector<ProcessBooks>> Books() override;
   const Model& model() const override { return *model_; }
@@ -107,8 +82,16 @@ class Stepper final : public Engine, public Probe {
   const ProbedWeights* weights() const override { return &probed_; }
   Probe& probe() override { return *this; }
 
-  // For any process of a group but the first: makes a call of the first one's engine, whose arguments follow.
-  Status Follow(Command command, CommandReader& arguments);
+  // What the first process of a group makes the others do (commands.inc) besides the engine's own calls.
+  void ResetLedger() { ledger_.Reset(); }
+  // `in_use`: the first one's KvBytesInUse(). Another number ends the group: kInternal.
+  void FollowStep(uint64_t in_use, std::span<const BatchRow> rows);
+  Status SendBadRows();
+  Status Repeat(std::span<const BatchRow> rows, int64_t before);
+  Result<std::vector<ProcessBooks>> GatherBooks();
+  Result<std::vector<uint64_t>> PartBytes(int32_t sequence) const;
+  void FollowExport(int32_t sequence) { (void)Export(sequence, nullptr); }
+  void FollowImport(std::span<const uint64_t> parts) { (void)ImportParts(parts, nullptr); }
   ~Stepper() override;
 
  private:
@@ -132,33 +115,16 @@ class Stepper final : public Engine, public Probe {
     StepBatch Batch() const { return {tokens, kv_rows, logit_rows}; }
   };
 
-  // Tells the other processes of the group, if this is the first.
-  template <class... Arguments>
-  void Tell(Command command, Arguments... arguments) const {
-    if (log_ == nullptr) return;
-    CommandWriter& writer = log_->Add(command).Put(id_);
-    (writer.Put(arguments), ...);
-  }
-  // The same, and sends it with what was told before.
-  template <class... Arguments>
-  Status TellNow(Command command, Arguments... arguments) const {
-    Tell(command, arguments...);
-    return log_ != nullptr ? log_->Flush() : Status();
-  }
   Result<StepOutput> RunStep(std::span<const BatchRow> rows);
   Status TellStep(std::span<const BatchRow> rows);
   Status FindBadRows();
-  Status SendBadRows();
-  Result<std::vector<ProcessBooks>> GatherBooks();
   void TellReset();
   void NoteGroup() const {
     if (group_ != nullptr && !group_->status().ok()) failed_group_ = true;
   }
   Status GatherBill(Bill& bill);
-  Result<std::vector<uint64_t>> PartBytes(int32_t sequence) const;
   Status HaveLength(int32_t sequence);
   Result<int32_t> ImportParts(std::span<const uint64_t> parts, const SequenceStore::Source& read);
-  Status Repeat(std::span<const BatchRow> rows, int64_t before);
   Status Prepare(std::span<const BatchRow> rows);
   Status CheckRows(std::span<const BatchRow> rows);
   Status MakeRoom(const Extent& extent);

@@ -9,6 +9,7 @@
 #include "engine/base/checked.h"
 #include "engine/kernels/gather/gather.h"
 #include "engine/machine/communicator.h"
+#include "engine/session/commands.h"
 #include "engine/session/stepper.h"
 
 namespace tally {
@@ -100,33 +101,69 @@ class Part {
 
 }  // namespace
 
+Result<int32_t> Stepper::NewSequence() {
+  Tell<Command::kNewSequence>(log_, id_);
+  return store_->NewSequence();
+}
+
+Result<int32_t> Stepper::Fork(int32_t sequence, int64_t length) {
+  Tell<Command::kFork>(log_, id_, sequence, length);
+  return store_->Fork(sequence, length);
+}
+
+Result<int32_t> Stepper::Copy(int32_t sequence) {
+  Tell<Command::kCopy>(log_, id_, sequence);
+  return store_->Copy(sequence);
+}
+
+Result<int32_t> Stepper::NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) {
+  Tell<Command::kNewSequenceFor>(log_, id_, key, tokens);
+  return store_->NewSequenceFor(key, tokens);
+}
+
+void Stepper::Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states) {
+  Tell<Command::kRemember>(log_, id_, sequence, key, tokens, states);
+  store_->Remember(sequence, key, tokens, states);
+}
+
+Status Stepper::Truncate(int32_t sequence, int64_t length) {
+  Tell<Command::kTruncate>(log_, id_, sequence, length);
+  return store_->Truncate(sequence, length);
+}
+
+void Stepper::Free(int32_t sequence) {
+  Tell<Command::kFree>(log_, id_, sequence);
+  if (predictor_ != nullptr) predictor_->Forget(sequence);
+  store_->Free(sequence);
+}
+
+int32_t Stepper::OpenBill() {
+  Tell<Command::kOpenBill>(log_, id_);
+  return ledger_.OpenBill();
+}
+
 // Sends the other processes what they need to make the same step.
 Status Stepper::TellStep(std::span<const BatchRow> rows) {
   if (log_ == nullptr) return {};
   TALLY_RETURN_IF_ERROR(CheckRows(rows));
   TellReset();
-  log_->Add(Command::kStep).Put(id_).Put(store_->BytesInUse()).PutAll(rows);
-  return log_->Flush();
+  return TellNow<Command::kStep>(log_, id_, store_->BytesInUse(), rows);
 }
 
 void Stepper::TellReset() {
-  if (const uint64_t resets = ledger_.resets(); resets != std::exchange(resets_, resets)) Tell(Command::kResetLedger);
+  if (const uint64_t resets = ledger_.resets(); resets != std::exchange(resets_, resets)) Tell<Command::kResetLedger>(log_, id_);
 }
 
 Result<std::vector<ProcessBooks>> Stepper::Books() {
   if (log_ != nullptr) {
     TellReset();
-    Tell(Command::kBooks);
-    TALLY_RETURN_IF_ERROR(log_->Flush());
+    TALLY_RETURN_IF_ERROR(TellNow<Command::kBooks>(log_, id_));
   }
   return GatherBooks();
 }
 
 Bill Stepper::CloseBill(int32_t id) {
-  if (log_ != nullptr) {
-    Tell(Command::kCloseBill, id);
-    (void)log_->Flush();
-  }
+  (void)TellNow<Command::kCloseBill>(log_, id_, id);
   Bill bill = ledger_.CloseBill(id);
   if (group_ != nullptr) (void)GatherBill(bill);
   NoteGroup();
@@ -196,7 +233,7 @@ void Stepper::Keep(const OpRecord& r) {
 
 Status Stepper::RecordRanks() {
   if (group_ == nullptr) return {};
-  Tell(Command::kRecordRanks);
+  Tell<Command::kRecordRanks>(log_, id_);
   kept_.emplace().process = group_->Place(group_->rank());
   if (group_->rank() == 0) return {};
   recorded_steps_ = recorded_ops_ = 0;
@@ -207,7 +244,7 @@ Status Stepper::RecordRanks() {
 Result<std::vector<RankOps>> Stepper::RankRecords() {
   std::vector<RankOps> others;
   if (!kept_) return others;
-  TALLY_RETURN_IF_ERROR(TellNow(Command::kRankRecords));
+  TALLY_RETURN_IF_ERROR(TellNow<Command::kRankRecords>(log_, id_));
   const RankOps own = std::move(*kept_);
   kept_.reset();
   CommandWriter out;
@@ -242,7 +279,7 @@ Result<std::vector<uint64_t>> Stepper::PartBytes(int32_t sequence) const {
 
 Result<uint64_t> Stepper::ExportedBytes(int32_t sequence) const {
   if (!store_->IsLive(sequence)) return BadInput("no sequence " + std::to_string(sequence));
-  TALLY_RETURN_IF_ERROR(TellNow(Command::kExportedBytes, sequence));
+  TALLY_RETURN_IF_ERROR(TellNow<Command::kExportedBytes>(log_, id_, sequence));
   TALLY_ASSIGN_OR_RETURN(const std::vector<uint64_t> parts, PartBytes(sequence));
   uint64_t bytes = group_ != nullptr ? (parts.size() + 1) * sizeof(uint64_t) : 0;
   for (const uint64_t n : parts) bytes += n;
@@ -253,7 +290,7 @@ Result<uint64_t> Stepper::ExportedBytes(int32_t sequence) const {
 Status Stepper::Export(int32_t sequence, const SequenceStore::Sink& write) const {
   if (group_ == nullptr) return store_->Export(sequence, write);
   if (!store_->IsLive(sequence)) return BadInput("no sequence " + std::to_string(sequence));
-  TALLY_RETURN_IF_ERROR(TellNow(Command::kExport, sequence));
+  TALLY_RETURN_IF_ERROR(TellNow<Command::kExport>(log_, id_, sequence));
   TALLY_ASSIGN_OR_RETURN(const std::vector<uint64_t> parts, PartBytes(sequence));
   const bool first = group_->rank() == 0;
   Status written;
@@ -298,8 +335,7 @@ Result<int32_t> Stepper::Import(const SequenceStore::Source& read) {
     if (n > SaturatingAdd(SaturatingMul(store_->Budget(), 2), kPartPieceBytes))
       return NoRoom("a KV cache of more bytes than there is room for");
   }
-  log_->Add(Command::kImport).Put(id_).PutAll(std::span<const uint64_t>(parts));
-  TALLY_RETURN_IF_ERROR(log_->Flush());
+  TALLY_RETURN_IF_ERROR(TellNow<Command::kImport>(log_, id_, parts));
   return ImportParts(parts, read);
 }
 
@@ -372,72 +408,13 @@ Result<int32_t> Stepper::ImportParts(std::span<const uint64_t> parts, const Sequ
   return own.ok() ? all : own;
 }
 
-// Makes one call of the first process's engine. A request's errors are the same on all processes, and the first one reports them. An error
-// that this returns ends the group.
-Status Stepper::Follow(Command command, CommandReader& in) {
-  switch (command) {
-    case Command::kNewSequence: (void)NewSequence(); break;
-    case Command::kCopy: (void)Copy(in.Get<int32_t>()); break;
-    case Command::kFree: Free(in.Get<int32_t>()); break;
-    case Command::kResetLedger: ledger_.Reset(); break;
-    case Command::kBadRows: return SendBadRows();
-    case Command::kBooks: return GatherBooks().status();
-    case Command::kOpenBill: (void)OpenBill(); break;
-    case Command::kCloseBill: (void)CloseBill(in.Get<int32_t>()); return group_->status();
-    case Command::kFork: {
-      const int32_t sequence = in.Get<int32_t>();
-      (void)Fork(sequence, in.Get<int64_t>());
-      break;
-    }
-    case Command::kTruncate: {
-      const int32_t sequence = in.Get<int32_t>();
-      (void)Truncate(sequence, in.Get<int64_t>());
-      break;
-    }
-    case Command::kKeepDrafts: {
-      const int32_t sequence = in.Get<int32_t>();
-      (void)KeepDrafts(sequence, in.Get<int64_t>());
-      break;
-    }
-    case Command::kNewSequenceFor: {
-      const std::string key = in.GetText();
-      (void)NewSequenceFor(key, in.GetAll<int32_t>());
-      break;
-    }
-    case Command::kRemember: {
-      const int32_t sequence = in.Get<int32_t>(), states = in.Get<int32_t>();
-      const std::string key = in.GetText();
-      Remember(sequence, key, in.GetAll<int32_t>(), states);
-      break;
-    }
-    case Command::kStep: {
-      const uint64_t in_use = in.Get<uint64_t>();
-      const std::vector<BatchRow> rows = in.GetAll<BatchRow>();
-      if (store_->BytesInUse() != in_use) {
-        group_->Fail(InternalError("the processes of a group have come to hold different sequences"));
-        return group_->status();
-      }
-      (void)Step(rows);  // its errors are the first process's
-      return group_->status();
-    }
-    case Command::kExportedBytes: (void)PartBytes(in.Get<int32_t>()); return group_->status();
-    case Command::kExport: (void)Export(in.Get<int32_t>(), nullptr); return group_->status();
-    case Command::kImport: {
-      (void)ImportParts(in.GetAll<uint64_t>(), nullptr);
-      return group_->status();
-    }
-    case Command::kRecordRanks: return RecordRanks();
-    case Command::kRankRecords: return RankRecords().status();
-    case Command::kRepeat: {
-      const int64_t before = in.Get<int64_t>();
-      (void)Repeat(in.GetAll<BatchRow>(), before);
-      return group_->status();
-    }
-    case Command::kNewEngine:
-    case Command::kFreeEngine:
-    case Command::kEnd: return InternalError("a command that is not an engine's");
+// Its errors are the first process's.
+void Stepper::FollowStep(uint64_t in_use, std::span<const BatchRow> rows) {
+  if (store_->BytesInUse() != in_use) {
+    group_->Fail(InternalError("the processes of a group have come to hold different sequences"));
+    return;
   }
-  return {};
+  (void)Step(rows);
 }
 
 // After a step: gathers the failed rows of all processes at the first one, if there are any.
@@ -449,8 +426,7 @@ Status Stepper::FindBadRows() {
   std::vector<uint64_t> found(log_ != nullptr ? each.size() : 0);
   TALLY_RETURN_IF_ERROR(group_->Gather(each, reinterpret_cast<const uint8_t*>(&own), reinterpret_cast<uint8_t*>(found.data())));
   if (std::ranges::all_of(found, [](uint64_t n) { return n == 0; })) return {};
-  Tell(Command::kBadRows);
-  TALLY_RETURN_IF_ERROR(log_->Flush());
+  TALLY_RETURN_IF_ERROR(TellNow<Command::kBadRows>(log_, id_));
   return SendBadRows();
 }
 
