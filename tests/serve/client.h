@@ -79,16 +79,16 @@ class TestClient {
     }
     return false;
   }
-  // Until some of the answer has come that has `text` in it, so many times. False: it ended without, or has not come for a minute.
+  // Until some of the answer has come that has `text` in it, so many times. False: it ended without, or two minutes have passed.
   bool ReadUntil(std::string_view text, int times = 1) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
     const auto there = [&] {
       size_t at = 0;
       for (int i = 0; i < times && at != left_.npos; ++i) at = left_.find(text, i == 0 ? 0 : at + text.size());
       return at != left_.npos;
     };
     while (!there()) {
-      if (std::chrono::steady_clock::now() > end || !Readable(20) || !Fill()) return false;
+      if (std::chrono::steady_clock::now() > end || !Readable(60) || !Fill()) return false;
     }
     return true;
   }
@@ -111,7 +111,7 @@ class TestClient {
       reply.whole = ReadChunks(&reply.body);
     } else {
       const size_t size = std::strtoull(reply.headers["content-length"].c_str(), nullptr, 10);
-      while (left_.size() < size && Readable(20) && Fill()) {
+      while (left_.size() < size && Readable(60) && Fill()) {
       }
       reply.body = left_.substr(0, size);
       reply.whole = reply.body.size() == size;
@@ -140,7 +140,7 @@ class TestClient {
       if (!ReadUntil("\r\n")) return false;
       const size_t line = left_.find("\r\n"), size = std::strtoull(left_.c_str(), nullptr, 16);
       while (left_.size() < line + 2 + size + 2) {
-        if (!Readable(20) || !Fill()) return false;
+        if (!Readable(60) || !Fill()) return false;
       }
       *body += left_.substr(line + 2, size);
       left_.erase(0, line + 2 + size + 2);
