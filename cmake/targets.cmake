@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Which of Highway's targets (instruction sets) kernels are compiled for. Sets TALLY_HWY_DEFINITIONS.
+# Which of Highway's targets (instruction sets) kernels are compiled for. Sets TALLY_HWY_DEFINITIONS and TALLY_DOT_DEFINITIONS, what
+# kernels are compiled with.
 #
 # On Arm it is one, NEON: vectors of unknown length are not used (kernels keep arrays of vectors), nothing here is faster by AES, which
 # HWY_NEON adds, and g++ 12 has no HWY_NEON_BF16. What Arm's processors have beyond NEON, kernels choose themselves (base/byte_dot.h).
@@ -12,7 +13,7 @@ if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   return()
 endif()
 
-# The worst first. SSE4 is for processors without AVX2, of which some were still sold in 2021; all have it since 2009.
+# The worst first. SSE4 is for processors without AVX2.
 set(known SSE2 SSSE3 SSE4 AVX2 AVX3 AVX3_DL AVX3_ZEN4 AVX3_SPR)
 set(targets ${TALLY_TARGETS})
 if(TALLY_SANITIZE)  # instrumented intrinsics take minutes a file to compile
@@ -21,22 +22,26 @@ if(TALLY_SANITIZE)  # instrumented intrinsics take minutes a file to compile
 elseif(TALLY_TARGETS STREQUAL "portable")
   set(targets SSE4 AVX2 AVX3 AVX3_DL AVX3_ZEN4)
 elseif(TALLY_TARGETS STREQUAL "native")
-  if(NOT TALLY_NATIVE_TARGET)
-    set(probe ${CMAKE_CURRENT_LIST_DIR}/native_target.cc)
-    if(TARGET hwy::hwy AND hwy_FOUND)
-      try_run(ran compiled ${CMAKE_BINARY_DIR}/native_target SOURCES ${probe} CXX_STANDARD 17 LINK_LIBRARIES hwy::hwy
-        COMPILE_OUTPUT_VARIABLE why RUN_OUTPUT_VARIABLE best)
-    else()  # Highway itself is not built yet
-      file(GLOB parts ${hwy_SOURCE_DIR}/hwy/targets.cc ${hwy_SOURCE_DIR}/hwy/abort.cc ${hwy_SOURCE_DIR}/hwy/print.cc)
-      try_run(ran compiled ${CMAKE_BINARY_DIR}/native_target SOURCES ${probe} ${parts} CXX_STANDARD 17
-        CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${hwy_SOURCE_DIR}" COMPILE_OUTPUT_VARIABLE why RUN_OUTPUT_VARIABLE best)
-    endif()
-    if(NOT compiled OR NOT ran EQUAL 0)
-      message(FATAL_ERROR "TALLY_TARGETS=native: this processor's instruction set cannot be found (${best}${why}); give its name instead")
-    endif()
-    set(TALLY_NATIVE_TARGET ${best} CACHE INTERNAL "the best target of the processor that configured, and VNNI if AVX2 has a dot product of bytes")
+  # Asked at every configuration: a build folder may have been made on another machine.
+  set(probe ${CMAKE_CURRENT_LIST_DIR}/native_target.cc)
+  if(TALLY_HWY_FETCHED)  # it is not built yet: what the probe needs of it becomes part of the probe
+    set(text "")
+    foreach(part ${probe} ${highway_SOURCE_DIR}/hwy/targets.cc ${highway_SOURCE_DIR}/hwy/abort.cc)
+      string(APPEND text "#include \"${part}\"\n")
+    endforeach()
+    file(WRITE ${CMAKE_BINARY_DIR}/native_target.cc "${text}")
+    try_run(ran compiled ${CMAKE_BINARY_DIR}/native_target ${CMAKE_BINARY_DIR}/native_target.cc
+      CMAKE_FLAGS -DINCLUDE_DIRECTORIES=${highway_SOURCE_DIR} -DCMAKE_CXX_STANDARD=17 COMPILE_OUTPUT_VARIABLE why RUN_OUTPUT_VARIABLE best)
+  else()
+    try_run(ran compiled ${CMAKE_BINARY_DIR}/native_target ${probe}
+      CMAKE_FLAGS -DCMAKE_CXX_STANDARD=17 LINK_LIBRARIES hwy::hwy COMPILE_OUTPUT_VARIABLE why RUN_OUTPUT_VARIABLE best)
   endif()
-  set(targets ${TALLY_NATIVE_TARGET})
+  if(NOT compiled OR NOT ran EQUAL 0)
+    message(FATAL_ERROR "TALLY_TARGETS=native: this processor's instruction set cannot be found; give its name instead\n${best}${why}")
+  endif()
+  unset(ran CACHE)
+  unset(compiled CACHE)
+  set(targets ${best})
   if(NOT VNNI IN_LIST targets)
     set(TALLY_DOT_DEFINITIONS TALLY_VEX_DOT=0 TALLY_EVEX_DOT=0)
   endif()
