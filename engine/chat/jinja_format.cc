@@ -8,6 +8,7 @@
 
 #include "engine/base/checksum.h"
 #include "engine/base/format.h"
+#include "engine/base/short_id.h"
 #include "engine/chat/jinja/print.h"
 #include "engine/chat/limited_json.h"
 #include "engine/chat/marks.h"
@@ -65,20 +66,13 @@ std::set<std::string, std::less<>> NeedlesIn(std::string_view text) {
   return needles;
 }
 
-// Ids of calls as templates of Mistral want them, 9 letters and digits: others are replaced, the same by the same.
+// Ids of calls that are no short ids are replaced, equal ones by equal ones.
 void ShortenCallIds(std::vector<ChatMessage>& messages, std::vector<std::string>* notes) {
-  constexpr std::string_view kDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  constexpr size_t kLength = 9;
   const auto shorten = [&](std::string& id) {
-    if (id.empty() || (id.size() == kLength && id.find_first_not_of(kDigits) == id.npos)) return;
+    if (id.empty() || IsShortId(id)) return;
     Checksum sum;
     sum.Add(id);
-    uint64_t rest = sum.value();
-    id.assign(kLength, '0');
-    for (char& digit : id) {
-      digit = kDigits[rest % kDigits.size()];
-      rest /= kDigits.size();
-    }
+    id = ShortId(sum.value());
     constexpr const char* kNote = "ids of calls are replaced in the prompt: the chat template wants 9 letters and digits";
     if (notes != nullptr && std::ranges::find(*notes, kNote) == notes->end()) notes->emplace_back(kNote);
   };

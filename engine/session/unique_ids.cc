@@ -3,9 +3,9 @@
 
 #include <cstdio>
 #include <random>
-#include <string_view>
 
 #include "engine/base/mix.h"
+#include "engine/base/short_id.h"
 
 namespace tally {
 namespace {
@@ -32,19 +32,10 @@ std::string UniqueIds::Next(const char* prefix) {
 
 // Steps of a size that has no divisor in common with the number of ids visit each id once before the first comes again.
 std::string UniqueIds::NextShort() {
-  constexpr std::string_view kDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  constexpr size_t kLength = 9;
-  constexpr uint64_t kIds = 13'537'086'546'263'552;  // 62^9
-  constexpr uint64_t kStep = 5'172'706'837'101'323;  // kIds divided by the golden number squared
+  constexpr uint64_t kStep = 5'172'706'837'101'323;  // kShortIds divided by the golden number squared
   static_assert(kStep % 2 != 0 && kStep % 31 != 0);
   const uint64_t n = next_.fetch_add(1, std::memory_order_relaxed);
-  auto rest = static_cast<uint64_t>((static_cast<Wide>(n) * kStep + SplitMix64(key_)) % kIds);
-  std::string id(kLength, '0');
-  for (char& digit : id) {
-    digit = kDigits[rest % kDigits.size()];
-    rest /= kDigits.size();
-  }
-  return id;
+  return ShortId(static_cast<uint64_t>((static_cast<Wide>(n) * kStep + SplitMix64(key_)) % kShortIds));
 }
 
 }  // namespace tally

@@ -370,7 +370,7 @@ TEST(CliRun, ActivationsCacheAndPenaltyAreTaken) {
   for (const char* activations : {"f32", "bf16", "int8"}) run({"--activations", activations});
   const auto f32 = run({"--kv", "f32"}), f16 = run({"--kv", "f16"});
   EXPECT_EQ(f32.at("kv_bytes_written_per_token").get<double>(), 2 * f16.at("kv_bytes_written_per_token").get<double>());
-  // A penalty shows where a token comes twice; with f32 activations SSE2 and AVX-512 make the same tokens.
+  // A penalty shows where a token comes twice; with f32 activations SSE4 and AVX-512 make the same tokens.
   const auto plain = run({"--activations", "f32"}).at("tokens").get<std::vector<int>>();
   EXPECT_LT(std::set<int>(plain.begin(), plain.end()).size(), plain.size());
   EXPECT_NE(run({"--activations", "f32", "--repeat-penalty", "5"}).at("tokens").get<std::vector<int>>(), plain);

@@ -33,7 +33,7 @@ namespace {
 
 bool HasFusedMultiplyAdd() {
   const std::string target(HwyTargetName());
-  return target != "SSE2" && target != "SSSE3" && target != "SSE4";
+  return target != "SSE4";
 }
 
 // A packed random weight that ends at an inaccessible page.

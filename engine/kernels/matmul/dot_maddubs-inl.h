@@ -42,14 +42,12 @@ HWY_INLINE void AddByteProducts(VU8 w, hn::Vec<DI8> x, VI& sum) {
 #endif
 }
 
-// Tokens per microkernel call, limited by the registers for their sums. SSE2 emulates maddubs and is the best target of hardly any
-// processor. It takes one token, since more take long to compile.
+// Tokens per microkernel call, limited by the registers for their sums.
 template <class F, ByteDot kDot>
-inline constexpr int kInt8SubTile = HWY_TARGET == HWY_SSE2   ? 1
-                                    : kDot != ByteDot::kNone ? 6
-                                    : kLanes >= 16           ? 4
-                                    : F::kWide               ? 3
-                                                             : 6;
+inline constexpr int kInt8SubTile = kDot != ByteDot::kNone ? 6
+                                    : kLanes >= 16         ? 4
+                                    : F::kWide             ? 3
+                                                           : 6;
 
 // FLOPs per output of a block of 32 k, beyond the useful 64 of the products. Scaling is 3 unless stated: the product of the
 // scales 1, the fused multiply-add 2. Each minimum adds 2 to it.
