@@ -35,20 +35,21 @@ void ReadWindows(Config& c, Recipe& r) {
     ReadWindowPattern(c, r, c.Pick("attention.sliding_window_pattern", ""), window, period);
   }
   for (size_t i = 0; i < r.layers.size(); ++i) {
-    const bool turns = c.gguf() ? (i + 1) % 4 != 0 : r.layers[i].window > 0;
-    r.layers[i].rope = turns ? LayerRope::kGlobal : LayerRope::kNone;
+    const bool turns = c.gguf() ? (i + 1) % 4 != 0 : r.layers[i].attention.window > 0;
+    r.layers[i].attention.rope = turns ? LayerRope::kGlobal : LayerRope::kNone;
   }
 }
 
 void ReadMixture(Config& c, Recipe& r) {
   ReadExperts(c, r, "num_experts", "moe_intermediate_size");
   const int64_t shared =
-      int64_t{c.Int(c.Pick("expert_shared_count", "num_shared_experts"), 0, kMaxExperts, c.gguf() ? 0 : 2)} * r.d_expert;
+      int64_t{c.Int(c.Pick("expert_shared_count", "num_shared_experts"), 0, kMaxExperts, c.gguf() ? 0 : 2)} * r.all.experts.width;
   SetSharedWidth(c, r, shared, "num_shared_experts");
   const int32_t dense = c.Int(c.Pick("leading_dense_block_count", "num_dense_layers"), 0, kMaxLayers, c.gguf() ? 0 : 1);
   SetSparseFrom(r, dense);
   ReadSigmoidRouting(c, r, /*normed=*/true, 1, "route_scale");
-  if (!c.gguf()) r.routing = c.Bool("route_norm", true) ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
+  if (!c.gguf())
+    r.all.experts.routing = c.Bool("route_norm", true) ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
   c.ExpectText("score_func", "sigmoid");
 }
 
@@ -61,9 +62,9 @@ void Read(Config& c, ModelSpec& spec) {
   ReadMixture(c, r);
   const bool scaled = c.gguf() || c.Bool("mup_enabled", false);
   r.embedding_scale = scaled ? std::sqrt(static_cast<float>(r.d_model)) : 1;
-  r.post_norms = true;
-  r.qk_norm = QkNormKind::kHead;
-  r.attention_gate = true;
+  r.all.residual.post_norms = true;
+  r.all.attention.qk_norm = QkNormKind::kHead;
+  r.all.attention.gate = true;
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   ExpectSilu(c);

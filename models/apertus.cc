@@ -48,7 +48,7 @@ void ReadGgufXielu(Config& c, Recipe& r) {
   const auto softplus = [](double x) { return static_cast<float>(std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x)))); };
   for (size_t i = 0; i < r.layers.size(); ++i) {
     const float b = static_cast<float>(beta[i]);
-    r.layers[i].xielu = {b + softplus(n[i]), softplus(p[i]), b, static_cast<float>(eps[i])};
+    r.layers[i].network.xielu = {b + softplus(n[i]), softplus(p[i]), b, static_cast<float>(eps[i])};
   }
 }
 
@@ -58,12 +58,12 @@ void Read(Config& c, ModelSpec& spec) {
   if (!c.gguf() && !c.Has(kTypes)) c.Fail("rope_parameters is missing");  // the class scales by default
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .n_heads = 32, .context = 65536, .vocab = 131072, .rope_theta = 12e6});
   ReadFeedForwardWidth(c, r);
-  r.qk_norm = QkNormKind::kHead;
-  r.gated_ffn = false;
-  r.activation = ActivationKind::kXielu;
+  r.all.attention.qk_norm = QkNormKind::kHead;
+  r.all.network.gated = false;
+  r.all.network.activation = ActivationKind::kXielu;
   if (c.gguf()) {
     r.rope.freq_factors = IsStored(c.inventory(), GgufName(Role::kRopeFactors, -1));
-    r.o_bias = AnyLayerHas(c.inventory(), r, Role::kOBias);
+    r.all.attention.o_bias = AnyLayerHas(c.inventory(), r, Role::kOBias);
     return ReadGgufXielu(c, r);
   }
   c.ExpectText("hidden_act", "xielu");
@@ -72,9 +72,9 @@ void Read(Config& c, ModelSpec& spec) {
   const bool bias = c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   c.ExpectBool("mlp_bias", false);
-  r.stored_xielu = true;
-  r.stored_xielu_beta = AnyLayerHas(c.inventory(), r, kBeta, c.tensor_prefix);
-  r.stored_xielu_eps = AnyLayerHas(c.inventory(), r, kEps, c.tensor_prefix);
+  r.all.network.stored_xielu = true;
+  r.all.network.stored_xielu_beta = AnyLayerHas(c.inventory(), r, kBeta, c.tensor_prefix);
+  r.all.network.stored_xielu_eps = AnyLayerHas(c.inventory(), r, kEps, c.tensor_prefix);
 }
 
 }  // namespace

@@ -32,10 +32,10 @@ void ReadMixture(Config& c, ModelSpec& spec) {
   ReadExperts(c, r, "num_experts", "moe_intermediate_size");
   const int32_t shared = c.Int(c.Pick("expert_shared_count", "num_shared_experts"), 0, kMaxExperts, c.gguf() ? 1 : 0);
   const std::string_view width_key = c.Pick("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size");
-  SetSharedWidth(c, r, int64_t{shared} * c.Int(width_key, 1, kMaxWidth, r.d_expert), "num_shared_experts");
+  SetSharedWidth(c, r, int64_t{shared} * c.Int(width_key, 1, kMaxWidth, r.all.experts.width), "num_shared_experts");
   SetSparseFrom(r, c.Int(c.Pick("leading_dense_block_count", "first_k_dense_replace"), 0, kMaxLayers, 0));
   ReadSigmoidRouting(c, r, /*normed=*/true);
-  if (!c.gguf()) r.router_bias = c.Bool("moe_router_enable_expert_bias", true);
+  if (!c.gguf()) r.all.experts.router_bias = c.Bool("moe_router_enable_expert_bias", true);
   for (const char* key : {"score_function", "scoring_func"}) c.ExpectText(key, "sigmoid");
 }
 
@@ -50,8 +50,8 @@ void Read(Config& c, ModelSpec& spec) {
     c.ExpectBool("norm_topk_prob", true);  // the published code always divides
   }
   ReadMixture(c, spec);
-  r.fused_qkv = true;
-  r.qk_norm = c.gguf() || c.Bool("use_qk_norm", true) ? QkNormKind::kHead : QkNormKind::kNone;
+  r.all.attention.fused_qkv = true;
+  r.all.attention.qk_norm = c.gguf() || c.Bool("use_qk_norm", true) ? QkNormKind::kHead : QkNormKind::kNone;
   SetBiases(r, !c.gguf() && c.Bool("use_qkv_bias", false), !c.gguf() && c.Bool("use_bias", false));
   ExpectSilu(c);
 }

@@ -214,18 +214,18 @@ constexpr RoleName kExpertForms[] = {
     {Role::kExpertGate, "*.w1.weight"},
     {Role::kExpertUp, "*.w3.weight"},
     {Role::kExpertDown, "*.w2.weight"},
-    {Role::kExpertGate, "gate_up_proj", Storage::kPlain, GateRows<&Recipe::d_expert>},
-    {Role::kExpertUp, "gate_up_proj", Storage::kPlain, UpRows<&Recipe::d_expert>},
+    {Role::kExpertGate, "gate_up_proj", Storage::kPlain, GateRows<ExpertWidth>},
+    {Role::kExpertUp, "gate_up_proj", Storage::kPlain, UpRows<ExpertWidth>},
     {Role::kExpertUp, "up_proj"},
     {Role::kExpertDown, "down_proj"},
 };
 
 // Gate and up of a feed-forward, or of the shared experts, as one tensor: "gate_up_proj" in place of either name.
 constexpr RoleName kGateUpForms[] = {
-    {Role::kGate, "gate_proj.", Storage::kPlain, GateRows<&Recipe::d_ff>},
-    {Role::kUp, "up_proj.", Storage::kPlain, UpRows<&Recipe::d_ff>},
-    {Role::kSharedExpertGate, "gate_proj.", Storage::kPlain, GateRows<&Recipe::d_shared>},
-    {Role::kSharedExpertUp, "up_proj.", Storage::kPlain, UpRows<&Recipe::d_shared>},
+    {Role::kGate, "gate_proj.", Storage::kPlain, GateRows<DenseWidth>},
+    {Role::kUp, "up_proj.", Storage::kPlain, UpRows<DenseWidth>},
+    {Role::kSharedExpertGate, "gate_proj.", Storage::kPlain, GateRows<SharedWidth>},
+    {Role::kSharedExpertUp, "up_proj.", Storage::kPlain, UpRows<SharedWidth>},
 };
 
 // The entry of a role in `own`, or else in HfDecoderNames: the first that is stored, or else the first. From GgufOtherNames only one that
@@ -287,8 +287,8 @@ MaybeName FindOtherForm(const Inventory& inventory, const LayerNames& names, Rol
 // Qwen3-VL). The shape says it, or else that of the tensor beside it: a width cannot be both the input's and twice an expert's, and also
 // the expert's. nullopt: neither shape says it.
 std::optional<Storage> ExpertStorage(const Inventory& inventory, const Recipe& r, const std::string& name, Role role) {
-  const uint64_t width = static_cast<uint64_t>(r.d_expert),
-                 outer = static_cast<uint64_t>(r.expert_latent > 0 ? r.expert_latent : r.d_model);
+  const uint64_t width = static_cast<uint64_t>(r.all.experts.width),
+                 outer = static_cast<uint64_t>(r.all.experts.latent > 0 ? r.all.experts.latent : r.d_model);
   constexpr std::string_view kDown = "down_proj", kGateUp = "gate_up_proj";
   const auto of = [&](const std::string& tensor, uint64_t out, uint64_t in) -> std::optional<Storage> {
     const StoredTensor* const t = inventory.Find(tensor);
@@ -322,11 +322,7 @@ MaybeName FindName(const Inventory& inventory, std::span<const RoleName> own, co
 
 // The recipe of a model all of whose layers have this layer's sizes.
 Recipe OfLayer(Recipe r, int32_t layer) {
-  const LayerSizes s = SizesOf(r, r.layers[static_cast<size_t>(layer)]);
-  r.n_heads = s.n_heads;
-  r.n_kv_heads = s.n_kv_heads;
-  r.head_dim = s.head_dim;
-  r.d_ff = s.d_ff;
+  r.all = r.layers[static_cast<size_t>(layer)];
   return r;
 }
 
@@ -336,16 +332,17 @@ uint64_t StoredHeads(const Recipe& r, Role role, int32_t layer, bool gguf) {
   if (layer < 0) return 0;
   const LayerRecipe& l = r.layers[static_cast<size_t>(layer)];
   int32_t heads = 0;
-  if (r.qk_norm == QkNormKind::kEachHead) {
-    if (role == Role::kQNorm) heads = SizesOf(r, l).n_heads;
-    if (role == Role::kKNorm) heads = SizesOf(r, l).n_kv_heads;
+  if (r.all.attention.qk_norm == QkNormKind::kEachHead) {
+    if (role == Role::kQNorm) heads = l.attention.n_heads;
+    if (role == Role::kKNorm) heads = l.attention.n_kv_heads;
   }
-  if (!gguf && role == Role::kRouterBias && SoftmaxOfAll(r.routing)) heads = 1;  // ERNIE
+  if (!gguf && role == Role::kRouterBias && SoftmaxOfAll(r.all.experts.routing)) heads = 1;  // ERNIE
   if (gguf && l.mixers.has(Mixer::kMamba2)) {
-    if (role == Role::kSsmA || role == Role::kSsmD) heads = r.mamba.heads;
-    if (role == Role::kSsmNorm) heads = r.mamba.norm_groups;
+    if (role == Role::kSsmA || role == Role::kSsmD) heads = r.all.mamba.heads;
+    if (role == Role::kSsmNorm) heads = r.all.mamba.norm_groups;
   }
-  if (gguf && role == Role::kSsmA && l.mixers.has(Mixer::kDeltaRule) && r.delta.channel_decay) heads = r.delta.value_heads;
+  if (gguf && role == Role::kSsmA && l.mixers.has(Mixer::kDeltaRule) && r.all.delta.channel_decay)
+    heads = r.all.delta.value_heads;
   return static_cast<uint64_t>(heads);
 }
 
@@ -394,7 +391,8 @@ Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std:
       }
       b.names = b.split ? std::vector<std::string>{name + "_blocks", name + "_scales"} : std::vector<std::string>{name};
       if (n && n->each_expert()) {
-        while ((made_with || IsStored(inventory, b.names.back())) && static_cast<int64_t>(b.names.size()) < r.n_experts) {
+        while ((made_with || IsStored(inventory, b.names.back())) &&
+               static_cast<int64_t>(b.names.size()) < r.all.experts.n_experts) {
           b.names.push_back(names.Expand(n->name, static_cast<int64_t>(b.names.size())));
         }
       }

@@ -49,16 +49,16 @@ void Read(Config& c, ModelSpec& spec) {
                .hf_width = "n_embed|hidden_size",
                .hf_heads = "n_head|num_attention_heads",
                .hf_context = "seq_length"});
-  r.d_ff = c.Int(c.Pick("feed_forward_length", "n_inner"), 1, kMaxWidth, 4 * int64_t{r.d_model});
+  r.all.ffn.width = c.Int(c.Pick("feed_forward_length", "n_inner"), 1, kMaxWidth, 4 * int64_t{r.d_model});
   r.norm = NormKind::kLayer;
-  r.embedding_norm = r.ffn_bias = true;
+  r.embedding_norm = r.all.ffn.bias = true;
   SetBiases(r, true, true);
   r.alibi_bias = 8;
   constexpr std::string_view kAlibi = "attention.max_alibi_bias";
   if (c.gguf() && c.Positive(kAlibi, 8) != 8) c.Unsupported(kAlibi, "other than 8");
-  r.gated_ffn = false;
-  r.activation = ActivationKind::kGeluTanh;
-  if (r.n_kv_heads != r.n_heads) c.Fail("as many key-value heads as heads are expected");
+  r.all.network.gated = false;
+  r.all.network.activation = ActivationKind::kGeluTanh;
+  if (r.all.attention.n_kv_heads != r.all.attention.n_heads) c.Fail("as many key-value heads as heads are expected");
   c.ExpectBool("apply_residual_connection_post_layernorm", false);
 }
 

@@ -22,7 +22,7 @@ void ReadWindows(Config& c, Recipe& r) {
   ReadWindowPattern(c, r, c.Pick("attention.sliding_window_pattern", "sliding_window_pattern|_sliding_window_pattern"), window,
                     4);
   if (!c.gguf()) ReadHfLayerTypes(c, r, window);
-  for (LayerRecipe& layer : r.layers) layer.rope = layer.window > 0 ? LayerRope::kGlobal : LayerRope::kNone;
+  for (LayerRecipe& layer : r.layers) layer.attention.rope = layer.attention.window > 0 ? LayerRope::kGlobal : LayerRope::kNone;
 }
 
 void ReadExpertRouting(Config& c, Recipe& r) {
@@ -31,13 +31,13 @@ void ReadExpertRouting(Config& c, Recipe& r) {
   const std::string rule =
       c.gguf() ? c.Int("expert_gating_func", 0, 2, 2) == 1 ? "softmax" : "sigmoid" : c.String("expert_selection_fn", "softmax");
   if (rule == "softmax") {  // of the chosen logits; GGUF: of all, which is the same once they are divided by their sum
-    r.routing = c.gguf() && !normed ? RoutingRule::kSoftmaxThenTopK : RoutingRule::kTopKThenSoftmax;
+    r.all.experts.routing = c.gguf() && !normed ? RoutingRule::kSoftmaxThenTopK : RoutingRule::kTopKThenSoftmax;
   } else if (rule == "sigmoid") {
-    r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kTopKThenSigmoid;
+    r.all.experts.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kTopKThenSigmoid;
   } else {
     c.Unsupported("expert_selection_fn", Quote(rule));
   }
-  if (c.gguf()) r.route_scale = static_cast<float>(ReadGgufFactor(c, "expert_weights_scale"));
+  if (c.gguf()) r.all.experts.route_scale = static_cast<float>(ReadGgufFactor(c, "expert_weights_scale"));
   const std::string_view shared = c.Pick("expert_shared_count", "num_shared_experts");
   if (c.Int(shared, 0, kMaxExperts, 0) > 0) c.Unsupported(shared, "above 0");
 }
@@ -61,12 +61,12 @@ void ReadCohere2Moe(Config& c, ModelSpec& spec) {
     const int32_t rest = c.gguf() ? 4 : c.Int("sliding_window_pattern", 1, kMaxLayers, 4);
     for (int32_t i = 0; i < r.n_layers; ++i) {  // GGUF: each period begins with the layer that sees all
       const bool full = c.gguf() ? i % rest == 0 : i < dense ? (i + 1) % period == 0 : (i - dense + 1) % rest == 0;
-      r.layers[static_cast<size_t>(i)].window = full ? 0 : window;
+      r.layers[static_cast<size_t>(i)].attention.window = full ? 0 : window;
     }
   }
   for (LayerRecipe& layer : r.layers) {
-    const bool turns = layer.window > 0 || (!layer.sparse() && period == 1);
-    layer.rope = turns ? LayerRope::kGlobal : LayerRope::kNone;
+    const bool turns = layer.attention.window > 0 || (!layer.sparse() && period == 1);
+    layer.attention.rope = turns ? LayerRope::kGlobal : LayerRope::kNone;
   }
   ReadExpertRouting(c, r);
   for (const char* key : {"use_parallel_block", "use_gated_activation"}) c.ExpectBool(key, true);
@@ -89,19 +89,19 @@ void Read(Config& c, ModelSpec& spec) {
                .hf_eps = rms ? "rms_norm_eps" : "layer_norm_eps",
                .gguf_eps = rms ? kRms : "attention.layer_norm_epsilon"});
   if (experts && !c.gguf()) {
-    r.d_ff = c.Int("prefix_dense_intermediate_size|intermediate_size", 1, kMaxWidth);
+    r.all.ffn.width = c.Int("prefix_dense_intermediate_size|intermediate_size", 1, kMaxWidth);
   } else {
     ReadFeedForwardWidth(c, r);
   }
   ExpectSilu(c);
   r.norm = rms ? NormKind::kRms : NormKind::kLayer;
   r.norm_bias = rms;
-  r.residual = Residual::kParallelOneNorm;
+  r.all.residual.kind = Residual::kParallelOneNorm;
   r.logit_scale = static_cast<float>(c.gguf() ? c.Positive("logit_scale") : c.Positive("logit_scale", 0.0625));
   const bool bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQBias) : c.Bool("attention_bias", false);
   SetBiases(r, bias, c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kOBias) : bias);
   const bool qk_norm = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQNorm) : c.Bool("use_qk_norm", false);
-  if (qk_norm) r.qk_norm = QkNormKind::kEachHead;
+  if (qk_norm) r.all.attention.qk_norm = QkNormKind::kEachHead;
   if (!second) return;
   r.family = experts ? "cohere2-moe" : "cohere2";
   if (qk_norm) c.Unsupported("use_qk_norm", "true");

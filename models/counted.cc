@@ -10,13 +10,13 @@ uint64_t U(int32_t n) { return static_cast<uint64_t>(std::max(n, 0)); }
 
 void CountedParts::Mixture() {
   const Recipe& r = recipe_;
-  const uint64_t E = U(r.d_model), X = U(r.n_experts), F = U(r.d_expert), Fs = U(r.d_shared);
+  const uint64_t E = U(r.d_model), X = U(r.all.experts.n_experts), F = U(r.all.experts.width), Fs = U(r.all.experts.shared_width);
   Matrix("ffn_gate_inp", Component::kRouter, X, E);
-  if (r.router_bias) Vector("ffn_gate_inp.bias", Component::kRouter, X);
+  if (r.all.experts.router_bias) Vector("ffn_gate_inp.bias", Component::kRouter, X);
   const auto experts = [&](std::string_view name, Component component, uint64_t rows, uint64_t cols) {
     Matrix(name, component, rows, cols);
     only_.tensors.back().slices = X;
-    only_.tensors.back().used = U(r.top_k);
+    only_.tensors.back().used = U(r.all.experts.top_k);
   };
   experts("ffn_gate_exps", Component::kFfnGateUp, F, E);
   experts("ffn_up_exps", Component::kFfnGateUp, F, E);
@@ -25,7 +25,7 @@ void CountedParts::Mixture() {
   Matrix("ffn_gate_shexp", Component::kSharedGateUp, Fs, E);
   Matrix("ffn_up_shexp", Component::kSharedGateUp, Fs, E);
   Matrix("ffn_down_shexp", Component::kSharedDown, E, Fs);
-  if (r.shared_gate) Vector("ffn_gate_inp_shexp", Component::kSharedSigmoid, E);
+  if (r.all.experts.shared_gate) Vector("ffn_gate_inp_shexp", Component::kSharedSigmoid, E);
 }
 
 void CountedParts::DeltaAttention(uint64_t heads, uint64_t head_dim, uint64_t taps, bool full_gate, uint64_t decays) {

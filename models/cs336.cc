@@ -28,7 +28,7 @@ void Read(Config& c, ModelSpec& spec) {
                .hf_width = "d_model",
                .hf_heads = "num_heads",
                .hf_context = "context_length"});
-  r.d_ff = c.Int("d_ff", 1, kMaxWidth);
+  r.all.ffn.width = c.Int("d_ff", 1, kMaxWidth);
   if (!c.Has("rope_theta")) c.Fail("required key rope_theta is missing");
 }
 

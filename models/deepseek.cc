@@ -42,7 +42,7 @@ constexpr RoleName kGgufNames[] = {{Role::kKB, "blk.#.attn_k_b.weight"},
                                    {Role::kRouterBias, "blk.#.exp_probs_b.bias"}};
 
 void ReadLatent(Config& c, Recipe& r, int32_t kv_rank = 512, int32_t q_rank = 1536, int32_t nope = 128, int32_t v = 128) {
-  LatentAttention& l = r.latent;
+  LatentAttention& l = r.all.latent;
   r.rope.style = RopeStyle::kAdjacentPair;
   l.kv_rank = c.gguf() ? c.Int("attention.kv_lora_rank", 1, kMaxWidth) : c.Int("kv_lora_rank", 1, kMaxWidth, kv_rank);
   if (c.gguf()) {
@@ -72,9 +72,10 @@ double AllDim(Config& c) {
 
 // Groups of experts, and what multiplies their weights. `best`: experts that a group is judged by.
 void ReadGroups(Config& c, Recipe& r, int32_t groups, int32_t kept, int32_t best) {
-  r.expert_groups = c.Int(c.Pick("expert_group_count", "n_group"), 1, kMaxExperts, groups);
-  r.kept_groups = c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.expert_groups, std::min(kept, r.expert_groups));
-  r.group_best = r.expert_groups > 1 ? best : 1;
+  r.all.experts.groups = c.Int(c.Pick("expert_group_count", "n_group"), 1, kMaxExperts, groups);
+  r.all.experts.kept_groups =
+      c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.all.experts.groups, std::min(kept, r.all.experts.groups));
+  r.all.experts.group_best = r.all.experts.groups > 1 ? best : 1;
 }
 
 void ReadRoutingV2(Config& c, Recipe& r) {
@@ -86,25 +87,26 @@ void ReadRoutingV2(Config& c, Recipe& r) {
   }
   c.ExpectText("scoring_func", "softmax");
   const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), false);
-  r.routing = normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
+  r.all.experts.routing = normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
   const double scale = c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1);
-  if (!normed || c.gguf()) r.route_scale = static_cast<float>(scale);  // the published code scales unnormalised weights
+  if (!normed || c.gguf())
+    r.all.experts.route_scale = static_cast<float>(scale);  // the published code scales unnormalised weights
 }
 
 void ReadRoutingV3(Config& c, Recipe& r) {
   const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), !c.gguf());
-  r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
-  r.route_scale =
+  r.all.experts.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
+  r.all.experts.route_scale =
       static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 2.5));
   c.gguf() ? ReadGroups(c, r, 1, 1, 2) : ReadGroups(c, r, 8, 4, 2);
-  r.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
+  r.all.experts.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
   c.ExpectText("topk_method", "noaux_tc");
   c.ExpectText("scoring_func", "sigmoid");
 }
 
 // DeepSeekMoE has no groups of experts. Its GGUF files imply that the weights are not normalised.
 void ReadRoutingV1(Config& c, Recipe& r) {
-  r.routing = SoftmaxRule(c, false);
+  r.all.experts.routing = SoftmaxRule(c, false);
   c.ExpectText("scoring_func", "softmax");
   c.ExpectText("topk_method", "greedy");
   const double scale = c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1);
@@ -131,8 +133,8 @@ void ReadMistral4(Config& c, ModelSpec& spec) {
   // GGUF: expert_gating_func 2 is the sigmoid.
   if (c.gguf() && c.Int("expert_gating_func", 0, 2, 1) == 2) return ReadSigmoidRouting(c, r, true);
   const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), !c.gguf());
-  r.routing = normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
-  r.route_scale =
+  r.all.experts.routing = normed ? RoutingRule::kSoftmaxThenTopKRenormed : RoutingRule::kSoftmaxThenTopK;
+  r.all.experts.route_scale =
       static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1));
   if (c.Int(c.Pick("expert_group_count", "n_group"), 0, kMaxExperts, 1) > 1) c.Unsupported("n_group", "above 1");
 }

@@ -89,7 +89,7 @@ void Read(Config& c, ModelSpec& spec) {
   r.rope.style = RopeStyle::kAdjacentPair;
   r.rope.dim = c.Int("qk_rope_head_dim", 2, kMaxHeads, 64);
   ReadExperts(c, r, "n_routed_experts", "moe_intermediate_size");
-  r.d_shared = c.Int("n_shared_experts", 0, 64, 1) * r.d_expert;
+  r.all.experts.shared_width = c.Int("n_shared_experts", 0, 64, 1) * r.all.experts.width;
   r.mtp_layers = c.Int("num_nextn_predict_layers", 0, kMaxLayers, 0);
   // In these layers a table, which is not learned, gives each token's experts.
   const int32_t hashed = c.Int("num_hash_layers", 0, r.n_layers, 3);
@@ -117,14 +117,14 @@ void Read(Config& c, ModelSpec& spec) {
       Compress(parts, "indexer.compressor", Component::kIndexer, s.E, s.index_dim, ratio);
     }
     of4 += ratio == 4, of128 += ratio == 128;
-    if (i >= hashed) parts.Vector("exp_probs_b", Component::kRouter, static_cast<uint64_t>(r.n_experts));
+    if (i >= hashed) parts.Vector("exp_probs_b", Component::kRouter, static_cast<uint64_t>(r.all.experts.n_experts));
   }
-  r.router_bias = true;  // of the layers for multi-token prediction
+  r.all.experts.router_bias = true;  // of the layers for multi-token prediction
   for (int32_t i = 0; i < r.mtp_layers; ++i) {
     parts.At(r.n_layers + i);
     Predict(parts, s);
   }
-  r.router_bias = false;  // of others it is among the parts
+  r.all.experts.router_bias = false;  // of others it is among the parts
   parts.only().caches = {{"keys and values within the window", static_cast<uint64_t>(r.n_layers), s.dim, 1, s.window},
                          {"keys and values of 4 positions", of4, s.dim, 4, 0, s.chosen},
                          {"keys and values of 128 positions", of128, s.dim, 128},

@@ -34,13 +34,14 @@ void Read(Config& c, ModelSpec& spec) {
   const std::vector<bool> indexed = ReadIndexed(c, r);
   if (!c.ok()) return;
   CountedParts parts(r);
-  const auto E = static_cast<uint64_t>(r.d_model), rank = static_cast<uint64_t>(r.latent.q_rank);
+  const auto E = static_cast<uint64_t>(r.d_model), rank = static_cast<uint64_t>(r.all.latent.q_rank);
   const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
   for (size_t i = 0; i < indexed.size(); ++i) {
     parts.At(static_cast<int32_t>(i));
     const bool runs = i < static_cast<size_t>(r.n_layers);
     if (runs) {
-      parts.See(Component::kAttention, 2 * u(r.n_heads) * (2 * u(r.latent.kv_rank) + u(r.latent.rope_dim)), 1, chosen);
+      parts.See(Component::kAttention, 2 * u(r.all.attention.n_heads) * (2 * u(r.all.latent.kv_rank) + u(r.all.latent.rope_dim)),
+                1, chosen);
     }
     if (!indexed[i]) continue;
     if (runs) parts.See(Component::kIndexer, 2 * heads * dim + 2 * heads);  // with keys; each head's by its weight

@@ -44,7 +44,7 @@ std::vector<bool> ReadRecurrent(Config& c, const Recipe& r) {
 void ReadDeltaNet(Config& c, Recipe& r) {
   const std::vector<bool> recurrent = ReadRecurrent(c, r);
   for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].mixers = recurrent[i] ? Mixer::kDeltaRule : Mixer::kAttention;
-  DeltaRule& d = r.delta;
+  DeltaRule& d = r.all.delta;
   if (c.gguf()) {
     d.key_heads = c.Int("ssm.group_count", 1, kMaxHeads);
     d.value_heads = c.Int("ssm.time_step_rank", 1, kMaxHeads);
@@ -53,27 +53,27 @@ void ReadDeltaNet(Config& c, Recipe& r) {
     d.value_dim = inner / d.value_heads;
     if (c.ok() && inner % d.value_heads != 0) c.Fail("ssm.inner_size cannot be divided among ssm.time_step_rank heads");
     d.l2_norm_eps = r.norm_eps;
-    r.conv_taps = c.Int("ssm.conv_kernel", 1, kMaxTaps);
+    r.all.delta.taps = c.Int("ssm.conv_kernel", 1, kMaxTaps);
   } else {
     d.key_heads = c.Int("linear_num_key_heads", 1, kMaxHeads, 16);
     d.value_heads = c.Int("linear_num_value_heads", 1, kMaxHeads, 32);
     d.key_dim = c.Int("linear_key_head_dim", 1, kMaxWidth, 128);
     d.value_dim = c.Int("linear_value_head_dim", 1, kMaxWidth, 128);
-    r.conv_taps = c.Int("linear_conv_kernel_dim", 1, kMaxTaps, 4);
+    r.all.delta.taps = c.Int("linear_conv_kernel_dim", 1, kMaxTaps, 4);
     c.ExpectBool("attn_output_gate", true);
     c.ExpectBool("attention_bias", false);
   }
-  r.attention_gate = true;
-  r.qk_norm = QkNormKind::kHead;
+  r.all.attention.gate = true;
+  r.all.attention.qk_norm = QkNormKind::kHead;
   ExpectSilu(c);
 }
 
 void ReadDeltaNetExperts(Config& c, Recipe& r) {
   ReadExperts(c, r, "num_experts", "moe_intermediate_size");
-  r.d_shared = c.gguf() ? c.Int("expert_shared_feed_forward_length", 1, kMaxWidth, r.d_expert)
-                        : c.Int("shared_expert_intermediate_size", 1, kMaxWidth, 512);
-  r.shared_gate = true;
-  r.routing = SoftmaxRule(c, /*normed_by_default=*/true);
+  r.all.experts.shared_width = c.gguf() ? c.Int("expert_shared_feed_forward_length", 1, kMaxWidth, r.all.experts.width)
+                                        : c.Int("shared_expert_intermediate_size", 1, kMaxWidth, 512);
+  r.all.experts.shared_gate = true;
+  r.all.experts.routing = SoftmaxRule(c, /*normed_by_default=*/true);
   ReadQwenSparseLayers(c, r);
 }
 

@@ -18,11 +18,11 @@ void ReadDeltaNetExperts(Config& config, Recipe& recipe);
 
 // Rows of attention's queries: for each head its query, then its gate.
 inline RowMap QueriesOfGated(const Recipe& r) {
-  const uint64_t d = static_cast<uint64_t>(r.head_dim);
+  const uint64_t d = static_cast<uint64_t>(r.all.attention.head_dim);
   return {0, d, 2 * d};
 }
 inline RowMap GatesOfGated(const Recipe& r) {
-  const uint64_t d = static_cast<uint64_t>(r.head_dim);
+  const uint64_t d = static_cast<uint64_t>(r.all.attention.head_dim);
   return {d, d, 2 * d};
 }
 
@@ -33,11 +33,11 @@ struct DeltaWidths {
   uint64_t shared, rows;  // value heads that share a key head, and the width of their values
 
   explicit DeltaWidths(const Recipe& r)
-      : keys(static_cast<uint64_t>(r.delta.key_heads) * static_cast<uint64_t>(r.delta.key_dim)),
-        values(static_cast<uint64_t>(r.delta.value_heads) * static_cast<uint64_t>(r.delta.value_dim)),
-        key(static_cast<uint64_t>(r.delta.key_dim)),
-        shared(static_cast<uint64_t>(r.delta.value_heads / std::max(r.delta.key_heads, 1))),
-        rows(shared * static_cast<uint64_t>(r.delta.value_dim)) {}
+      : keys(static_cast<uint64_t>(r.all.delta.key_heads) * static_cast<uint64_t>(r.all.delta.key_dim)),
+        values(static_cast<uint64_t>(r.all.delta.value_heads) * static_cast<uint64_t>(r.all.delta.value_dim)),
+        key(static_cast<uint64_t>(r.all.delta.key_dim)),
+        shared(static_cast<uint64_t>(r.all.delta.value_heads / std::max(r.all.delta.key_heads, 1))),
+        rows(shared * static_cast<uint64_t>(r.all.delta.value_dim)) {}
   uint64_t group() const { return 2 * (key + rows); }
 };
 }  // namespace internal
@@ -110,8 +110,8 @@ inline RowMap DeltaAlphaOfGroups(const Recipe& r) {
   {Role::kSsmA, TALLY_DELTA_NET "A_log", Storage::kMinusExp},                                                   \
   {Role::kSsmNorm, TALLY_DELTA_NET "norm.weight"},                                                              \
   {Role::kSsmOut, TALLY_DELTA_NET "out_proj.weight"},                                                           \
-  {Role::kExpertGate, TALLY_DELTA_MLP "experts.gate_up_proj", Storage::kPlain, GateRows<&Recipe::d_expert>},    \
-  {Role::kExpertUp, TALLY_DELTA_MLP "experts.gate_up_proj", Storage::kPlain, UpRows<&Recipe::d_expert>},        \
+  {Role::kExpertGate, TALLY_DELTA_MLP "experts.gate_up_proj", Storage::kPlain, GateRows<ExpertWidth>},    \
+  {Role::kExpertUp, TALLY_DELTA_MLP "experts.gate_up_proj", Storage::kPlain, UpRows<ExpertWidth>},        \
   {Role::kExpertDown, TALLY_DELTA_MLP "experts.down_proj"},                                                     \
   {Role::kSharedExpertGate, TALLY_DELTA_MLP "shared_expert.gate_proj.weight"},                                  \
   {Role::kSharedExpertUp, TALLY_DELTA_MLP "shared_expert.up_proj.weight"},                                      \

@@ -23,7 +23,7 @@ void ReadWindows(Config& c, Recipe& r) {
   if (c.gguf() || c.IsNull("sliding_window")) return;
   const int32_t window = c.Int("sliding_window", 1, kMaxContext, 4096), from = c.Int("max_window_layers", 0, kMaxLayers, 62);
   if (ReadHfLayerTypes(c, r, window)) return;
-  for (size_t i = static_cast<size_t>(from); i < r.layers.size(); ++i) r.layers[i].window = window;
+  for (size_t i = static_cast<size_t>(from); i < r.layers.size(); ++i) r.layers[i].attention.window = window;
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -32,7 +32,7 @@ void Read(Config& c, ModelSpec& spec) {
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);
   ReadSigmoidRouting(c, r, /*normed=*/false);
-  r.qk_norm = QkNormKind::kHead;
+  r.all.attention.qk_norm = QkNormKind::kHead;
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   ReadWindows(c, r);

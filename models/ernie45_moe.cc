@@ -22,7 +22,7 @@ void ReadMixture(Config& c, Recipe& r) {
   ReadExperts(c, r, "moe_num_experts|num_experts", "moe_intermediate_size");
   ReadUngatedExperts(c, r);
   const int64_t shared = c.gguf() ? int64_t{c.Int("expert_shared_feed_forward_length", 0, kMaxWidth, 0)}
-                                  : int64_t{c.Int("moe_num_shared_experts", 0, kMaxExperts, 2)} * r.d_expert;
+                                  : int64_t{c.Int("moe_num_shared_experts", 0, kMaxExperts, 2)} * r.all.experts.width;
   SetSharedWidth(c, r, shared, "moe_num_shared_experts");
   const int32_t dense =
       c.gguf() ? c.Int("leading_dense_block_count", 0, kMaxLayers, 0) : c.Int("moe_layer_start_index", 0, kMaxLayers, 1);
@@ -30,9 +30,9 @@ void ReadMixture(Config& c, Recipe& r) {
   int32_t last = c.gguf() ? -1 : c.Int("moe_layer_end_index", -1, kMaxLayers, -1);
   if (last < 0) last = r.n_layers - 1;
   for (int32_t i = dense; i < r.n_layers; ++i) SetSparse(r.layers[static_cast<size_t>(i)], (i + 1) % step == 0 && i <= last);
-  r.routing = RoutingRule::kSoftmaxThenTopKRenormed;
-  r.route_scale = static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : 1);
-  r.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
+  r.all.experts.routing = RoutingRule::kSoftmaxThenTopKRenormed;
+  r.all.experts.route_scale = static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : 1);
+  r.all.experts.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
 }
 
 void Read(Config& c, ModelSpec& spec) {

@@ -27,7 +27,8 @@ void ReadWindows(Config& c, Recipe& r) {
   } else if (!c.gguf() && !ReadHfLayerTypes(c, r, window)) {  // a pattern of letters ("LLLG") comes with layer_types
     SetWindows(r, window, none ? 1 : c.Int("sliding_window_pattern", 1, kMaxLayers, 4));
   }
-  for (LayerRecipe& layer : r.layers) layer.rope = none || layer.window > 0 ? LayerRope::kGlobal : LayerRope::kNone;
+  for (LayerRecipe& layer : r.layers)
+    layer.attention.rope = none || layer.attention.window > 0 ? LayerRope::kGlobal : LayerRope::kNone;
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -35,9 +36,9 @@ void Read(Config& c, ModelSpec& spec) {
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .n_kv_heads = 32, .n_heads = 32, .context = 2048, .vocab = 102400});
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
-  r.pre_norms = false;
-  r.post_norms = true;
-  r.qk_norm = QkNormKind::kHead;
+  r.all.residual.pre_norms = false;
+  r.all.residual.post_norms = true;
+  r.all.attention.qk_norm = QkNormKind::kHead;
   if (c.gguf()) ReadGgufPredictionLayers(c, spec);
   ReadWindows(c, r);
   r.rope.freq_factors = c.gguf() && IsStored(c.inventory(), GgufName(Role::kRopeFactors, -1));

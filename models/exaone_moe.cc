@@ -29,8 +29,9 @@ void ReadPattern(Config& c, Recipe& r, int32_t window) {
   } else if (letters->empty() || letters->find_first_not_of("LG") != letters->npos) {
     c.Unsupported("sliding_window_pattern", "with letters other than L and G");
   } else {
-    for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = (*letters)[i % letters->size()] == 'L' ? window : 0;
-    r.layers.back().window = 0;
+    for (size_t i = 0; i < r.layers.size(); ++i)
+      r.layers[i].attention.window = (*letters)[i % letters->size()] == 'L' ? window : 0;
+    r.layers.back().attention.window = 0;
   }
 }
 
@@ -47,15 +48,17 @@ void Read(Config& c, ModelSpec& spec) {
   }
   const bool windows = c.gguf() || !c.IsNull("sliding_window");
   r.rope.freq_factors = c.gguf() && IsStored(c.inventory(), GgufName(Role::kRopeFactors, -1));
-  for (LayerRecipe& layer : r.layers) layer.rope = windows && layer.window == 0 ? LayerRope::kNone : LayerRope::kGlobal;
+  for (LayerRecipe& layer : r.layers)
+    layer.attention.rope = windows && layer.attention.window == 0 ? LayerRope::kNone : LayerRope::kGlobal;
   ReadExperts(c, r, "num_experts", "moe_intermediate_size");
-  SetSharedWidth(c, r, int64_t{c.Int(c.Pick("expert_shared_count", "num_shared_experts"), 0, kMaxExperts, 1)} * r.d_expert,
+  SetSharedWidth(c, r,
+                 int64_t{c.Int(c.Pick("expert_shared_count", "num_shared_experts"), 0, kMaxExperts, 1)} * r.all.experts.width,
                  "num_shared_experts");
   const std::string_view dense_keys = c.Pick("leading_dense_block_count", "first_k_dense_replace|first_last_k_dense_replace");
   SetSparseFrom(r, c.Int(dense_keys, 0, kMaxLayers, c.gguf() ? 0 : 1));
   if (!c.gguf()) ReadMlpLayerTypes(c, r);
   ReadSigmoidRouting(c, r, /*normed=*/true, 2.5);
-  r.qk_norm = QkNormKind::kHead;
+  r.all.attention.qk_norm = QkNormKind::kHead;
   ExpectSilu(c);
 }
 

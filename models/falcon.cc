@@ -61,14 +61,14 @@ void ReadBlocks(Config& c, Recipe& r) {
   const bool two_stored =
       AnyLayerHas(c.inventory(), r, "blk.#.attn_norm_2.weight") && AnyLayerHas(c.inventory(), r, "blk.#.attn_norm.weight");
   const bool two = c.gguf() ? two_stored : c.Int("num_ln_in_parallel_attn", 1, 2, grouped ? 2 : 1) == 2;
-  r.residual = !parallel ? Residual::kSequential : two ? Residual::kParallel : Residual::kParallelOneNorm;
+  r.all.residual.kind = !parallel ? Residual::kSequential : two ? Residual::kParallel : Residual::kParallelOneNorm;
   if (c.gguf() && two) ExpectSecondNorms(c, r);
   if (c.gguf()) return;
   if (grouped && !parallel) c.Unsupported("parallel_attn", "false (with new_decoder_architecture)");
   if (!grouped && two) c.Unsupported("num_ln_in_parallel_attn", "2 (without new_decoder_architecture)");
   const bool single = !grouped && c.Bool("multi_query", true);
-  r.n_kv_heads = single ? 1 : c.Int("num_kv_heads", 1, kMaxHeads, r.n_heads);
-  if (!grouped && !single && r.n_kv_heads != r.n_heads) {
+  r.all.attention.n_kv_heads = single ? 1 : c.Int("num_kv_heads", 1, kMaxHeads, r.all.attention.n_heads);
+  if (!grouped && !single && r.all.attention.n_kv_heads != r.all.attention.n_heads) {
     c.Unsupported("num_kv_heads", "other than num_attention_heads (without new_decoder_architecture)");
   }
 }
@@ -84,12 +84,12 @@ void Read(Config& c, ModelSpec& spec) {
                .gguf_eps = "attention.layer_norm_epsilon",
                .hf_width = "n_embed|hidden_size"});
   ReadBlocks(c, r);
-  r.d_ff = c.Int(c.Pick("feed_forward_length", "ffn_hidden_size"), 1, kMaxWidth, 4 * int64_t{r.d_model});
+  r.all.ffn.width = c.Int(c.Pick("feed_forward_length", "ffn_hidden_size"), 1, kMaxWidth, 4 * int64_t{r.d_model});
   r.norm = NormKind::kLayer;
-  r.gated_ffn = false;
-  r.activation = ReadGelu(c, "activation", "gelu");
-  r.ffn_bias = c.Bool("bias", false);
-  SetBiases(r, r.ffn_bias, r.ffn_bias);
+  r.all.network.gated = false;
+  r.all.network.activation = ReadGelu(c, "activation", "gelu");
+  r.all.ffn.bias = c.Bool("bias", false);
+  SetBiases(r, r.all.ffn.bias, r.all.ffn.bias);
   for (const char* key : {"alibi", "apply_residual_connection_post_layernorm"}) c.ExpectBool(key, false);
 }
 

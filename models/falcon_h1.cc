@@ -37,13 +37,13 @@ void ReadFactors(Config& c, Recipe& r) {
   r.logit_scale = static_cast<float>(c.Positive("lm_head_multiplier", 1));
   const double in = c.Positive("attention_in_multiplier", 1);
   SetAttentionScale(r, UsualAttentionScale(r) * in * in * c.Positive("key_multiplier", 1));
-  r.scales.attention = static_cast<float>(in * c.Positive("attention_out_multiplier", 1));
-  r.scales.mamba = static_cast<float>(c.Positive("ssm_out_multiplier", 1));
+  r.all.attention.out_scale = static_cast<float>(in * c.Positive("attention_out_multiplier", 1));
+  r.all.mamba.out_scale = static_cast<float>(c.Positive("ssm_out_multiplier", 1));
   const std::vector<double> mlp = list("mlp_multipliers", 2), ssm = list("ssm_multipliers", 5);
-  r.scales.gate = static_cast<float>(mlp[0]);
-  r.scales.down = static_cast<float>(mlp[1]);
+  r.all.network.gate_scale = static_cast<float>(mlp[0]);
+  r.all.network.down_scale = static_cast<float>(mlp[1]);
   const double ssm_in = c.Positive("ssm_in_multiplier", 1);
-  for (size_t i = 0; i < ssm.size(); ++i) r.mamba.multipliers[i] = static_cast<float>(ssm_in * ssm[i]);
+  for (size_t i = 0; i < ssm.size(); ++i) r.all.mamba.multipliers[i] = static_cast<float>(ssm_in * ssm[i]);
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -55,12 +55,12 @@ void Read(Config& c, ModelSpec& spec) {
   const bool own_width = !c.gguf() && !c.IsNull("mamba_d_ssm");
   ReadMamba2(c, r, {.inner = own_width ? c.Int("mamba_d_ssm", 1, kMaxWidth, 1024) : 0});
   if (c.gguf()) {
-    r.mamba.norm = AnyLayerHas(c.inventory(), r, Role::kSsmNorm);
+    r.all.mamba.norm = AnyLayerHas(c.inventory(), r, Role::kSsmNorm);
     return;
   }
-  r.mamba.norm = c.Bool("mamba_rms_norm", false);
-  r.mamba.norm_groups = r.mamba.groups;
-  r.mamba.norm_first = c.Bool("mamba_norm_before_gate", true);
+  r.all.mamba.norm = c.Bool("mamba_rms_norm", false);
+  r.all.mamba.norm_groups = r.all.mamba.groups;
+  r.all.mamba.norm_first = c.Bool("mamba_norm_before_gate", true);
   ReadFactors(c, r);
   for (const char* key : {"attention_bias", "mlp_bias", "projectors_bias"}) c.ExpectBool(key, false);
 }

@@ -7,14 +7,18 @@
 namespace tally {
 
 // `kWidth`: the recipe's width of a half.
-template <int32_t Recipe::*kWidth>
+constexpr int32_t DenseWidth(const Recipe& r) { return r.all.ffn.width; }
+constexpr int32_t ExpertWidth(const Recipe& r) { return r.all.experts.width; }
+constexpr int32_t SharedWidth(const Recipe& r) { return r.all.experts.shared_width; }
+
+template <int32_t (*kWidth)(const Recipe&)>
 RowMap GateRows(const Recipe& r) {
-  const uint64_t width = static_cast<uint64_t>(r.*kWidth);
+  const uint64_t width = static_cast<uint64_t>(kWidth(r));
   return {0, width, width};
 }
-template <int32_t Recipe::*kWidth>
+template <int32_t (*kWidth)(const Recipe&)>
 RowMap UpRows(const Recipe& r) {
-  const uint64_t width = static_cast<uint64_t>(r.*kWidth);
+  const uint64_t width = static_cast<uint64_t>(kWidth(r));
   return {width, width, width};
 }
 

@@ -35,7 +35,7 @@ void ReadBoth(Config& c, ModelSpec& spec, int32_t n_heads, int32_t n_kv_heads) {
                .tied = true});
   ReadFeedForwardWidth(c, r);
   r.embedding_scale = std::sqrt(static_cast<float>(r.d_model));
-  r.activation = ReadGelu(c, "hidden_activation", "gelu_pytorch_tanh");
+  r.all.network.activation = ReadGelu(c, "hidden_activation", "gelu_pytorch_tanh");
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   c.ExpectBool("use_bidirectional_attention", false);
@@ -50,7 +50,7 @@ void Read(Config& c, ModelSpec& spec) {
 // q.k is divided by the square root of this. GGUF has no key for it; of the published models only the one of 46 layers (27B) uses
 // another value than head_dim.
 double QueryScalar(Config& c, const Recipe& r) {
-  if (c.gguf()) return r.n_layers == 46 ? EvenHeadDim(c, r) : r.head_dim;
+  if (c.gguf()) return r.n_layers == 46 ? EvenHeadDim(c, r) : r.all.attention.head_dim;
   return c.Positive("query_pre_attn_scalar", 256);
 }
 
@@ -61,9 +61,9 @@ float Softcap(Config& c, std::string_view key, double otherwise) {
 void Read2(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   ReadBoth(c, spec, 8, 4);
-  r.post_norms = true;
+  r.all.residual.post_norms = true;
   SetAttentionScale(r, 1 / std::sqrt(QueryScalar(c, r)));
-  r.attention_softcap = Softcap(c, "attn_logit_softcapping", 50);
+  r.all.attention.softcap = Softcap(c, "attn_logit_softcapping", 50);
   r.logit_softcap = Softcap(c, "final_logit_softcapping", 30);
   const std::string_view key = c.Pick("attention.sliding_window", "sliding_window");
   const int32_t window = c.IsNull(key) ? 0 : c.Int(key, 1, kMaxContext, 4096);

@@ -20,7 +20,7 @@ constexpr std::string_view kHfTypes[] = {"gemma3_text", "gemma3"};
 // q.k is divided by the square root of this. GGUF has no key for it; of the published models only the one of 62 layers (27B) uses
 // another value than head_dim.
 double QueryScalar(Config& c, const Recipe& r) {
-  if (c.gguf()) return r.n_layers == 62 ? EvenHeadDim(c, r) : r.head_dim;
+  if (c.gguf()) return r.n_layers == 62 ? EvenHeadDim(c, r) : r.all.attention.head_dim;
   return c.Positive("query_pre_attn_scalar", 256);
 }
 
@@ -53,9 +53,9 @@ void Read(Config& c, ModelSpec& spec) {
   if (OfSeveralParts(c) && c.inventory().tensors.empty()) AddVision(c, spec);
   ReadFeedForwardWidth(c, r);
   r.embedding_scale = std::sqrt(static_cast<float>(r.d_model));
-  r.qk_norm = QkNormKind::kHead;
-  r.post_norms = true;
-  r.activation = ReadGelu(c, "hidden_activation|hidden_act", "gelu_pytorch_tanh");
+  r.all.attention.qk_norm = QkNormKind::kHead;
+  r.all.residual.post_norms = true;
+  r.all.network.activation = ReadGelu(c, "hidden_activation|hidden_act", "gelu_pytorch_tanh");
   SetAttentionScale(r, 1 / std::sqrt(QueryScalar(c, r)));
   r.local_rope = {.style = r.rope.style, .dim = r.rope.dim, .scaling = {}};
   r.local_rope.theta =
@@ -66,7 +66,7 @@ void Read(Config& c, ModelSpec& spec) {
   ReadWindowPattern(c, r, c.Pick("attention.sliding_window_pattern", "sliding_window_pattern|_sliding_window_pattern"), window,
                     6);
   if (!c.gguf()) ReadHfLayerTypes(c, r, window);
-  for (LayerRecipe& layer : r.layers) layer.rope = layer.window > 0 ? LayerRope::kLocal : LayerRope::kGlobal;
+  for (LayerRecipe& layer : r.layers) layer.attention.rope = layer.attention.window > 0 ? LayerRope::kLocal : LayerRope::kGlobal;
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {

@@ -19,26 +19,25 @@ constexpr std::string_view kHf[] = {"Gemma4ForCausalLM", "Gemma4ForConditionalGe
 constexpr std::string_view kHfTypes[] = {"gemma4_text", "gemma4", "gemma4_unified_text", "gemma4_unified"};
 
 #define TALLY_LAYER "~model.layers.#."
-constexpr RoleName kHfNames[] = {
-    {Role::kLayerEmbedding, "~model.embed_tokens_per_layer.weight"},
-    {Role::kLayerEmbeddingProj, "~model.per_layer_model_projection.weight"},
-    {Role::kLayerEmbeddingNorm, "~model.per_layer_projection_norm.weight"},
-    {Role::kAttnPostNorm, TALLY_LAYER "post_attention_layernorm.weight"},
-    {Role::kFfnNorm, TALLY_LAYER "pre_feedforward_layernorm.weight"},
-    {Role::kFfnPostNorm, TALLY_LAYER "post_feedforward_layernorm.weight"},
-    {Role::kDensePostNorm, TALLY_LAYER "post_feedforward_layernorm_1.weight"},
-    {Role::kExpertNorm, TALLY_LAYER "pre_feedforward_layernorm_2.weight"},
-    {Role::kExpertPostNorm, TALLY_LAYER "post_feedforward_layernorm_2.weight"},
-    {Role::kRouter, TALLY_LAYER "router.proj.weight"},
-    {Role::kRouterNorm, TALLY_LAYER "router.scale", Storage::kOverRoot},
-    {Role::kExpertScale, TALLY_LAYER "router.per_expert_scale"},
-    {Role::kExpertGate, TALLY_LAYER "experts.gate_up_proj", Storage::kPlain, GateRows<&Recipe::d_expert>},
-    {Role::kExpertUp, TALLY_LAYER "experts.gate_up_proj", Storage::kPlain, UpRows<&Recipe::d_expert>},
-    {Role::kExpertDown, TALLY_LAYER "experts.down_proj"},
-    {Role::kLayerGate, TALLY_LAYER "per_layer_input_gate.weight"},
-    {Role::kLayerOut, TALLY_LAYER "per_layer_projection.weight"},
-    {Role::kLayerPostNorm, TALLY_LAYER "post_per_layer_input_norm.weight"},
-    {Role::kLayerScale, TALLY_LAYER "layer_scalar"}};
+constexpr RoleName kHfNames[] = {{Role::kLayerEmbedding, "~model.embed_tokens_per_layer.weight"},
+                                 {Role::kLayerEmbeddingProj, "~model.per_layer_model_projection.weight"},
+                                 {Role::kLayerEmbeddingNorm, "~model.per_layer_projection_norm.weight"},
+                                 {Role::kAttnPostNorm, TALLY_LAYER "post_attention_layernorm.weight"},
+                                 {Role::kFfnNorm, TALLY_LAYER "pre_feedforward_layernorm.weight"},
+                                 {Role::kFfnPostNorm, TALLY_LAYER "post_feedforward_layernorm.weight"},
+                                 {Role::kDensePostNorm, TALLY_LAYER "post_feedforward_layernorm_1.weight"},
+                                 {Role::kExpertNorm, TALLY_LAYER "pre_feedforward_layernorm_2.weight"},
+                                 {Role::kExpertPostNorm, TALLY_LAYER "post_feedforward_layernorm_2.weight"},
+                                 {Role::kRouter, TALLY_LAYER "router.proj.weight"},
+                                 {Role::kRouterNorm, TALLY_LAYER "router.scale", Storage::kOverRoot},
+                                 {Role::kExpertScale, TALLY_LAYER "router.per_expert_scale"},
+                                 {Role::kExpertGate, TALLY_LAYER "experts.gate_up_proj", Storage::kPlain, GateRows<ExpertWidth>},
+                                 {Role::kExpertUp, TALLY_LAYER "experts.gate_up_proj", Storage::kPlain, UpRows<ExpertWidth>},
+                                 {Role::kExpertDown, TALLY_LAYER "experts.down_proj"},
+                                 {Role::kLayerGate, TALLY_LAYER "per_layer_input_gate.weight"},
+                                 {Role::kLayerOut, TALLY_LAYER "per_layer_projection.weight"},
+                                 {Role::kLayerPostNorm, TALLY_LAYER "post_per_layer_input_norm.weight"},
+                                 {Role::kLayerScale, TALLY_LAYER "layer_scalar"}};
 #undef TALLY_LAYER
 constexpr RoleName kGgufNames[] = {{Role::kRouterNorm, "blk.#.ffn_gate_inp.scale", Storage::kOverRoot},
                                    {Role::kExpertScale, "blk.#.ffn_down_exps.scale"}};
@@ -57,8 +56,8 @@ void ReadWindows(Config& c, Recipe& r) {
   } else if (!ReadHfLayerTypes(c, r, window)) {
     SetWindows(r, window, 6);
   }
-  if (!c.gguf()) r.layers.back().window = 0;
-  for (LayerRecipe& layer : r.layers) layer.rope = layer.window > 0 ? LayerRope::kLocal : LayerRope::kGlobal;
+  if (!c.gguf()) r.layers.back().attention.window = 0;
+  for (LayerRecipe& layer : r.layers) layer.attention.rope = layer.attention.window > 0 ? LayerRope::kLocal : LayerRope::kGlobal;
 }
 
 // The prefix of one layer's own keys in a configuration that transformers has saved again (layer "05" if there are ten or more); empty:
@@ -74,28 +73,29 @@ std::string OwnKeys(const Config& c, const Recipe& r, size_t layer) {
 
 // Sizes of layers that see all of the past. Hugging Face: keys for all of them, or per_layer_config, whose layers it lists.
 void ReadHeads(Config& c, Recipe& r, bool k_is_v) {
-  const int32_t full = c.gguf() ? r.head_dim : c.Int("global_head_dim", 1, kMaxHeads, 512);
+  const int32_t full = c.gguf() ? r.all.attention.head_dim : c.Int("global_head_dim", 1, kMaxHeads, 512);
   const bool other_kv = !c.gguf() && k_is_v && !c.IsNull("num_global_key_value_heads");
-  const int32_t full_kv = other_kv ? c.Int("num_global_key_value_heads", 1, kMaxHeads, r.n_kv_heads) : r.n_kv_heads;
+  const int32_t full_kv =
+      other_kv ? c.Int("num_global_key_value_heads", 1, kMaxHeads, r.all.attention.n_kv_heads) : r.all.attention.n_kv_heads;
   if (c.gguf()) {
-    r.head_dim = c.Int("attention.key_length_swa", 1, kMaxHeads, full);
-    c.ExpectNumber("attention.value_length_swa", r.head_dim);
+    r.all.attention.head_dim = c.Int("attention.key_length_swa", 1, kMaxHeads, full);
+    c.ExpectNumber("attention.value_length_swa", r.all.attention.head_dim);
   }
   bool listed = false;
   for (size_t i = 0; i < r.layers.size() && !c.gguf(); ++i) listed = listed || !OwnKeys(c, r, i).empty();
   for (size_t i = 0; i < r.layers.size(); ++i) {
     LayerRecipe& l = r.layers[i];
-    const bool by_kind = l.window == 0 && !listed;
-    int32_t dim = by_kind ? full : r.head_dim, kv = by_kind ? full_kv : r.n_kv_heads;
+    const bool by_kind = l.attention.window == 0 && !listed;
+    int32_t dim = by_kind ? full : r.all.attention.head_dim, kv = by_kind ? full_kv : r.all.attention.n_kv_heads;
     if (const std::string own = listed ? OwnKeys(c, r, i) : std::string(); !own.empty()) {
-      dim = c.Int(own + "head_dim", 1, kMaxHeads, r.head_dim);
-      kv = c.Int(own + "num_key_value_heads", 1, kMaxHeads, r.n_kv_heads);
+      dim = c.Int(own + "head_dim", 1, kMaxHeads, r.all.attention.head_dim);
+      kv = c.Int(own + "num_key_value_heads", 1, kMaxHeads, r.all.attention.n_kv_heads);
       for (const std::string& key : c.Below(own)) {
         if (c.Unread(own + key)) c.Unsupported(own + key, "in this architecture");
       }
     }
-    l.head_dim = dim == r.head_dim ? 0 : dim;
-    if (!c.gguf()) l.n_kv_heads = kv == r.n_kv_heads ? 0 : kv;
+    l.attention.head_dim = dim == r.all.attention.head_dim ? 0 : dim;
+    if (!c.gguf()) l.attention.n_kv_heads = kv == r.all.attention.n_kv_heads ? 0 : kv;
   }
 }
 
@@ -108,9 +108,9 @@ void ReadSharedCaches(Config& c, ModelSpec& spec) {
   for (int32_t i = own; i < r.n_layers && c.ok(); ++i) {
     LayerRecipe& l = r.layers[static_cast<size_t>(i)];
     for (int32_t j = 0; j < own; ++j) {
-      if ((r.layers[static_cast<size_t>(j)].window > 0) == (l.window > 0)) l.cache_of = j;
+      if ((r.layers[static_cast<size_t>(j)].attention.window > 0) == (l.attention.window > 0)) l.attention.cache_of = j;
     }
-    if (l.cache_of < 0) c.Fail("layer " + std::to_string(i) + " shares a cache, and no layer of its kind has one");
+    if (l.attention.cache_of < 0) c.Fail("layer " + std::to_string(i) + " shares a cache, and no layer of its kind has one");
     constexpr std::string_view kHfUnused[] = {"~model.layers.#.self_attn.k_proj.weight",
                                               "~model.layers.#.self_attn.v_proj.weight",
                                               "~model.layers.#.self_attn.k_norm.weight"};
@@ -128,10 +128,10 @@ void ReadSharedCaches(Config& c, ModelSpec& spec) {
 }
 
 void ReadRopes(Config& c, Recipe& r, int32_t full_dim) {
-  r.local_rope = {.style = RopeStyle::kRotateHalf, .dim = r.head_dim, .scaling = {}};
+  r.local_rope = {.style = RopeStyle::kRotateHalf, .dim = r.all.attention.head_dim, .scaling = {}};
   if (c.gguf()) {
     r.local_rope.theta = c.Positive("rope.freq_base_swa", 10000);
-    r.local_rope.dim = c.Int("rope.dimension_count_swa", 1, kMaxHeads, r.head_dim);
+    r.local_rope.dim = c.Int("rope.dimension_count_swa", 1, kMaxHeads, r.all.attention.head_dim);
     r.rope.freq_factors = true;
     return;
   }
@@ -151,11 +151,11 @@ void ReadRopes(Config& c, Recipe& r, int32_t full_dim) {
 }
 
 void ReadMixture(Config& c, Recipe& r) {
-  r.n_experts = c.Int(c.Pick("expert_count", "num_experts"), 1, kMaxExperts);
-  r.top_k = c.Int(c.Pick("expert_used_count", "top_k_experts"), 1, r.n_experts);
-  r.d_expert = c.Int(c.Pick("expert_feed_forward_length", "moe_intermediate_size"), 1, kMaxWidth);
-  r.routing = RoutingRule::kSoftmaxThenTopKRenormed;
-  r.router_norm = r.expert_scale = true;
+  r.all.experts.n_experts = c.Int(c.Pick("expert_count", "num_experts"), 1, kMaxExperts);
+  r.all.experts.top_k = c.Int(c.Pick("expert_used_count", "top_k_experts"), 1, r.all.experts.n_experts);
+  r.all.experts.width = c.Int(c.Pick("expert_feed_forward_length", "moe_intermediate_size"), 1, kMaxWidth);
+  r.all.experts.routing = RoutingRule::kSoftmaxThenTopKRenormed;
+  r.all.experts.router_norm = r.all.experts.weight_scales = true;
   for (LayerRecipe& layer : r.layers) layer.feed_forward = {FeedForward::kDense, FeedForward::kSparse};
 }
 
@@ -179,26 +179,27 @@ void Read(Config& c, ModelSpec& spec) {
   ReadFeedForwardWidth(c, r);
   if (!c.ok()) return;
   r.embedding_scale = std::sqrt(static_cast<float>(r.d_model));
-  r.qk_norm = QkNormKind::kHead;
-  r.v_norm = r.post_norms = true;
-  r.activation = ReadGelu(c, "hidden_activation", "gelu_pytorch_tanh");
+  r.all.attention.qk_norm = QkNormKind::kHead;
+  r.all.attention.v_norm = r.all.residual.post_norms = true;
+  r.all.network.activation = ReadGelu(c, "hidden_activation", "gelu_pytorch_tanh");
   SetAttentionScale(r, 1);
   constexpr std::string_view kSoftcap = "final_logit_softcapping";
   r.logit_softcap = c.IsNull(kSoftcap) ? 0 : static_cast<float>(c.Double(kSoftcap, 0));
   ReadWindows(c, r);
   const bool k_is_v = !c.gguf() && c.Bool("attention_k_eq_v", false);
   ReadHeads(c, r, k_is_v);
-  ReadRopes(c, r, SizesOf(r, r.layers.back()).head_dim);
+  ReadRopes(c, r, r.layers.back().attention.head_dim);
   ReadSharedCaches(c, spec);
   for (int32_t i = 0; i < r.n_layers; ++i) {
     LayerRecipe& l = r.layers[static_cast<size_t>(i)];
-    if (l.cache_of < 0) l.v_is_k = c.gguf() ? !IsStored(c.inventory(), GgufName(Role::kV, i)) : k_is_v && l.window == 0;
-    if (!c.gguf() && l.cache_of >= 0 && c.Bool("use_double_wide_mlp", false)) l.d_ff = 2 * r.d_ff;
+    if (l.attention.cache_of < 0)
+      l.attention.v_is_k = c.gguf() ? !IsStored(c.inventory(), GgufName(Role::kV, i)) : k_is_v && l.attention.window == 0;
+    if (!c.gguf() && l.attention.cache_of >= 0 && c.Bool("use_double_wide_mlp", false)) l.ffn.width = 2 * r.all.ffn.width;
   }
   r.layer_embedding = c.gguf() ? c.Int("embedding_length_per_layer_input", 0, kMaxWidth, 0)
                                : c.Int("hidden_size_per_layer_input", 0, kMaxWidth, Unified(c) ? 0 : 256);
   if (!c.gguf() && r.layer_embedding > 0) c.ExpectNumber("vocab_size_per_layer_input", r.vocab);
-  r.layer_scale = !c.gguf() || AnyLayerHas(c.inventory(), r, Role::kLayerScale);
+  r.all.residual.layer_scale = !c.gguf() || AnyLayerHas(c.inventory(), r, Role::kLayerScale);
   if (c.gguf() ? c.Has("expert_count") : c.Bool("enable_moe_block", false)) ReadMixture(c, r);
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);

@@ -13,22 +13,21 @@ class Keys {
   Keys(const Recipe& recipe, std::string_view architecture) : r_(recipe), architecture_(architecture) {}
 
   std::vector<std::pair<std::string, MetaValue>> Make() && {
-    const bool latent = r_.latent.kv_rank > 0;
+    const bool latent = r_.all.latent.kv_rank > 0;
     Int("block_count", r_.n_layers);
     if (r_.layers.back().prediction) Int("nextn_predict_layers", 1);
     Int("context_length", r_.context);
     Int("embedding_length", r_.d_model);
-    const int32_t width = r_.d_ff > 0 ? r_.d_ff : r_.d_expert, times = architecture_ == "qwen" ? 2 : 1;
+    const int32_t width = r_.all.ffn.width > 0 ? r_.all.ffn.width : r_.all.experts.width, times = architecture_ == "qwen" ? 2 : 1;
     // 0: a layer without one.
-    OfLayers("feed_forward_length", times * width, [&](const LayerRecipe& l) {
-      return l.feed_forward.empty() ? 0 : times * (l.dense() ? SizesOf(r_, l).d_ff : width);
-    });
+    OfLayers("feed_forward_length", times * width,
+             [&](const LayerRecipe& l) { return l.feed_forward.empty() ? 0 : times * (l.dense() ? l.ffn.width : width); });
     Int("vocab_size", r_.vocab);
-    OfLayers("attention.head_count", r_.n_heads, [&](const LayerRecipe& l) { return SizesOf(r_, l).n_heads; });
-    OfLayers("attention.head_count_kv", latent ? 1 : r_.n_kv_heads, [&](const LayerRecipe& l) {
-      if (r_.delta.channel_decay && !l.attends()) return 0;
-      if (latent || r_.delta.value_heads > 0) return latent ? 1 : r_.n_kv_heads;
-      return l.attends() ? SizesOf(r_, l).n_kv_heads : 0;  // 0: a layer without attention
+    OfLayers("attention.head_count", r_.all.attention.n_heads, [&](const LayerRecipe& l) { return l.attention.n_heads; });
+    OfLayers("attention.head_count_kv", latent ? 1 : r_.all.attention.n_kv_heads, [&](const LayerRecipe& l) {
+      if (r_.all.delta.channel_decay && !l.attends()) return 0;
+      if (latent || r_.all.delta.value_heads > 0) return latent ? 1 : r_.all.attention.n_kv_heads;
+      return l.attends() ? l.attention.n_kv_heads : 0;  // 0: a layer without attention
     });
     // llama.cpp needs the LayerNorm's of Nemotron too.
     const bool layer_norm = r_.norm == NormKind::kLayer, both = architecture_.starts_with("nemotron_h");
@@ -38,12 +37,12 @@ class Keys {
     if (r_.rope.style != RopeStyle::kNone) RopeKeys();
     Windows();
     Scales();
-    if (r_.n_experts > 0) Experts();
+    if (r_.all.experts.n_experts > 0) Experts();
     Recurrent();
-    if (r_.activation == ActivationKind::kXielu) Xielus();
-    Limits("swiglu_clamp_exp", &LayerRecipe::expert_limit);
-    Limits("swiglu_clamp_shexp", &LayerRecipe::shared_limit);
-    if (architecture_ == "gptneox") Set("use_parallel_residual", r_.residual != Residual::kSequential);
+    if (r_.all.network.activation == ActivationKind::kXielu) Xielus();
+    Limits("swiglu_clamp_exp", &Experts::limit);
+    Limits("swiglu_clamp_shexp", &Experts::shared_limit);
+    if (architecture_ == "gptneox") Set("use_parallel_residual", r_.all.residual.kind != Residual::kSequential);
     return std::move(keys_);
   }
 
@@ -66,14 +65,16 @@ class Keys {
   // Keys without the architecture. The alphas are stored before their softplus.
   void Xielus() {
     const auto before = [](float x) { return std::log(std::expm1(static_cast<double>(x))); };
-    keys_.emplace_back("xielu.alpha_n", Numbers([&](const LayerRecipe& l) { return before(l.xielu.alpha_n - l.xielu.beta); }));
-    keys_.emplace_back("xielu.alpha_p", Numbers([&](const LayerRecipe& l) { return before(l.xielu.alpha_p); }));
-    keys_.emplace_back("xielu.beta", Numbers([](const LayerRecipe& l) { return l.xielu.beta; }));
-    keys_.emplace_back("xielu.eps", Numbers([](const LayerRecipe& l) { return l.xielu.eps; }));
+    keys_.emplace_back("xielu.alpha_n",
+                       Numbers([&](const LayerRecipe& l) { return before(l.network.xielu.alpha_n - l.network.xielu.beta); }));
+    keys_.emplace_back("xielu.alpha_p", Numbers([&](const LayerRecipe& l) { return before(l.network.xielu.alpha_p); }));
+    keys_.emplace_back("xielu.beta", Numbers([](const LayerRecipe& l) { return l.network.xielu.beta; }));
+    keys_.emplace_back("xielu.eps", Numbers([](const LayerRecipe& l) { return l.network.xielu.eps; }));
   }
 
-  void Limits(const std::string& key, float LayerRecipe::*limit) {
-    if (AnyLayer(r_, limit)) Set(key, Numbers([limit](const LayerRecipe& l) { return l.*limit; }));
+  void Limits(const std::string& key, float Experts::*limit) {
+    const auto of = [limit](const LayerRecipe& l) { return l.experts.*limit; };
+    if (AnyLayer(r_, [&](const LayerRecipe& l) { return of(l) != 0; })) Set(key, Numbers(of));
   }
 
   // A size that layers may have of their own: a list where one differs from the recipe's.
@@ -86,26 +87,27 @@ class Keys {
 
   void Heads() {
     if (architecture_ == "gemma4") return Gemma4();
-    Int("attention.key_length", r_.head_dim);
-    Int("attention.value_length", r_.head_dim);
+    Int("attention.key_length", r_.all.attention.head_dim);
+    Int("attention.value_length", r_.all.attention.head_dim);
   }
 
   // Layers with a window have the recipe's heads, the others their own. The last layers share caches.
   void Gemma4() {
-    const auto full = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window == 0; });
-    const int32_t dim = full == r_.layers.end() ? r_.head_dim : SizesOf(r_, *full).head_dim;
+    const auto full = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.attention.window == 0; });
+    const int32_t dim = full == r_.layers.end() ? r_.all.attention.head_dim : full->attention.head_dim;
     for (const char* of : {"attention.key_length", "attention.value_length"}) {
       Int(of, dim);
-      Int(std::string(of) + "_swa", r_.head_dim);
+      Int(std::string(of) + "_swa", r_.all.attention.head_dim);
     }
     Int("rope.dimension_count_swa", r_.local_rope.dim);
     Int("embedding_length_per_layer_input", r_.layer_embedding);
-    Int("attention.shared_kv_layers", std::ranges::count_if(r_.layers, [](const LayerRecipe& l) { return l.cache_of >= 0; }));
+    Int("attention.shared_kv_layers",
+        std::ranges::count_if(r_.layers, [](const LayerRecipe& l) { return l.attention.cache_of >= 0; }));
   }
 
   // The cache has the compressed keys and values; heads of their own size are the "mla" ones.
   void Latent() {
-    const LatentAttention& l = r_.latent;
+    const LatentAttention& l = r_.all.latent;
     if (l.q_rank > 0) Int("attention.q_lora_rank", l.q_rank);
     Int("attention.kv_lora_rank", l.kv_rank);
     Int("attention.key_length", l.kv_rank + l.rope_dim);
@@ -120,11 +122,11 @@ class Keys {
   }
 
   void Recurrent() {
-    const DeltaRule& d = r_.delta;
-    const Mamba2& m = r_.mamba;
-    if (r_.conv_taps == 0) return;
-    if (d.value_heads == 0 && m.heads == 0) return Int("shortconv.l_cache", r_.conv_taps);
-    Int("ssm.conv_kernel", r_.conv_taps);
+    const DeltaRule& d = r_.all.delta;
+    const Mamba2& m = r_.all.mamba;
+    if (TapsOf(r_) == 0) return;
+    if (d.value_heads == 0 && m.heads == 0) return Int("shortconv.l_cache", TapsOf(r_));
+    Int("ssm.conv_kernel", TapsOf(r_));
     if (d.channel_decay) {
       Int("kda.head_dim", d.key_dim);
       if (d.decay_bound == 0) return;
@@ -161,12 +163,13 @@ class Keys {
     Float("rope.freq_base", r_.rope.theta);
     if (r_.local_rope.style != RopeStyle::kNone && architecture_ != "olmo2") Float("rope.freq_base_swa", r_.local_rope.theta);
     if (architecture_ == "laguna") Int("rope.dimension_count_swa", r_.local_rope.dim);
-    if (architecture_ == "mistral4" && r_.temperature_everywhere) {
-      Int("attention.temperature_length", static_cast<int64_t>(r_.temperature_floor));
+    if (architecture_ == "mistral4" && r_.all.attention.temperature.everywhere) {
+      Int("attention.temperature_length", static_cast<int64_t>(r_.all.attention.temperature.floor));
     }
-    const bool turns = AnyLayer(r_, [](const LayerRecipe& l) { return l.attends() && l.rope != LayerRope::kNone; });
+    const bool turns = AnyLayer(r_, [](const LayerRecipe& l) { return l.attends() && l.attention.rope != LayerRope::kNone; });
     if (architecture_.starts_with("qwen3vl")) Sections();
-    if (r_.temperature_everywhere) Float("attention.temperature_scale", static_cast<double>(r_.temperature_scale));
+    if (r_.all.attention.temperature.everywhere)
+      Float("attention.temperature_scale", static_cast<double>(r_.all.attention.temperature.scale));
     if (architecture_.starts_with("granite") && !turns) Set("rope.scaling.finetuned", false);
     if (s.kind == RopeScalingKind::kLinear) {
       Set("rope.scaling.type", std::string("linear"));
@@ -186,68 +189,69 @@ class Keys {
 
   // DeepSeek's mscale_all_dim m multiplies q.k by (0.1 m ln(factor) + 1)^2; the key is 0.1 m.
   void YarnMagnitudes(const RopeScaling& s) {
-    const bool latent = r_.latent.kv_rank > 0;
+    const bool latent = r_.all.latent.kv_rank > 0;
     const double usual = latent ? 1 : YarnMagnitude(s.factor);
     if (s.attention_factor != usual) Float("rope.scaling.attn_factor", s.attention_factor / usual);
-    const double part = static_cast<double>(r_.attention_scale) * std::sqrt(static_cast<double>(r_.head_dim));
+    const double part = static_cast<double>(r_.all.attention.scale) * std::sqrt(static_cast<double>(r_.all.attention.head_dim));
     if (latent && std::fabs(part - 1) > 1e-6) {
       Float("rope.scaling.yarn_log_multiplier", (std::sqrt(part) - 1) / std::log(s.factor));
     }
   }
 
   void Windows() {
-    const auto windowed = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.window > 0; });
+    const auto windowed = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.attention.window > 0; });
     if (windowed == r_.layers.end()) return;
-    Int("attention.sliding_window", windowed->window);
+    Int("attention.sliding_window", windowed->attention.window);
     constexpr std::string_view kListed[] = {"gemma4", "muse-glimmer", "granite_swa", "laguna", "cohere2moe", "exaone-moe"};
     if (std::ranges::find(kListed, architecture_) != std::end(kListed)) {
       std::vector<bool> windows;
-      for (const LayerRecipe& l : r_.layers) windows.push_back(l.window > 0);
+      for (const LayerRecipe& l : r_.layers) windows.push_back(l.attention.window > 0);
       if (architecture_ == "granite_swa") {
         std::vector<bool> turns;
-        for (const LayerRecipe& l : r_.layers) turns.push_back(l.rope != LayerRope::kNone);
+        for (const LayerRecipe& l : r_.layers) turns.push_back(l.attention.rope != LayerRope::kNone);
         Set("attention.rope_pattern", std::move(turns));
       }
       return Set("attention.sliding_window_pattern", std::move(windows));
     }
-    const auto full = std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.attends() && l.window == 0; });
+    const auto full =
+        std::ranges::find_if(r_.layers, [](const LayerRecipe& l) { return l.attends() && l.attention.window == 0; });
     if (full != r_.layers.end()) Int("attention.sliding_window_pattern", full - r_.layers.begin() + 1);
   }
 
   void Scales() {
     const bool granite = architecture_.starts_with("granite"), divides = granite || architecture_ == "minicpm";
     if (divides) Float("embedding_scale", static_cast<double>(r_.embedding_scale));
-    if (divides) Float("residual_scale", static_cast<double>(r_.residual_scale));
+    if (divides) Float("residual_scale", static_cast<double>(r_.all.residual.scale));
     if (divides || r_.logit_scale != 1) {
       Float("logit_scale", divides ? 1 / static_cast<double>(r_.logit_scale) : static_cast<double>(r_.logit_scale));
     }
-    if (granite) Float("attention.scale", static_cast<double>(r_.attention_scale));
-    FloatUnless("attention.clamp_kqv", r_.qkv_limit, 0);
+    if (granite) Float("attention.scale", static_cast<double>(r_.all.attention.scale));
+    FloatUnless("attention.clamp_kqv", r_.all.attention.qkv_limit, 0);
     FloatUnless("attention.max_alibi_bias", r_.alibi_bias, 0);
-    FloatUnless("attn_logit_softcapping", r_.attention_softcap, 0);
+    FloatUnless("attn_logit_softcapping", r_.all.attention.softcap, 0);
     FloatUnless("final_logit_softcapping", r_.logit_softcap, 0);
   }
 
   void Experts() {
-    Int("expert_count", r_.n_experts);
-    Int("expert_used_count", r_.top_k);
-    Int("expert_feed_forward_length", r_.d_expert);
-    if (r_.expert_latent > 0) Int("moe_latent_size", r_.expert_latent);
-    if (r_.d_shared > 0) {
-      Int("expert_shared_feed_forward_length", r_.d_shared);
+    Int("expert_count", r_.all.experts.n_experts);
+    Int("expert_used_count", r_.all.experts.top_k);
+    Int("expert_feed_forward_length", r_.all.experts.width);
+    if (r_.all.experts.latent > 0) Int("moe_latent_size", r_.all.experts.latent);
+    if (r_.all.experts.shared_width > 0) {
+      Int("expert_shared_feed_forward_length", r_.all.experts.shared_width);
       // llama.cpp takes one length of bailingmoe2 for each.
-      Int("expert_shared_count", architecture_ == "bailingmoe2" ? 1 : r_.d_shared / r_.d_expert);
+      Int("expert_shared_count", architecture_ == "bailingmoe2" ? 1 : r_.all.experts.shared_width / r_.all.experts.width);
     }
     const auto sparse = std::ranges::find_if(r_.layers, &LayerRecipe::sparse);
     if (architecture_ == "ernie4_5-moe") Int("interleave_moe_layer_step", 1);
     Int(architecture_ == "llama4" ? "interleave_moe_layer_step" : "leading_dense_block_count",
         sparse - r_.layers.begin() + (architecture_ == "llama4" ? 1 : 0));
-    if (SigmoidOfAll(r_.routing)) Int("expert_gating_func", 2);
-    Set("expert_weights_norm", Renormed(r_.routing));
-    FloatUnless("expert_weights_scale", r_.route_scale, 1);
-    if (r_.expert_groups > 1) {
-      Int("expert_group_count", r_.expert_groups);
-      Int("expert_group_used_count", r_.kept_groups);
+    if (SigmoidOfAll(r_.all.experts.routing)) Int("expert_gating_func", 2);
+    Set("expert_weights_norm", Renormed(r_.all.experts.routing));
+    FloatUnless("expert_weights_scale", r_.all.experts.route_scale, 1);
+    if (r_.all.experts.groups > 1) {
+      Int("expert_group_count", r_.all.experts.groups);
+      Int("expert_group_used_count", r_.all.experts.kept_groups);
     }
   }
 

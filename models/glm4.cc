@@ -18,8 +18,8 @@ constexpr std::string_view kHf[] = {"Glm4ForCausalLM", "GlmForCausalLM", "Glm4vF
 constexpr std::string_view kHfTypes[] = {"glm4", "glm", "glm4v"};
 
 constexpr std::string_view kGateUp = "~model.layers.#.mlp.gate_up_proj.weight";
-constexpr RoleName kHfNames[] = {{Role::kGate, kGateUp, Storage::kPlain, GateRows<&Recipe::d_ff>},
-                                 {Role::kUp, kGateUp, Storage::kPlain, UpRows<&Recipe::d_ff>},
+constexpr RoleName kHfNames[] = {{Role::kGate, kGateUp, Storage::kPlain, GateRows<DenseWidth>},
+                                 {Role::kUp, kGateUp, Storage::kPlain, UpRows<DenseWidth>},
                                  {Role::kAttnPostNorm, "~model.layers.#.post_self_attn_layernorm.weight"},
                                  {Role::kFfnPostNorm, "~model.layers.#.post_mlp_layernorm.weight"}};
 constexpr std::string_view kQkv = "blk.#.attn_qkv.weight", kQkvBias = "blk.#.attn_qkv.bias", kGgufUp = "blk.#.ffn_up.weight";
@@ -31,8 +31,8 @@ constexpr RoleName kGgufNames[] = {
     {Role::kQBias, "blk.#.attn_q.bias"}, {Role::kQBias, kQkvBias, Storage::kPlain, QInTurn},
     {Role::kKBias, "blk.#.attn_k.bias"}, {Role::kKBias, kQkvBias, Storage::kPlain, KInTurn},
     {Role::kVBias, "blk.#.attn_v.bias"}, {Role::kVBias, kQkvBias, Storage::kPlain, VInTurn},
-    {Role::kGate, kGgufUp, Storage::kPlain, GateRows<&Recipe::d_ff>},
-    {Role::kUp, kGgufUp, Storage::kPlain, UpRows<&Recipe::d_ff>},
+    {Role::kGate, kGgufUp, Storage::kPlain, GateRows<DenseWidth>},
+    {Role::kUp, kGgufUp, Storage::kPlain, UpRows<DenseWidth>},
 };
 // clang-format on
 
@@ -55,8 +55,8 @@ void Read(Config& c, ModelSpec& spec) {
                .rotated = 0.5});
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
-  r.post_norms = sees || c.Is({"glm4", "Glm4ForCausalLM"});
-  if (!r.post_norms) r.family = "glm";
+  r.all.residual.post_norms = sees || c.Is({"glm4", "Glm4ForCausalLM"});
+  if (!r.all.residual.post_norms) r.family = "glm";
   const bool stored = AnyLayerHas(c.inventory(), r, Role::kQBias) || AnyLayerHas(c.inventory(), r, kQkvBias);
   SetBiases(r, c.gguf() ? stored : c.Bool("attention_bias", true), false);
   if (!c.gguf()) return;

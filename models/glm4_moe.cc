@@ -31,7 +31,7 @@ void Read(Config& c, ModelSpec& spec) {
                  .vocab = 196608,
                  .rope_theta = 1e6,
                  .rotated = 1});
-    r.d_ff = c.Int("intermediate_size", 1, kMaxWidth, 10944);  // no layer has it
+    r.all.ffn.width = c.Int("intermediate_size", 1, kMaxWidth, 10944);  // no layer has it
     c.ExpectNumber("first_k_dense_replace", 0);
     c.ExpectBool("use_qk_norm", false);
   } else {
@@ -41,9 +41,9 @@ void Read(Config& c, ModelSpec& spec) {
   ReadSharedExperts(c, spec, solar ? 0 : -1);
   if (c.gguf()) ReadGgufPredictionLayers(c, spec);
   ReadSigmoidRouting(c, r, /*normed=*/true);
-  r.router_bias = true;
+  r.all.experts.router_bias = true;
   const bool qk_norm = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQNorm) : c.Bool("use_qk_norm", false);
-  if (qk_norm) r.qk_norm = QkNormKind::kHead;
+  if (qk_norm) r.all.attention.qk_norm = QkNormKind::kHead;
   SetBiases(r, c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQBias) : c.Bool("attention_bias", false), false);
   ExpectSilu(c);
   if (c.gguf() && c.Has("rope.dimension_sections")) c.Unsupported("rope.dimension_sections", "(of GLM-4.5V)");

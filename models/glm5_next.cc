@@ -43,7 +43,7 @@ void Read(Config& c, ModelSpec& spec) {
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .context = 4096, .vocab = 154880, .attention = false, .rope = false});
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);
-  r.router_bias = true;
+  r.all.experts.router_bias = true;
   const auto number = [&](std::string_view key, int64_t most, int64_t otherwise) {
     return static_cast<uint64_t>(c.Int(key, 1, most, otherwise));
   };

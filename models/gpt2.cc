@@ -29,18 +29,19 @@ void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   r.n_layers = c.Int(c.Pick("block_count", "n_layer|num_hidden_layers"), 1, kMaxLayers);
   r.d_model = c.Int(c.Pick("embedding_length", "n_embd|hidden_size"), 1, kMaxWidth);
-  r.n_heads = r.n_kv_heads = c.Int(c.Pick("attention.head_count", "n_head|num_attention_heads"), 1, kMaxHeads);
+  r.all.attention.n_heads = r.all.attention.n_kv_heads =
+      c.Int(c.Pick("attention.head_count", "n_head|num_attention_heads"), 1, kMaxHeads);
   constexpr std::string_view kPositions = "n_positions|max_position_embeddings|n_ctx";
   r.context = c.gguf() ? c.Int("context_length", 1, kMaxContext) : c.Int(kPositions, 1, kMaxContext, 1024);
-  r.d_ff = c.Int(c.Pick("feed_forward_length", "n_inner"), 1, kMaxWidth, 4 * int64_t{r.d_model});
+  r.all.ffn.width = c.Int(c.Pick("feed_forward_length", "n_inner"), 1, kMaxWidth, 4 * int64_t{r.d_model});
   r.norm_eps = static_cast<float>(c.gguf() ? c.Positive("attention.layer_norm_epsilon") : c.Positive("layer_norm_epsilon", 1e-5));
   r.vocab = c.gguf() ? GgufVocabulary(c) : c.Int("vocab_size", 1, kMaxVocab, 50257);
   r.norm = NormKind::kLayer;
-  r.learned_positions = r.fused_qkv = r.ffn_bias = true;
+  r.learned_positions = r.all.attention.fused_qkv = r.all.ffn.bias = true;
   SetBiases(r, true, true);  // a file without them is not whole, and is refused
-  r.gated_ffn = false;
-  r.activation = ReadGelu(c, "activation_function", "gelu_new");
-  r.head_dim = EvenHeadDim(c, r);
+  r.all.network.gated = false;
+  r.all.network.activation = ReadGelu(c, "activation_function", "gelu_new");
+  r.all.attention.head_dim = EvenHeadDim(c, r);
   r.layers.resize(static_cast<size_t>(r.n_layers));
   SetAttentionScale(r, UsualAttentionScale(r));
   FindPrefix(c, "transformer.");
@@ -49,7 +50,7 @@ void Read(Config& c, ModelSpec& spec) {
   c.ExpectBool("add_cross_attention", false);
   const bool scaled = c.Bool("scale_attn_weights", true), by_layer = c.Bool("scale_attn_by_inverse_layer_idx", false);
   for (size_t i = 0; i < r.layers.size(); ++i) {
-    float& scale = r.layers[i].attention_scale;
+    float& scale = r.layers[i].attention.scale;
     if (!scaled) scale = 1;
     if (by_layer) scale /= static_cast<float>(i + 1);
   }

@@ -39,7 +39,7 @@ void CheckHf(Config& c, const Recipe& r) {
   if (c.ok() && !c.Has("rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type"))
     c.Fail("required key rope_scaling.rope_type is missing");
   if (AnyLayerHas(c.inventory(), r, "~model.layers.#.mlp.experts.gate_up_proj", c.tensor_prefix)) return;
-  for (const int32_t width : {r.d_model, r.d_expert}) {
+  for (const int32_t width : {r.d_model, r.all.experts.width}) {
     if (c.ok() && width % 32 != 0) c.Fail("MXFP4 experts need widths in whole blocks of 32, not " + std::to_string(width));
   }
 }
@@ -56,9 +56,9 @@ void Read(Config& c, ModelSpec& spec) {
                .gguf_yarn_truncates = false});
   if (c.gguf()) r.tied_head = false;  // a file without its head is not whole
   ReadExperts(c, r, "num_local_experts|num_experts", "intermediate_size");
-  r.sinks = r.router_bias = r.expert_bias = true;
-  r.activation = ActivationKind::kSwigluOai;
-  r.routing = RoutingRule::kTopKThenSoftmax;
+  r.all.attention.sinks = r.all.experts.router_bias = r.all.experts.bias = true;
+  r.all.network.activation = ActivationKind::kSwigluOai;
+  r.all.experts.routing = RoutingRule::kTopKThenSoftmax;
   const bool bias = c.gguf() || c.Bool("attention_bias", true);
   SetBiases(r, bias, bias);
   // Without layer_types, even layers have the window.
@@ -68,7 +68,7 @@ void Read(Config& c, ModelSpec& spec) {
   if (c.gguf()) return ReadWindowPattern(c, r, "attention.sliding_window_pattern", window, 2);
   SetWindows(r, window, 2);
   ReadHfLayerTypes(c, r, window);
-  r.swiglu_limit = static_cast<float>(c.Positive("swiglu_limit", 7));
+  r.all.network.swiglu_limit = static_cast<float>(c.Positive("swiglu_limit", 7));
   CheckHf(c, r);
 }
 

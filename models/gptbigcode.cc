@@ -45,13 +45,13 @@ void Read(Config& c, ModelSpec& spec) {
                .hf_width = "n_embd|hidden_size",
                .hf_heads = "n_head|num_attention_heads",
                .hf_context = "n_positions|max_position_embeddings"});
-  if (!c.gguf()) r.n_kv_heads = c.Bool("multi_query", true) ? 1 : r.n_heads;
-  r.d_ff = c.Int(c.Pick("feed_forward_length", "n_inner"), 1, kMaxWidth, 4 * int64_t{r.d_model});
+  if (!c.gguf()) r.all.attention.n_kv_heads = c.Bool("multi_query", true) ? 1 : r.all.attention.n_heads;
+  r.all.ffn.width = c.Int(c.Pick("feed_forward_length", "n_inner"), 1, kMaxWidth, 4 * int64_t{r.d_model});
   r.norm = NormKind::kLayer;
-  r.learned_positions = r.ffn_bias = true;
+  r.learned_positions = r.all.ffn.bias = true;
   SetBiases(r, true, true);
-  r.gated_ffn = false;
-  r.activation = ReadGelu(c, "activation_function", c.Pick("gelu", "gelu_pytorch_tanh"));
+  r.all.network.gated = false;
+  r.all.network.activation = ReadGelu(c, "activation_function", c.Pick("gelu", "gelu_pytorch_tanh"));
   if (!c.Bool("scale_attn_weights", true)) SetAttentionScale(r, 1);
   c.ExpectBool("add_cross_attention", false);
 }

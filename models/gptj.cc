@@ -36,12 +36,12 @@ void Read(Config& c, ModelSpec& spec) {
                .hf_width = "n_embd|hidden_size",
                .hf_heads = "n_head|num_attention_heads",
                .hf_context = "n_positions|max_position_embeddings"});
-  r.d_ff = c.Int("n_inner", 1, kMaxWidth, 4 * int64_t{r.d_model});
+  r.all.ffn.width = c.Int("n_inner", 1, kMaxWidth, 4 * int64_t{r.d_model});
   r.norm = NormKind::kLayer;
-  r.residual = Residual::kParallelOneNorm;
-  r.gated_ffn = false;
-  r.ffn_bias = r.head_bias = true;
-  r.activation = ReadGelu(c, "activation_function", "gelu_new");
+  r.all.residual.kind = Residual::kParallelOneNorm;
+  r.all.network.gated = false;
+  r.all.ffn.bias = r.head_bias = true;
+  r.all.network.activation = ReadGelu(c, "activation_function", "gelu_new");
   if (c.IsNull("rotary_dim")) c.Unsupported("rotary_dim", "null");
   r.rope = {.style = RopeStyle::kAdjacentPair, .dim = c.Int("rotary_dim", 2, kMaxHeads, 64), .scaling = {}};
   for (const char* key : {"rotary", "scale_attn_weights"}) c.ExpectBool(key, true);

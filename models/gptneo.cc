@@ -40,7 +40,7 @@ void ReadWindows(Config& c, Recipe& r) {
   for (size_t i = 0; i < r.layers.size(); ++i) {
     const std::string kind = !kinds.empty() ? kinds[i] : i % 2 == 0 ? "global" : "local";
     if (kind != "global" && kind != "local") c.Unsupported("attention_layers", Quote(kind));
-    r.layers[i].window = kind == "local" ? window : 0;
+    r.layers[i].attention.window = kind == "local" ? window : 0;
   }
 }
 
@@ -55,12 +55,12 @@ void Read(Config& c, ModelSpec& spec) {
                .rope = false,
                .hf_layers = "num_layers|num_hidden_layers",
                .hf_heads = "num_heads|num_attention_heads"});
-  r.d_ff = c.Int("intermediate_size", 1, kMaxWidth, 4 * int64_t{r.d_model});
+  r.all.ffn.width = c.Int("intermediate_size", 1, kMaxWidth, 4 * int64_t{r.d_model});
   r.norm = NormKind::kLayer;
-  r.learned_positions = r.ffn_bias = true;
+  r.learned_positions = r.all.ffn.bias = true;
   SetBiases(r, false, true);
-  r.gated_ffn = false;
-  r.activation = ReadGelu(c, "activation_function", "gelu_new");
+  r.all.network.gated = false;
+  r.all.network.activation = ReadGelu(c, "activation_function", "gelu_new");
   SetAttentionScale(r, 1);
   ReadWindows(c, r);
 }

@@ -42,13 +42,13 @@ void Read(Config& c, ModelSpec& spec) {
                .gguf_eps = "attention.layer_norm_epsilon"});
   ReadFeedForwardWidth(c, r);
   r.norm = NormKind::kLayer;
-  r.residual = c.Bool("use_parallel_residual", true) ? Residual::kParallel : Residual::kSequential;
-  r.gated_ffn = false;
-  r.ffn_bias = true;
-  r.activation = ReadGelu(c, "hidden_act", "gelu");
+  r.all.residual.kind = c.Bool("use_parallel_residual", true) ? Residual::kParallel : Residual::kSequential;
+  r.all.network.gated = false;
+  r.all.ffn.bias = true;
+  r.all.network.activation = ReadGelu(c, "hidden_act", "gelu");
   const bool bias = c.gguf() || c.Bool("attention_bias", true);
   SetBiases(r, bias, bias);
-  if (r.n_kv_heads != r.n_heads) c.Fail("as many key-value heads as heads are expected");
+  if (r.all.attention.n_kv_heads != r.all.attention.n_heads) c.Fail("as many key-value heads as heads are expected");
 }
 
 }  // namespace

@@ -19,11 +19,11 @@ constexpr std::string_view kHfTypes[] = {"granite", "granitemoe", "granitemoesha
 constexpr RoleName kHfNames[] = {
     {Role::kSinks, "model.layers.#.self_attn.sinks"},
     {Role::kRouter, TALLY_MOE "router.layer.weight"},
-    {Role::kExpertGate, TALLY_MOE "input_linear.weight", Storage::kPlain, GateRows<&Recipe::d_expert>},
-    {Role::kExpertUp, TALLY_MOE "input_linear.weight", Storage::kPlain, UpRows<&Recipe::d_expert>},
+    {Role::kExpertGate, TALLY_MOE "input_linear.weight", Storage::kPlain, GateRows<ExpertWidth>},
+    {Role::kExpertUp, TALLY_MOE "input_linear.weight", Storage::kPlain, UpRows<ExpertWidth>},
     {Role::kExpertDown, TALLY_MOE "output_linear.weight"},
-    {Role::kSharedExpertGate, TALLY_SHARED "input_linear.weight", Storage::kPlain, GateRows<&Recipe::d_shared>},
-    {Role::kSharedExpertUp, TALLY_SHARED "input_linear.weight", Storage::kPlain, UpRows<&Recipe::d_shared>},
+    {Role::kSharedExpertGate, TALLY_SHARED "input_linear.weight", Storage::kPlain, GateRows<SharedWidth>},
+    {Role::kSharedExpertUp, TALLY_SHARED "input_linear.weight", Storage::kPlain, UpRows<SharedWidth>},
     {Role::kSharedExpertDown, TALLY_SHARED "output_linear.weight"},
 };
 #undef TALLY_SHARED
@@ -33,10 +33,10 @@ void ReadMixture(Config& c, Recipe& r) {
   r.family = "granite-moe";
   ReadExperts(c, r, "num_local_experts", "intermediate_size");
   ReadUngatedExperts(c, r);
-  r.routing = RoutingRule::kTopKThenSoftmax;
+  r.all.experts.routing = RoutingRule::kTopKThenSoftmax;
   const bool shared = c.gguf() || c.Is({"GraniteMoeSharedForCausalLM", "granitemoeshared"});
   const std::string_view key = c.Pick("expert_shared_feed_forward_length", "shared_intermediate_size");
-  r.d_shared = shared ? c.Int(key, 0, kMaxWidth, 0) : 0;
+  r.all.experts.shared_width = shared ? c.Int(key, 0, kMaxWidth, 0) : 0;
   for (LayerRecipe& layer : r.layers) layer.feed_forward = FeedForward::kSparse;
 }
 
@@ -44,14 +44,14 @@ void ReadMixture(Config& c, Recipe& r) {
 // past, unless the configuration says otherwise; a theta of 0 is a layer without rope.
 void ReadSwa(Config& c, Recipe& r) {
   r.family = "granite-swa";
-  r.sinks = true;
+  r.all.attention.sinks = true;
   const int32_t window =
       c.gguf() ? c.Int("attention.sliding_window", 1, kMaxContext) : c.Int("sliding_window", 1, kMaxContext, 128);
   if (c.gguf()) {
     if (c.Bools("attention.sliding_window_pattern").empty()) c.Fail("required list attention.sliding_window_pattern is missing");
     ReadWindowPattern(c, r, "attention.sliding_window_pattern", window, 4);
   } else if (!ReadHfLayerTypes(c, r, window)) {
-    for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = i % 4 == 0 ? 0 : window;
+    for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].attention.window = i % 4 == 0 ? 0 : window;
   }
   const std::vector<double> thetas = c.gguf() ? std::vector<double>() : c.Doubles("layer_rope_theta");
   std::vector<bool> turns = c.gguf() ? c.Bools("attention.rope_pattern") : std::vector<bool>();
@@ -61,7 +61,7 @@ void ReadSwa(Config& c, Recipe& r) {
   }
   if (!turns.empty() && turns.size() != r.layers.size())
     return c.Fail("rope is told for " + std::to_string(turns.size()) + " layers of " + std::to_string(r.layers.size()));
-  for (size_t i = 0; i < turns.size(); ++i) r.layers[i].rope = turns[i] ? LayerRope::kGlobal : LayerRope::kNone;
+  for (size_t i = 0; i < turns.size(); ++i) r.layers[i].attention.rope = turns[i] ? LayerRope::kGlobal : LayerRope::kNone;
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -81,7 +81,8 @@ void Read(Config& c, ModelSpec& spec) {
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
   r.embedding_scale = static_cast<float>(c.gguf() ? ReadGgufFactor(c, "embedding_scale") : c.Positive("embedding_multiplier", 1));
-  r.residual_scale = static_cast<float>(c.gguf() ? ReadGgufFactor(c, "residual_scale") : c.Positive("residual_multiplier", 1));
+  r.all.residual.scale =
+      static_cast<float>(c.gguf() ? ReadGgufFactor(c, "residual_scale") : c.Positive("residual_multiplier", 1));
   r.logit_scale = static_cast<float>(1 / (c.gguf() ? c.Positive("logit_scale") : c.Positive("logits_scaling", 1)));
   if (!c.gguf()) SetAttentionScale(r, c.Positive("attention_multiplier", 1));
   if (swa) ReadSwa(c, r);
@@ -91,11 +92,11 @@ void Read(Config& c, ModelSpec& spec) {
   if (mixture) ReadMixture(c, r);
   const bool bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQBias) : c.Bool("attention_bias", false);
   SetBiases(r, bias, c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kOBias) : bias);
-  if (!mixture) r.ffn_bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kUpBias) : c.Bool("mlp_bias", false);
+  if (!mixture) r.all.ffn.bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kUpBias) : c.Bool("mlp_bias", false);
   if (!c.gguf()) return;
   r.rope.freq_factors = IsStored(c.inventory(), GgufName(Role::kRopeFactors, -1));
   if (c.Bool("rope.scaling.finetuned", true)) return;  // false: llama.cpp runs the file without rope
-  for (LayerRecipe& layer : r.layers) layer.rope = LayerRope::kNone;
+  for (LayerRecipe& layer : r.layers) layer.attention.rope = LayerRope::kNone;
 }
 
 }  // namespace

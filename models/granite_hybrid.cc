@@ -24,14 +24,14 @@ constexpr std::string_view kHfTypes[] = {"granitemoehybrid", "bamba"};
 constexpr RoleName kHfNames[] = {
     TALLY_MAMBA_HF(TALLY_LAYER "mamba."),
     {Role::kRouter, TALLY_MOE "router.layer.weight"},
-    {Role::kExpertGate, TALLY_MOE "input_linear.weight", Storage::kPlain, GateRows<&Recipe::d_expert>},
-    {Role::kExpertUp, TALLY_MOE "input_linear.weight", Storage::kPlain, UpRows<&Recipe::d_expert>},
+    {Role::kExpertGate, TALLY_MOE "input_linear.weight", Storage::kPlain, GateRows<ExpertWidth>},
+    {Role::kExpertUp, TALLY_MOE "input_linear.weight", Storage::kPlain, UpRows<ExpertWidth>},
     {Role::kExpertDown, TALLY_MOE "output_linear.weight"},
-    {Role::kSharedExpertGate, TALLY_SHARED "input_linear.weight", Storage::kPlain, GateRows<&Recipe::d_shared>},
-    {Role::kSharedExpertUp, TALLY_SHARED "input_linear.weight", Storage::kPlain, UpRows<&Recipe::d_shared>},
+    {Role::kSharedExpertGate, TALLY_SHARED "input_linear.weight", Storage::kPlain, GateRows<SharedWidth>},
+    {Role::kSharedExpertUp, TALLY_SHARED "input_linear.weight", Storage::kPlain, UpRows<SharedWidth>},
     {Role::kSharedExpertDown, TALLY_SHARED "output_linear.weight"},
-    {Role::kGate, TALLY_SHARED "input_linear.weight", Storage::kPlain, GateRows<&Recipe::d_ff>},
-    {Role::kUp, TALLY_SHARED "input_linear.weight", Storage::kPlain, UpRows<&Recipe::d_ff>},
+    {Role::kGate, TALLY_SHARED "input_linear.weight", Storage::kPlain, GateRows<DenseWidth>},
+    {Role::kUp, TALLY_SHARED "input_linear.weight", Storage::kPlain, UpRows<DenseWidth>},
     {Role::kDown, TALLY_SHARED "output_linear.weight"},
     {Role::kGate, TALLY_BAMBA "gate_proj.weight"},
     {Role::kUp, TALLY_BAMBA "up_proj.weight"},
@@ -79,7 +79,7 @@ void ReadFactors(Config& c, Recipe& r) {
     return c.gguf() ? ReadGgufFactor(c, gguf) : c.Positive(hf, 1);
   };
   r.embedding_scale = static_cast<float>(factor("embedding_scale", "embedding_multiplier"));
-  r.residual_scale = static_cast<float>(factor("residual_scale", "residual_multiplier"));
+  r.all.residual.scale = static_cast<float>(factor("residual_scale", "residual_multiplier"));
   r.logit_scale = static_cast<float>(1 / factor("logit_scale", "logits_scaling"));
   if (!c.gguf()) SetAttentionScale(r, c.Positive("attention_multiplier", 1));
 }
@@ -90,13 +90,13 @@ void ReadGraniteFeedForward(Config& c, Recipe& r) {
   const std::string_view shared = c.Pick("expert_shared_feed_forward_length", "shared_intermediate_size");
   if (c.Int(count, 0, kMaxExperts, c.gguf() ? 0 : 8) == 0) {
     if (c.gguf()) return ReadFeedForwardWidth(c, r);
-    r.d_ff = c.Int(shared, 1, kMaxWidth, 1024);
+    r.all.ffn.width = c.Int(shared, 1, kMaxWidth, 1024);
     return;
   }
   r.family = "granite-hybrid-moe";
   ReadExperts(c, r, "num_local_experts", "intermediate_size");
-  r.routing = RoutingRule::kTopKThenSoftmax;
-  r.d_shared = c.Int(shared, 0, kMaxWidth, c.gguf() ? 0 : 1024);
+  r.all.experts.routing = RoutingRule::kTopKThenSoftmax;
+  r.all.experts.shared_width = c.Int(shared, 0, kMaxWidth, c.gguf() ? 0 : 1024);
   for (LayerRecipe& layer : r.layers) SetSparse(layer, true);
 }
 
@@ -118,7 +118,7 @@ void Read(Config& c, ModelSpec& spec) {
       bamba || (c.gguf() ? c.Bool("rope.scaling.finetuned", true) : c.String("position_embedding_type", "") == "rope");
   for (size_t i = 0; i < r.layers.size(); ++i) {
     r.layers[i].mixers = attends[i] ? Mixer::kAttention : Mixer::kMamba2;
-    if (!rope) r.layers[i].rope = LayerRope::kNone;
+    if (!rope) r.layers[i].attention.rope = LayerRope::kNone;
   }
   if (AnyLayer(r, &LayerRecipe::recurrent)) ReadMamba2(c, r, {});
   if (bamba) {

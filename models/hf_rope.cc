@@ -91,7 +91,7 @@ void ReadScaling(Config& c, const std::string& p, Recipe& r, const std::string& 
     s.beta_fast = c.Positive(p + "beta_fast", 32);
     s.beta_slow = c.Positive(p + "beta_slow", 1);
     s.truncate = c.Bool(p + "truncate", true);
-    s.attention_factor = ReadYarnMagnitude(c, p, s.factor, r.latent.kv_rank > 0, d.lone_mscale);
+    s.attention_factor = ReadYarnMagnitude(c, p, s.factor, r.all.latent.kv_rank > 0, d.lone_mscale);
   } else if (type == "dynamic" && d.dynamic_alpha && c.Has(p + "alpha")) {  // the other keys have no effect
     for (const char* key : {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) c.Has(p + key);
     if (r.rope.dim < 4) return c.Unsupported(p + "alpha", "with " + std::to_string(r.rope.dim) + " rotated dimensions");

@@ -36,12 +36,12 @@ int32_t OfAllLayers(Config& c, std::string_view key, int64_t max, int32_t otherw
 void ReadMixture(Config& c, Recipe& r) {
   if (c.gguf()) {
     ReadExperts(c, r, "", "");
-    r.d_shared = c.Int("expert_shared_feed_forward_length|feed_forward_length", 1, kMaxWidth);
+    r.all.experts.shared_width = c.Int("expert_shared_feed_forward_length|feed_forward_length", 1, kMaxWidth);
   } else {
-    r.n_experts = OfAllLayers(c, "num_experts", kMaxExperts, 0);
-    r.top_k = std::min(OfAllLayers(c, "moe_topk", kMaxExperts, 1), r.n_experts);
+    r.all.experts.n_experts = OfAllLayers(c, "num_experts", kMaxExperts, 0);
+    r.all.experts.top_k = std::min(OfAllLayers(c, "moe_topk", kMaxExperts, 1), r.all.experts.n_experts);
     const int32_t width = c.Int("intermediate_size", 1, kMaxWidth);
-    r.d_expert = OfAllLayers(c, "moe_intermediate_size", kMaxWidth, width);
+    r.all.experts.width = OfAllLayers(c, "moe_intermediate_size", kMaxWidth, width);
     SetSharedWidth(c, r, int64_t{OfAllLayers(c, "num_shared_expert", kMaxExperts, 1)} * width, "num_shared_expert");
     c.ExpectBool("use_mixed_mlp_moe", true);
     c.ExpectBool("norm_topk_prob", true);
@@ -50,8 +50,8 @@ void ReadMixture(Config& c, Recipe& r) {
     c.ExpectNumber("routed_scaling_factor", 1);
   }
   SetSparseFrom(r, 0);
-  r.routing = RoutingRule::kSoftmaxThenTopKRenormed;
-  if (c.gguf()) r.route_scale = static_cast<float>(ReadGgufFactor(c, "expert_weights_scale"));
+  r.all.experts.routing = RoutingRule::kSoftmaxThenTopKRenormed;
+  if (c.gguf()) r.all.experts.route_scale = static_cast<float>(ReadGgufFactor(c, "expert_weights_scale"));
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -59,8 +59,8 @@ void Read(Config& c, ModelSpec& spec) {
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .dynamic_alpha = true});
   ReadMixture(c, r);
   r.rope.freq_factors = c.gguf() && IsStored(c.inventory(), GgufName(Role::kRopeFactors, -1));
-  r.qk_norm = c.gguf() || c.Bool("use_qk_norm", true) ? QkNormKind::kHead : QkNormKind::kNone;
-  r.qk_norm_after_rope = r.qk_norm != QkNormKind::kNone;
+  r.all.attention.qk_norm = c.gguf() || c.Bool("use_qk_norm", true) ? QkNormKind::kHead : QkNormKind::kNone;
+  r.all.attention.qk_norm_after_rope = r.all.attention.qk_norm != QkNormKind::kNone;
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   for (const char* key : {"mlp_bias", "use_cla"}) c.ExpectBool(key, false);

@@ -4,7 +4,7 @@
 namespace tally {
 
 void ReadKdaLatent(Config& c, Recipe& r) {
-  LatentAttention& l = r.latent;
+  LatentAttention& l = r.all.latent;
   if (!c.gguf()) {
     l.kv_rank = c.Int("kv_lora_rank", 1, kMaxWidth);
     l.q_rank = c.IsNull("q_lora_rank") ? 0 : c.Int("q_lora_rank", 1, kMaxWidth, 0);
@@ -22,11 +22,11 @@ void ReadKdaLatent(Config& c, Recipe& r) {
 
 void ReadKda(Config& c, Recipe& r, std::string_view heads_key, std::string_view dim_key, std::string_view taps_key,
              const std::function<bool(int32_t)>& has_it) {
-  DeltaRule& d = r.delta;
+  DeltaRule& d = r.all.delta;
   d.channel_decay = true;
-  d.key_heads = d.value_heads = c.gguf() ? r.n_heads : c.Int(heads_key, 1, kMaxHeads);
+  d.key_heads = d.value_heads = c.gguf() ? r.all.attention.n_heads : c.Int(heads_key, 1, kMaxHeads);
   d.key_dim = d.value_dim = c.Int(c.Pick("kda.head_dim", dim_key), 1, kMaxWidth);
-  r.conv_taps = c.Int(c.Pick("ssm.conv_kernel", taps_key), 1, kMaxTaps);
+  r.all.delta.taps = c.Int(c.Pick("ssm.conv_kernel", taps_key), 1, kMaxTaps);
   const std::vector<int32_t> kv_heads =
       c.gguf() ? ReadOfLayers(c, r, "attention.head_count_kv", kMaxHeads) : std::vector<int32_t>();
   for (int32_t i = 0; c.ok() && i < r.n_layers; ++i) {

@@ -19,7 +19,7 @@ void Read(Config& c, ModelSpec& spec) {
   if (c.inventory().tensors.empty()) spec.parts_not_run.push_back({"vision_tower", std::nullopt});
   EnterTextModel(c, spec, {"vision_tower.", "mm_projector."});
   const auto number = [&](std::string_view key, int64_t most) { return static_cast<uint64_t>(c.Int(key, 1, most)); };
-  LatentAttention& l = r.latent;
+  LatentAttention& l = r.all.latent;
   l.kv_rank = c.Int("kv_lora_rank", 1, kMaxWidth);
   l.q_rank = c.Int("q_lora_rank", 1, kMaxWidth);
   l.nope_dim = c.Int("qk_nope_head_dim", 1, kMaxHeads);
@@ -27,12 +27,12 @@ void Read(Config& c, ModelSpec& spec) {
   l.v_dim = c.Int("v_head_dim", 1, kMaxHeads);
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .rope = false});
   ReadFeedForwardWidth(c, r);
-  r.n_experts = c.Int("num_experts", 1, kMaxExperts);
-  r.top_k = c.Int("num_experts_per_token", 1, r.n_experts);
-  r.d_expert = c.Int("moe_intermediate_size", 1, kMaxWidth);
-  r.d_shared = c.Int("num_shared_experts", 0, 64) * r.d_expert;
-  r.expert_latent = c.Int("routed_expert_hidden_size", 0, kMaxWidth, 0);
-  r.router_bias = true;
+  r.all.experts.n_experts = c.Int("num_experts", 1, kMaxExperts);
+  r.all.experts.top_k = c.Int("num_experts_per_token", 1, r.all.experts.n_experts);
+  r.all.experts.width = c.Int("moe_intermediate_size", 1, kMaxWidth);
+  r.all.experts.shared_width = c.Int("num_shared_experts", 0, 64) * r.all.experts.width;
+  r.all.experts.latent = c.Int("routed_expert_hidden_size", 0, kMaxWidth, 0);
+  r.all.experts.router_bias = true;
   const int32_t dense = c.Int("first_k_dense_replace", 0, r.n_layers);
   const bool latent_norm = c.Bool("latent_moe_use_norm", false), gated = c.Bool("mla_use_output_gate", false),
              full_gate = c.Bool("linear_attn_config.use_full_rank_gate", false);
@@ -68,10 +68,11 @@ void Read(Config& c, ModelSpec& spec) {
       constexpr uint64_t kDecays = 128;
       parts.DeltaAttention(heads, dim, taps, full_gate, std::max(heads, kDecays));
     } else if (gated) {
-      parts.Matrix("attn_gate", Component::kAttnGate, static_cast<uint64_t>(r.n_heads) * static_cast<uint64_t>(l.v_dim), E);
+      parts.Matrix("attn_gate", Component::kAttnGate,
+                   static_cast<uint64_t>(r.all.attention.n_heads) * static_cast<uint64_t>(l.v_dim), E);
     }
     if (layer.sparse() && latent_norm) {
-      parts.Vector("ffn_latent_norm", Component::kExpertNorm, static_cast<uint64_t>(r.expert_latent));
+      parts.Vector("ffn_latent_norm", Component::kExpertNorm, static_cast<uint64_t>(r.all.experts.latent));
     }
   }
 }

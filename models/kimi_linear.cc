@@ -45,18 +45,18 @@ void Read(Config& c, ModelSpec& spec) {
             }
             return has;
           });
-  r.delta.gate_rank = r.delta.key_dim;
+  r.all.delta.gate_rank = r.all.delta.key_dim;
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);
   // llama.cpp runs a file without them, as networks without matrices.
   const auto stored = [&](Role role) { return AnyLayerHas(c.inventory(), r, role); };
-  if (c.gguf() && r.d_shared > 0 && stored(Role::kExpertUp) && !stored(Role::kSharedExpertGate) &&
+  if (c.gguf() && r.all.experts.shared_width > 0 && stored(Role::kExpertUp) && !stored(Role::kSharedExpertGate) &&
       !stored(Role::kSharedExpertUp) && !stored(Role::kSharedExpertDown)) {
-    r.d_shared = 0;
-    r.shared_activation = true;
+    r.all.experts.shared_width = 0;
+    r.all.experts.shared_activation = true;
   }
   ReadSigmoidRouting(c, r, /*normed=*/true);
-  if (c.gguf()) r.routing = RoutingRule::kSigmoidThenTopKRenormed;  // without a key
+  if (c.gguf()) r.all.experts.routing = RoutingRule::kSigmoidThenTopKRenormed;  // without a key
   ExpectSilu(c);
   // A bound of the decays, gates of one matrix, and residual attention are Kimi K3's.
   c.ExpectBool(c.Pick("kda.safe_gate", "linear_attn_config.use_full_rank_gate"), false);

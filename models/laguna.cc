@@ -36,19 +36,19 @@ void ReadWindows(Config& c, Recipe& r) {
   } else if (c.Has(kPattern)) {
     ReadWindowPattern(c, r, kPattern, window, 4);
   } else {
-    for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = i % 4 == 0 ? 0 : window;
+    for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].attention.window = i % 4 == 0 ? 0 : window;
   }
-  if (!AnyLayer(r, &LayerRecipe::window)) return;
-  for (LayerRecipe& layer : r.layers) layer.rope = layer.window > 0 ? LayerRope::kLocal : LayerRope::kGlobal;
+  if (!AnyLayer(r, [](const LayerRecipe& l) { return l.attention.window > 0; })) return;
+  for (LayerRecipe& layer : r.layers) layer.attention.rope = layer.attention.window > 0 ? LayerRope::kLocal : LayerRope::kGlobal;
   const std::string p = "rope_parameters.sliding_attention.";
-  r.local_rope = {.style = r.rope.style, .dim = r.head_dim, .scaling = {}};
+  r.local_rope = {.style = r.rope.style, .dim = r.all.attention.head_dim, .scaling = {}};
   r.local_rope.theta = c.Positive(c.gguf() ? "rope.freq_base_swa" : p + "rope_theta", 10000);
   if (c.gguf()) {
-    r.local_rope.dim = c.Int("rope.dimension_count_swa", 1, kMaxHeads, r.head_dim);
+    r.local_rope.dim = c.Int("rope.dimension_count_swa", 1, kMaxHeads, r.all.attention.head_dim);
   } else {
     const double rotated = c.Positive(p + "partial_rotary_factor", 1);
     if (rotated > 1) return c.Fail(p + "partial_rotary_factor is above 1");
-    r.local_rope.dim = std::max(1, static_cast<int32_t>(r.head_dim * rotated));
+    r.local_rope.dim = std::max(1, static_cast<int32_t>(r.all.attention.head_dim * rotated));
     c.ExpectText(p + "rope_type", "default");
   }
 }
@@ -63,15 +63,16 @@ void ReadHeadsOfLayers(Config& c, Recipe& r) {
   for (const int64_t n : heads) {
     if (n < 1 || n > kMaxHeads) return c.Fail("num_attention_heads_per_layer has " + std::to_string(n));
   }
-  r.n_heads = static_cast<int32_t>(heads[0]);
-  for (size_t i = 0; i < heads.size(); ++i) r.layers[i].n_heads = heads[i] == r.n_heads ? 0 : static_cast<int32_t>(heads[i]);
+  r.all.attention.n_heads = static_cast<int32_t>(heads[0]);
+  for (size_t i = 0; i < heads.size(); ++i)
+    r.layers[i].attention.n_heads = heads[i] == r.all.attention.n_heads ? 0 : static_cast<int32_t>(heads[i]);
 }
 
 // GGUF: by the rows of the first layer's gate.
 bool GatesEachHead(Config& c, const Recipe& r) {
   if (c.gguf()) {
     const StoredTensor* const gate = c.inventory().Find("blk.0.attn_gate.weight");
-    return gate == nullptr || gate->shape.empty() || gate->shape[0] == static_cast<uint64_t>(r.n_heads);
+    return gate == nullptr || gate->shape.empty() || gate->shape[0] == static_cast<uint64_t>(r.all.attention.n_heads);
   }
   std::vector<std::string> kinds = c.Strings("gating_types");
   const MetaValue* const gating = c.Find("gating");
@@ -91,7 +92,7 @@ bool GatesEachHead(Config& c, const Recipe& r) {
 void ReadMixture(Config& c, Recipe& r) {
   ReadExperts(c, r, "num_experts", "moe_intermediate_size");
   const std::string_view shared = c.Pick("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
-  r.d_shared = c.gguf() ? c.Int(shared, 0, kMaxWidth, r.d_expert) : c.Int(shared, 0, kMaxWidth, 512);
+  r.all.experts.shared_width = c.gguf() ? c.Int(shared, 0, kMaxWidth, r.all.experts.width) : c.Int(shared, 0, kMaxWidth, 512);
   if (c.gguf()) {
     const int32_t dense = c.Int("leading_dense_block_count", 0, kMaxLayers);
     for (int32_t i = dense; i < r.n_layers; ++i) SetSparse(r.layers[static_cast<size_t>(i)], true);
@@ -122,10 +123,10 @@ void Read(Config& c, ModelSpec& spec) {
   ReadWindows(c, r);
   ReadFeedForwardWidth(c, r);
   ReadMixture(c, r);
-  r.qk_norm = QkNormKind::kHead;
-  r.attention_gate = true;
-  r.gate_softplus = true;
-  r.gate_each_head = GatesEachHead(c, r);
+  r.all.attention.qk_norm = QkNormKind::kHead;
+  r.all.attention.gate = true;
+  r.all.attention.gate_softplus = true;
+  r.all.attention.gate_each_head = GatesEachHead(c, r);
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   ExpectSilu(c);

@@ -7,11 +7,11 @@
 namespace tally {
 
 inline RowMap LatentKeyRows(const Recipe& r) {
-  const uint64_t n = static_cast<uint64_t>(r.latent.nope_dim), v = static_cast<uint64_t>(r.latent.v_dim);
+  const uint64_t n = static_cast<uint64_t>(r.all.latent.nope_dim), v = static_cast<uint64_t>(r.all.latent.v_dim);
   return {0, n, n + v};
 }
 inline RowMap LatentValueRows(const Recipe& r) {
-  const uint64_t n = static_cast<uint64_t>(r.latent.nope_dim), v = static_cast<uint64_t>(r.latent.v_dim);
+  const uint64_t n = static_cast<uint64_t>(r.all.latent.nope_dim), v = static_cast<uint64_t>(r.all.latent.v_dim);
   return {n, v, n + v};
 }
 

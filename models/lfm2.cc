@@ -83,11 +83,12 @@ void ReadMixture(Config& c, Recipe& r) {
   r.family = "lfm2-moe";
   ReadExperts(c, r, "num_experts", "moe_intermediate_size");
   const bool normed = c.gguf() || c.Bool("norm_topk_prob", true);
-  r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
-  r.route_sum_eps = normed ? 1e-6f : 0;
-  r.route_scale =
+  r.all.experts.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
+  r.all.experts.route_sum_eps = normed ? 1e-6f : 0;
+  r.all.experts.route_scale =
       static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1));
-  r.router_bias = c.gguf() ? AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias") : c.Bool("use_expert_bias", true);
+  r.all.experts.router_bias =
+      c.gguf() ? AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias") : c.Bool("use_expert_bias", true);
   constexpr int32_t kSigmoid = 2;
   if (c.gguf() && c.Int("expert_gating_func", 0, 255, kSigmoid) != kSigmoid) c.Unsupported("expert_gating_func", "other than 2");
   const int32_t dense =
@@ -110,20 +111,20 @@ void Read(Config& c, ModelSpec& spec) {
                .gguf_absent_heads = true});
   if (!c.gguf() && c.Has("tie_embedding"))
     r.tied_head = c.Bool("tie_embedding", true);  // the older key counts if both are present
-  r.qk_norm = QkNormKind::kHead;
+  r.all.attention.qk_norm = QkNormKind::kHead;
   c.ExpectBool("conv_bias", false);
-  r.conv_taps = c.gguf() ? c.Int("shortconv.l_cache", 1, kMaxTaps) : c.Int("conv_L_cache", 1, kMaxTaps, 3);
+  r.all.conv.taps = c.gguf() ? c.Int("shortconv.l_cache", 1, kMaxTaps) : c.Int("conv_L_cache", 1, kMaxTaps, 3);
   const std::vector<bool> attends = ReadAttends(c, r);
   const int32_t window = c.gguf() ? c.Int("attention.sliding_window", 0, kMaxContext, 0) : 0;
   for (size_t i = 0; i < r.layers.size(); ++i) {
     r.layers[i].mixers = attends[i] ? Mixer::kAttention : Mixer::kShortConv;
-    r.layers[i].window = attends[i] ? window : 0;
+    r.layers[i].attention.window = attends[i] ? window : 0;
   }
   if (c.gguf()) {
     ReadFeedForwardWidth(c, r);
   } else {
     const int32_t width = c.Int("block_ff_dim|intermediate_size", 1, kMaxWidth, mixture ? 7168 : 12288);
-    r.d_ff = mixture ? width : AdjustedWidth(c, width);
+    r.all.ffn.width = mixture ? width : AdjustedWidth(c, width);
   }
   if (mixture) ReadMixture(c, r);
 }

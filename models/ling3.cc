@@ -34,7 +34,7 @@ constexpr RoleName kHfNames[] = {TALLY_KDA_HF(TALLY_MIXER, TALLY_MLP),
 
 // Limits of the SwiGLU of experts or of shared ones, of each layer, layers for multi-token prediction included; 0 or null: none. The
 // published class ignores them; the models were trained with them, and SGLang, MLX and llama.cpp apply them.
-void ReadLimits(Config& c, Recipe& r, std::string_view key, float LayerRecipe::*limit) {
+void ReadLimits(Config& c, Recipe& r, std::string_view key, float Experts::*limit) {
   if (!c.Has(key) || (!c.gguf() && c.IsNull(key))) return;
   const std::vector<double> limits = c.Doubles(key);
   const size_t layers = r.layers.size();
@@ -44,7 +44,7 @@ void ReadLimits(Config& c, Recipe& r, std::string_view key, float LayerRecipe::*
   for (size_t i = 0; i < layers; ++i) {
     if (limits[i] < 0) return c.Fail(std::string(key) + " has " + NumberText(limits[i]));
     if (limits[i] != 0 && !r.layers[i].sparse()) return c.Unsupported(key, NumberText(limits[i]) + " of a dense layer");
-    r.layers[i].*limit = static_cast<float>(limits[i]);
+    r.layers[i].experts.*limit = static_cast<float>(limits[i]);
   }
 }
 
@@ -56,22 +56,23 @@ void Read(Config& c, ModelSpec& spec) {
   const int32_t group = c.gguf() ? 1 : c.Int("layer_group_size", 1, kMaxLayers), whole = r.n_layers / group * group;
   ReadKda(c, r, "num_attention_heads", "head_dim", "short_conv_kernel_size",
           [&](int32_t layer) { return (layer + 1) % group != 0 && layer < whole; });
-  r.attention_gate = r.gate_each_head = true;
-  r.delta.decay_bound = static_cast<float>(c.Double(c.Pick("kda.gate_lower_bound", "kda_lower_bound"), c.gguf() ? 0 : -5));
-  if (c.ok() && r.delta.decay_bound >= 0)
+  r.all.attention.gate = r.all.attention.gate_each_head = true;
+  r.all.delta.decay_bound = static_cast<float>(c.Double(c.Pick("kda.gate_lower_bound", "kda_lower_bound"), c.gguf() ? 0 : -5));
+  if (c.ok() && r.all.delta.decay_bound >= 0)
     c.Fail(std::string(c.Pick("kda.gate_lower_bound", "kda_lower_bound")) + " is not negative");
   ReadFeedForwardWidth(c, r);
   ReadSharedExperts(c, spec);
   const int64_t experts = c.gguf() ? 1 : std::max(1, c.Int("num_shared_experts", 0, kMaxExperts, 1));
   const std::string_view width = c.Pick("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size");
-  SetSharedWidth(c, r, experts * c.Int(width, 1, kMaxWidth, c.gguf() ? std::max(r.d_shared, 1) : r.d_expert),
+  SetSharedWidth(c, r,
+                 experts * c.Int(width, 1, kMaxWidth, c.gguf() ? std::max(r.all.experts.shared_width, 1) : r.all.experts.width),
                  "num_shared_experts");
   if (c.gguf()) ReadGgufPredictionLayers(c, spec);
   ReadSigmoidRouting(c, r, /*normed=*/true);
   ExpectSilu(c);
   c.ExpectBool(c.Pick("kda.safe_gate", "kda_safe_gate"), true);
-  ReadLimits(c, r, c.Pick("swiglu_clamp_exp", "expert_swiglu_limit_list"), &LayerRecipe::expert_limit);
-  ReadLimits(c, r, c.Pick("swiglu_clamp_shexp", "share_expert_swiglu_limit_list"), &LayerRecipe::shared_limit);
+  ReadLimits(c, r, c.Pick("swiglu_clamp_exp", "expert_swiglu_limit_list"), &Experts::limit);
+  ReadLimits(c, r, c.Pick("swiglu_clamp_shexp", "share_expert_swiglu_limit_list"), &Experts::shared_limit);
   if (c.gguf()) return;
   for (const char* key : {"no_kda_lora", "moe_router_enable_expert_bias", "norm_topk_prob"}) c.ExpectBool(key, true);
   for (const char* key : {"use_bias", "use_qkv_bias", "use_mla_nope", "use_kda_lora", "use_nGPT", "scale_router_input",

@@ -38,27 +38,27 @@ void Read(Config& c, ModelSpec& spec) {
   ExpectSilu(c);
   const int32_t window = ReadWindow(c, mistral, mixtral);
   for (LayerRecipe& layer : r.layers) {
-    layer.window = window;
+    layer.attention.window = window;
     SetSparse(layer, mixtral);
   }
   if (mixtral) {
     r.family = "mixtral";
     ReadExperts(c, r, "num_local_experts|num_experts", "intermediate_size");
     ReadUngatedExperts(c, r);
-    r.routing = RoutingRule::kTopKThenSoftmax;
+    r.all.experts.routing = RoutingRule::kTopKThenSoftmax;
   }
   if (c.gguf()) {
     const Inventory& files = c.inventory();
     r.rope.freq_factors = IsStored(files, GgufName(Role::kRopeFactors, -1));
-    r.q_bias = AnyLayerHas(files, r, Role::kQBias);
-    r.k_bias = AnyLayerHas(files, r, Role::kKBias);
-    r.v_bias = AnyLayerHas(files, r, Role::kVBias);
-    r.o_bias = AnyLayerHas(files, r, Role::kOBias);
-    r.ffn_bias = AnyLayerHas(files, r, Role::kUpBias);
+    r.all.attention.q_bias = AnyLayerHas(files, r, Role::kQBias);
+    r.all.attention.k_bias = AnyLayerHas(files, r, Role::kKBias);
+    r.all.attention.v_bias = AnyLayerHas(files, r, Role::kVBias);
+    r.all.attention.o_bias = AnyLayerHas(files, r, Role::kOBias);
+    r.all.ffn.bias = AnyLayerHas(files, r, Role::kUpBias);
   } else if (!mistral && !mixtral) {
     const bool bias = c.Bool("attention_bias", false);
     SetBiases(r, bias, bias);
-    r.ffn_bias = c.Bool("mlp_bias", false);
+    r.all.ffn.bias = c.Bool("mlp_bias", false);
   }
 }
 

@@ -25,8 +25,8 @@ constexpr RoleName kHfNames[] = {
     {Role::kUp, TALLY_FFN "up_proj.weight"},
     {Role::kDown, TALLY_FFN "down_proj.weight"},
     {Role::kRouter, TALLY_FFN "router.weight"},
-    {Role::kExpertGate, TALLY_FFN "experts.gate_up_proj", Storage::kTransposed, GateRows<&Recipe::d_expert>},
-    {Role::kExpertUp, TALLY_FFN "experts.gate_up_proj", Storage::kTransposed, UpRows<&Recipe::d_expert>},
+    {Role::kExpertGate, TALLY_FFN "experts.gate_up_proj", Storage::kTransposed, GateRows<ExpertWidth>},
+    {Role::kExpertUp, TALLY_FFN "experts.gate_up_proj", Storage::kTransposed, UpRows<ExpertWidth>},
     {Role::kExpertDown, TALLY_FFN "experts.down_proj", Storage::kTransposed},
     {Role::kSharedExpertGate, TALLY_FFN "shared_expert.gate_proj.weight"},
     {Role::kSharedExpertUp, TALLY_FFN "shared_expert.up_proj.weight"},
@@ -50,9 +50,9 @@ void AddVision(const Config& c, ModelSpec& spec) {
 
 void ReadMixture(Config& c, Recipe& r) {
   ReadExperts(c, r, "num_local_experts", "intermediate_size");
-  r.d_shared = r.d_expert;
-  r.routing = RoutingRule::kTopKThenSigmoid;
-  r.weighted_expert_inputs = true;
+  r.all.experts.shared_width = r.all.experts.width;
+  r.all.experts.routing = RoutingRule::kTopKThenSigmoid;
+  r.all.experts.weighted_inputs = true;
   constexpr std::string_view kStep = "interleave_moe_layer_step";
   const int32_t step = c.gguf() ? c.Int(kStep, 1, kMaxLayers) : c.Int(kStep, 1, kMaxLayers, 1);
   const bool told = c.Has("moe_layers");
@@ -72,9 +72,9 @@ void ReadChunks(Config& c, Recipe& r) {
     return c.Fail("layer_types lists " + std::to_string(types.size()) + " layers of " + std::to_string(r.layers.size()));
   }
   for (size_t i = 0; i < r.layers.size(); ++i) {
-    const bool chunked = types.empty() ? r.layers[i].rope != LayerRope::kNone : types[i] == "chunked_attention";
+    const bool chunked = types.empty() ? r.layers[i].attention.rope != LayerRope::kNone : types[i] == "chunked_attention";
     if (!types.empty() && !chunked && types[i] != "full_attention") c.Unsupported("layer_types", Quote(types[i]));
-    r.layers[i].chunk = chunked ? chunk : 0;
+    r.layers[i].attention.chunk = chunked ? chunk : 0;
   }
 }
 
@@ -83,8 +83,8 @@ void ReadTemperature(Config& c, Recipe& r) {
   const std::string prefix = !c.gguf() && c.inventory().metadata.IsOther("text_config") ? "text_config." : "";
   const auto number = c.inventory().metadata.GetInt(prefix + "attn_temperature_tuning");
   const bool tuned = number.ok() && number->has_value() ? **number != 0 : c.Bool("attn_temperature_tuning", true);
-  if (tuned) r.temperature_scale = static_cast<float>(c.Positive("attn_scale", 0.1));
-  r.temperature_floor = static_cast<float>(c.Positive("floor_scale", 8192));
+  if (tuned) r.all.attention.temperature.scale = static_cast<float>(c.Positive("attn_scale", 0.1));
+  r.all.attention.temperature.floor = static_cast<float>(c.Positive("floor_scale", 8192));
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -100,15 +100,15 @@ void Read(Config& c, ModelSpec& spec) {
                .vocab = 202048,
                .rope_theta = 500000});
   if (OfSeveralParts(c) && c.inventory().tensors.empty()) AddVision(c, spec);
-  r.d_ff = c.gguf() ? c.Int("feed_forward_length", 1, kMaxWidth) : c.Int("intermediate_size_mlp", 1, kMaxWidth, 16384);
+  r.all.ffn.width = c.gguf() ? c.Int("feed_forward_length", 1, kMaxWidth) : c.Int("intermediate_size_mlp", 1, kMaxWidth, 16384);
   ExpectSilu(c);
   ReadMixture(c, r);
   ReadNoRopeLayers(c, r);
   ReadChunks(c, r);
   ReadTemperature(c, r);
   // GGUF has no key for the norm; the published model of 128 experts has none.
-  const bool qk_norm = c.gguf() ? r.n_experts != 128 : c.Bool("use_qk_norm", true);
-  if (qk_norm) r.qk_norm = QkNormKind::kUnweighted;
+  const bool qk_norm = c.gguf() ? r.all.experts.n_experts != 128 : c.Bool("use_qk_norm", true);
+  if (qk_norm) r.all.attention.qk_norm = QkNormKind::kUnweighted;
   const bool bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQBias) : c.Bool("attention_bias", false);
   SetBiases(r, bias, c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kOBias) : bias);
   r.rope.freq_factors = c.gguf() && IsStored(c.inventory(), GgufName(Role::kRopeFactors, -1));

@@ -32,7 +32,7 @@ void ReadBiases(Config& c, Recipe& r, const BiasKeys& keys) {
   const auto has = [&](Role role) { return AnyLayerHas(c.inventory(), r, role); };
   const bool qkv = c.gguf() ? has(Role::kQBias) : c.Bool(keys.qkv, keys.qkv_default);
   SetBiases(r, qkv, c.gguf() ? has(Role::kOBias) : keys.o == keys.qkv ? qkv : c.Bool(keys.o, false));
-  r.ffn_bias = c.gguf() ? has(Role::kUpBias) : !keys.ffn.empty() && c.Bool(keys.ffn, false);
+  r.all.ffn.bias = c.gguf() ? has(Role::kUpBias) : !keys.ffn.empty() && c.Bool(keys.ffn, false);
 }
 
 void ReadLlama(Config& c, ModelSpec& spec, const DecoderDefaults& defaults, bool gguf_permutes) {
@@ -52,8 +52,8 @@ void ReadArcee(Config& c, ModelSpec& spec) {
   ReadLlama(c, spec, {.norm_eps = 1e-5, .n_heads = 32, .context = 4096, .vocab = 32000, .lone_mscale = true}, true);
   if (!c.gguf()) c.ExpectText("hidden_act", "relu2");
   spec.recipe.rope.freq_factors = c.gguf() && IsStored(c.inventory(), GgufName(Role::kRopeFactors, -1));
-  spec.recipe.gated_ffn = false;
-  spec.recipe.activation = ActivationKind::kRelu2;
+  spec.recipe.all.network.gated = false;
+  spec.recipe.all.network.activation = ActivationKind::kRelu2;
   ReadBiases(c, spec.recipe, {"attention_bias", "attention_bias", "mlp_bias"});
 }
 
@@ -76,8 +76,8 @@ void ReadErnie(Config& c, ModelSpec& spec) {
 void ReadHunyuan(Config& c, ModelSpec& spec) {
   ReadLlama(c, spec, {.norm_eps = 1e-5, .n_heads = 32, .context = 2048, .vocab = 290943, .dynamic_alpha = true}, false);
   ExpectSilu(c);
-  spec.recipe.qk_norm = QkNormKind::kHead;
-  spec.recipe.qk_norm_after_rope = true;
+  spec.recipe.all.attention.qk_norm = QkNormKind::kHead;
+  spec.recipe.all.attention.qk_norm_after_rope = true;
   for (const char* key : {"use_qk_norm", "use_cla"}) {
     if (!c.gguf()) c.ExpectBool(key, std::string_view(key) == "use_qk_norm");
   }

@@ -72,29 +72,31 @@ void RoundRope(const Rope& a, Rope& b) {
   if (a.style != RopeStyle::kNone && b.style != RopeStyle::kNone) b.style = a.style;
 }
 
+void RoundLayer(const LayerRecipe& a, LayerRecipe& b) {
+  Round(a.attention.scale, b.attention.scale);
+  Round(a.residual.scale, b.residual.scale);
+  for (float Xielu::*field : {&Xielu::alpha_n, &Xielu::alpha_p, &Xielu::beta, &Xielu::eps}) {
+    Round(a.network.xielu.*field, b.network.xielu.*field);
+  }
+}
+
 // What differs after reading the keys back; empty: it is the same model.
 std::string Difference(Recipe wanted, Recipe read) {
   for (Recipe* r : {&wanted, &read}) {
-    for (LayerRecipe& layer : r->layers) layer.window = layer.window >= r->context ? 0 : layer.window;  // it hides nothing
+    for (LayerRecipe& layer : r->layers)
+      layer.attention.window = layer.attention.window >= r->context ? 0 : layer.attention.window;  // it hides nothing
   }
   RoundRope(wanted.rope, read.rope);
   RoundRope(wanted.local_rope, read.local_rope);
-  for (float Recipe::*field :
-       {&Recipe::attention_scale, &Recipe::embedding_scale, &Recipe::residual_scale, &Recipe::logit_scale}) {
-    Round(wanted.*field, read.*field);
-  }
+  for (float Recipe::*field : {&Recipe::embedding_scale, &Recipe::logit_scale}) Round(wanted.*field, read.*field);
   if (wanted.family != read.family) return "the family";
   if (wanted.layers.size() != read.layers.size()) return "the number of layers";
-  for (size_t i = 0; i < read.layers.size(); ++i) {
-    Round(wanted.layers[i].attention_scale, read.layers[i].attention_scale);
-    for (float Xielu::*field : {&Xielu::alpha_n, &Xielu::alpha_p, &Xielu::beta, &Xielu::eps}) {
-      Round(wanted.layers[i].xielu.*field, read.layers[i].xielu.*field);
-    }
-  }
+  for (size_t i = 0; i < read.layers.size(); ++i) RoundLayer(wanted.layers[i], read.layers[i]);
+  RoundLayer(wanted.all, read.all);
   if (wanted == read) return "";
-  const bool windows = std::ranges::equal(wanted.layers, read.layers, {}, &LayerRecipe::window, &LayerRecipe::window);
-  const bool scales =
-      std::ranges::equal(wanted.layers, read.layers, {}, &LayerRecipe::attention_scale, &LayerRecipe::attention_scale);
+  const auto same = [&](auto of) { return std::ranges::equal(wanted.layers, read.layers, {}, of, of); };
+  const bool windows = same([](const LayerRecipe& l) { return l.attention.window; });
+  const bool scales = same([](const LayerRecipe& l) { return l.attention.scale; });
   if (!windows) return "the windows of attention";
   if (!scales) return "the factor of q.k";
   if (!(wanted.layers == read.layers)) return "the kinds of layers";
@@ -114,15 +116,18 @@ Recipe AsGguf(Recipe r) {
     s.short_factors = s.long_factors = {};
     r.rope.stored_long_factors = true;
   }
-  if (r.qk_norm_everywhere) {  // stored as weights, the queries' with their factor
-    r.qk_norm = QkNormKind::kHead;
-    r.qk_norm_everywhere = false;
+  const LayerRecipe before = r.all;
+  if (r.all.attention.qk_norm_everywhere) {  // stored as weights, the queries' with their factor
+    r.all.attention.qk_norm = QkNormKind::kHead;
+    r.all.attention.qk_norm_everywhere = false;
     SetAttentionScale(r, UsualAttentionScale(r));
   }
-  if (r.stored_xielu) {  // GGUF has keys for them. The numbers are a new model's, since there are no tensors to read them from
-    r.stored_xielu = r.stored_xielu_beta = r.stored_xielu_eps = false;
-    for (LayerRecipe& layer : r.layers) layer.xielu = {.alpha_n = 0.8f, .alpha_p = 0.8f};
+  if (r.all.network
+          .stored_xielu) {  // GGUF has keys for them. The numbers are a new model's, since there are no tensors to read them from
+    r.all.network.stored_xielu = r.all.network.stored_xielu_beta = r.all.network.stored_xielu_eps = false;
+    for (LayerRecipe& layer : r.layers) layer.network.xielu = {.alpha_n = 0.8f, .alpha_p = 0.8f};
   }
+  for (LayerRecipe& layer : r.layers) layer = LayerOf(r.all, layer, before);
   r.eos_tokens = {};
   r.mtp_layers = 0;
   return r;
@@ -167,8 +172,8 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types,
   std::string why;
   bool unread = true;  // what `why` says is that no architecture's keys can be read back
   for (const std::string_view architecture : family->gguf_architectures) {
-    if (IsOfOthers(architecture, *family, spec.recipe.n_experts > 0)) continue;
-    spec.recipe.delta.tiled = architecture.starts_with("qwen35");
+    if (IsOfOthers(architecture, *family, spec.recipe.all.experts.n_experts > 0)) continue;
+    spec.recipe.all.delta.tiled = architecture.starts_with("qwen35");
     MadeCheckpoint made;
     made.inventory.path = made.inventory.metadata.source = source;
     made.inventory.metadata.Set("general.architecture", std::string(architecture));
@@ -177,7 +182,7 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types,
     wanted.recipe = spec.recipe;
     TALLY_RETURN_IF_ERROR(BindRoles(made.inventory, family->gguf_names, "", wanted, types.expert_type));
     AddTensors(wanted, types, made);
-    if (architecture == "falcon" && wanted.recipe.residual == Residual::kParallelOneNorm) NameOnlyNorm(made.inventory);
+    if (architecture == "falcon" && wanted.recipe.all.residual.kind == Residual::kParallelOneNorm) NameOnlyNorm(made.inventory);
     Result<ModelSpec> read = ReadModelSpec(made.inventory, prediction);
     std::string difference = read.ok() ? Difference(spec.recipe, read->recipe) : read.status().message();
     if (difference.starts_with(source + ": ")) difference.erase(0, source.size() + 2);

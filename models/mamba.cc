@@ -24,7 +24,7 @@ void ReadLimits(Config& c, Mamba2& m) {
 }  // namespace
 
 void ReadMamba2(Config& c, Recipe& r, const Mamba2Keys& k) {
-  Mamba2& m = r.mamba;
+  Mamba2& m = r.all.mamba;
   const auto number = [&](std::string_view key, int64_t most, int32_t otherwise) {
     return otherwise > 0 ? c.Int(key, 1, most, otherwise) : c.Int(key, 1, most);
   };
@@ -35,7 +35,7 @@ void ReadMamba2(Config& c, Recipe& r, const Mamba2Keys& k) {
     m.head_dim = inner / m.heads;
     m.groups = m.norm_groups = c.Int("ssm.group_count", 1, kMaxHeads);
     m.state_dim = c.Int("ssm.state_size", 1, kMaxWidth);
-    r.conv_taps = c.Int("ssm.conv_kernel", 1, kMaxTaps);
+    m.taps = c.Int("ssm.conv_kernel", 1, kMaxTaps);
     m.conv_bias = AnyLayerHas(c.inventory(), r, "blk.#.ssm_conv1d.bias") || c.inventory().tensors.empty();
     return;
   }
@@ -50,7 +50,7 @@ void ReadMamba2(Config& c, Recipe& r, const Mamba2Keys& k) {
   }
   m.groups = number(k.groups, kMaxHeads, k.n_groups);
   m.state_dim = number(k.state_dim, kMaxWidth, k.n_state);
-  r.conv_taps = c.Int(k.taps, 1, kMaxTaps, 4);
+  m.taps = c.Int(k.taps, 1, kMaxTaps, 4);
   m.conv_bias = c.Bool(k.conv_bias, true);
   c.ExpectBool(k.proj_bias, false);
   c.ExpectText("mamba_hidden_act", "silu");

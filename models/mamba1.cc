@@ -86,9 +86,9 @@ void ReadJamba(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   ReadDecoder(c, spec, {.norm_eps = 1e-6, .n_kv_heads = 8, .n_heads = 32, .context = 262144, .vocab = 65536, .rope = false});
   ReadFeedForwardWidth(c, r);
-  r.n_experts = c.Int("num_experts", 1, kMaxExperts, 16);
-  r.top_k = c.Int("num_experts_per_tok", 1, r.n_experts, std::min(2, r.n_experts));
-  r.d_expert = r.d_ff;
+  r.all.experts.n_experts = c.Int("num_experts", 1, kMaxExperts, 16);
+  r.all.experts.top_k = c.Int("num_experts_per_tok", 1, r.all.experts.n_experts, std::min(2, r.all.experts.n_experts));
+  r.all.experts.width = r.all.ffn.width;
   const auto every = [&](std::string_view period_key, std::string_view offset_key, int64_t period, int64_t offset) {
     const int32_t p = c.Int(period_key, 1, kMaxLayers, period), o = c.Int(offset_key, 0, kMaxLayers, offset);
     return [p, o](int32_t i) { return i % p == o; };
@@ -107,8 +107,8 @@ void ReadJamba(Config& c, ModelSpec& spec) {
                    c.Bool("mamba_conv_bias", true),
                    c.Bool("mamba_proj_bias", false)};
   if (!c.ok()) return;
-  const bool experts = r.n_experts > 1;
-  if (!experts) r.n_experts = r.top_k = r.d_expert = 0;
+  const bool experts = r.all.experts.n_experts > 1;
+  if (!experts) r.all.experts.n_experts = r.all.experts.top_k = r.all.experts.width = 0;
   CountedParts parts(r);
   for (int32_t i = 0; i < r.n_layers; ++i) {
     LayerRecipe& layer = r.layers[static_cast<size_t>(i)];

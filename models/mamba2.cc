@@ -46,7 +46,7 @@ void Read(Config& c, ModelSpec& spec) {
               .dim = 64,
               .n_state = 128,
               .n_groups = 8});
-  r.mamba.norm_groups = r.mamba.groups;
+  r.all.mamba.norm_groups = r.all.mamba.groups;
   c.ExpectBool("rms_norm", true);
   c.ExpectText("hidden_act", "silu");
 }

@@ -41,14 +41,14 @@ void Read(Config& c, ModelSpec& spec) {
                .hf_width = "n_embd",
                .hf_heads = "n_head",
                .hf_context = "n_positions"});
-  r.d_ff = c.Int("n_inner", 1, kMaxWidth, 4 * int64_t{r.d_model});
+  r.all.ffn.width = c.Int("n_inner", 1, kMaxWidth, 4 * int64_t{r.d_model});
   r.norm = NormKind::kLayer;
-  r.gated_ffn = false;
-  r.ffn_bias = true;
-  r.activation = ReadGelu(c, "activation_function", "gelu");
+  r.all.network.gated = false;
+  r.all.ffn.bias = true;
+  r.all.network.activation = ReadGelu(c, "activation_function", "gelu");
   const bool bias = c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
-  if (r.n_kv_heads != r.n_heads) c.Fail("as many key-value heads as heads are expected");
+  if (r.all.attention.n_kv_heads != r.all.attention.n_heads) c.Fail("as many key-value heads as heads are expected");
   c.ExpectBool("scale_attn_weights", true);
   for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) c.ExpectBool(key, false);
 }

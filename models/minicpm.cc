@@ -17,12 +17,12 @@ void ReadScales(Config& c, Recipe& r) {
   const double root = std::sqrt(static_cast<double>(r.n_layers));
   if (c.gguf()) {
     r.embedding_scale = static_cast<float>(c.Positive("embedding_scale", 12));
-    r.residual_scale = static_cast<float>(c.Positive("residual_scale", 1.4 / root));
+    r.all.residual.scale = static_cast<float>(c.Positive("residual_scale", 1.4 / root));
     r.logit_scale = static_cast<float>(1 / c.Positive("logit_scale", r.d_model / 256.0));
     return;
   }
   r.embedding_scale = static_cast<float>(c.Positive("scale_emb", 1));
-  r.residual_scale = static_cast<float>(c.Positive("scale_depth", 1) / root);
+  r.all.residual.scale = static_cast<float>(c.Positive("scale_depth", 1) / root);
   r.logit_scale = static_cast<float>(c.Positive("dim_model_base", 1) / r.d_model);
 }
 

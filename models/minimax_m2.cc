@@ -30,12 +30,12 @@ void Read(Config& c, ModelSpec& spec) {
                .vocab = 200064,
                .rope_theta = 5000000,
                .rotated = 1});
-  if (!c.gguf()) r.rope.dim = c.Int("rotary_dim", 1, r.head_dim, r.rope.dim);
+  if (!c.gguf()) r.rope.dim = c.Int("rotary_dim", 1, r.all.attention.head_dim, r.rope.dim);
   ReadExperts(c, r, "num_local_experts", "intermediate_size");
   for (LayerRecipe& layer : r.layers) SetSparse(layer, true);
   ReadSigmoidRouting(c, r, /*normed=*/true);
-  r.routing = RoutingRule::kSigmoidThenTopKRenormed;
-  r.qk_norm = QkNormKind::kWhole;
+  r.all.experts.routing = RoutingRule::kSigmoidThenTopKRenormed;
+  r.all.attention.qk_norm = QkNormKind::kWhole;
   c.ExpectText("scoring_func", "sigmoid");
   c.ExpectText("qk_norm_type", "per_layer");
   for (const char* key : {"use_qk_norm", "use_routing_bias"}) c.ExpectBool(key, true);

@@ -39,11 +39,11 @@ void Read(Config& c, ModelSpec& spec) {
   ReadDecoder(
       c, spec,
       {.norm_eps = 1e-6, .n_kv_heads = 4, .head_dim = 128, .n_heads = 64, .context = 524288, .vocab = 200064, .rotated = 0.5});
-  if (c.Bool("use_qk_norm", true)) r.qk_norm = QkNormKind::kHead;
-  r.d_ff = c.Int("dense_intermediate_size", 1, kMaxWidth, 12288);
+  if (c.Bool("use_qk_norm", true)) r.all.attention.qk_norm = QkNormKind::kHead;
+  r.all.ffn.width = c.Int("dense_intermediate_size", 1, kMaxWidth, 12288);
   ReadExperts(c, r, "num_local_experts", "intermediate_size");
-  r.d_shared = c.Int("n_shared_experts", 0, 64, 1) * c.Int("shared_intermediate_size", 1, kMaxWidth, 3072);
-  r.router_bias = c.Bool("use_routing_bias", true);
+  r.all.experts.shared_width = c.Int("n_shared_experts", 0, 64, 1) * c.Int("shared_intermediate_size", 1, kMaxWidth, 3072);
+  r.all.experts.router_bias = c.Bool("use_routing_bias", true);
   const auto flags = [&](std::string_view key) {
     std::vector<int64_t> of = c.Ints(key);
     if (of.empty()) of.assign(r.layers.size(), 1);
@@ -68,7 +68,8 @@ void Read(Config& c, ModelSpec& spec) {
     ++layers;
     parts.At(static_cast<int32_t>(i));
     parts.See(Component::kIndexer, 2 * heads * dim);
-    parts.See(Component::kAttention, 4 * static_cast<uint64_t>(r.n_heads) * static_cast<uint64_t>(r.head_dim), 1, chosen);
+    parts.See(Component::kAttention,
+              4 * static_cast<uint64_t>(r.all.attention.n_heads) * static_cast<uint64_t>(r.all.attention.head_dim), 1, chosen);
     parts.Matrix("indexer.q_proj", Component::kIndexer, heads * dim, E);
     parts.Matrix("indexer.k_proj", Component::kIndexer, dim, E);
     parts.Vector("indexer.q_norm", Component::kIndexer, dim);

@@ -17,7 +17,7 @@ void ReadBiases(Config& c, Recipe& r) {
   const Inventory& files = c.inventory();
   r.rope.freq_factors = IsStored(files, GgufName(Role::kRopeFactors, -1));
   SetBiases(r, AnyLayerHas(files, r, Role::kQBias), AnyLayerHas(files, r, Role::kOBias));
-  r.ffn_bias = AnyLayerHas(files, r, Role::kUpBias);
+  r.all.ffn.bias = AnyLayerHas(files, r, Role::kUpBias);
   if (c.Int("expert_count", 0, kMaxExperts, 0) > 0) c.Unsupported("expert_count", "other than 0, in this architecture,");
 }
 
@@ -54,7 +54,7 @@ void Read(Config& c, ModelSpec& spec) {
     if (all != 0 && c.ok()) r.rope.scaling.attention_factor /= YarnMagnitude(r.rope.scaling.factor, all);
   } else if (!c.IsNull("sliding_window") && (mistral || c.Has("sliding_window"))) {
     const int32_t window = c.Int("sliding_window", 1, kMaxContext, 4096);
-    for (LayerRecipe& layer : r.layers) layer.window = window;
+    for (LayerRecipe& layer : r.layers) layer.attention.window = window;
   }
 }
 

@@ -32,7 +32,7 @@ void Refuse(Config& c, const Recipe& r) {
     c.ExpectBool(key, false);
   }
   for (const char* key : {"no_bias", "attn_config.alibi"}) c.ExpectBool(key, true);
-  c.ExpectNumber("attn_config.kv_n_heads", r.n_heads);
+  c.ExpectNumber("attn_config.kv_n_heads", r.all.attention.n_heads);
   c.ExpectNumber("attn_config.sliding_window_size", -1);
   c.ExpectText("attn_config.attn_type", "multihead_attention");
   c.ExpectText("ffn_config.ffn_type", "mptmlp");
@@ -59,19 +59,19 @@ void Read(Config& c, ModelSpec& spec) {
   } else {
     const int64_t width = int64_t{c.Int("expansion_ratio", 1, kMaxWidth, 4)} * r.d_model;
     if (width > kMaxWidth) c.Fail("expansion_ratio makes a width of " + std::to_string(width));
-    r.d_ff = c.ok() ? static_cast<int32_t>(width) : 1;
+    r.all.ffn.width = c.ok() ? static_cast<int32_t>(width) : 1;
   }
   r.norm = NormKind::kLayer;
   r.norm_bias = false;
-  r.fused_qkv = true;
+  r.all.attention.fused_qkv = true;
   r.alibi_bias =
       static_cast<float>(c.gguf() ? c.Positive("attention.max_alibi_bias") : c.Positive("attn_config.alibi_bias_max", 8));
-  r.gated_ffn = false;
-  r.activation = ActivationKind::kGeluErf;
+  r.all.network.gated = false;
+  r.all.network.activation = ActivationKind::kGeluErf;
   if (c.Has("attn_config.softmax_scale")) SetAttentionScale(r, c.Positive("attn_config.softmax_scale"));
   Refuse(c, r);
   constexpr std::string_view kClip = "attn_config.clip_qkv|attention.clamp_kqv";
-  if (c.Has(kClip) && c.Double(kClip, 0) != 0) r.qkv_limit = static_cast<float>(c.Positive(kClip));
+  if (c.Has(kClip) && c.Double(kClip, 0) != 0) r.all.attention.qkv_limit = static_cast<float>(c.Positive(kClip));
 }
 
 }  // namespace

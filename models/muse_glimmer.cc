@@ -28,14 +28,16 @@ void ReadWindows(Config& c, Recipe& r) {
   if (c.gguf()) {
     ReadWindowPattern(c, r, "attention.sliding_window_pattern", window, 4);
   } else if (!ReadHfLayerTypes(c, r, window)) {
-    for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = (r.layers.size() - 1 - i) % 4 == 0 ? 0 : window;
+    for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].attention.window = (r.layers.size() - 1 - i) % 4 == 0 ? 0 : window;
   }
   // A theta of 0 is no rope; the others are not read (transformers, modeling_muse_glimmer.py).
   const std::vector<double> thetas = c.gguf() ? std::vector<double>() : c.Doubles("layer_rope_theta");
   if (!thetas.empty() && thetas.size() != r.layers.size()) return c.Fail("layer_rope_theta has not one number for each layer");
   for (size_t i = 0; i < r.layers.size(); ++i) {
-    const bool turns = c.gguf() ? r.layers[i].window > 0 : thetas.empty() ? (r.layers.size() - 1 - i) % 4 != 0 : thetas[i] != 0;
-    r.layers[i].rope = turns ? LayerRope::kGlobal : LayerRope::kNone;
+    const bool turns = c.gguf()         ? r.layers[i].attention.window > 0
+                       : thetas.empty() ? (r.layers.size() - 1 - i) % 4 != 0
+                                        : thetas[i] != 0;
+    r.layers[i].attention.rope = turns ? LayerRope::kGlobal : LayerRope::kNone;
   }
 }
 
@@ -50,10 +52,10 @@ void Read(Config& c, ModelSpec& spec) {
   if (c.gguf()) c.ExpectNumber("rope.freq_base_swa", r.rope.theta);
   ReadFeedForwardWidth(c, r);
   if (!c.gguf()) c.ExpectText("hidden_activation", "silu");
-  r.embedding_rms = r.attention_gate = r.post_norms = true;
-  r.post_norm_eps = static_cast<float>(c.gguf() ? 1e-8 : c.Positive("post_norm_eps", 1e-8));
-  r.qk_norm = c.gguf() ? QkNormKind::kHead : QkNormKind::kUnweighted;
-  r.qk_norm_everywhere = !c.gguf();
+  r.embedding_rms = r.all.attention.gate = r.all.residual.post_norms = true;
+  r.all.residual.post_norm_eps = static_cast<float>(c.gguf() ? 1e-8 : c.Positive("post_norm_eps", 1e-8));
+  r.all.attention.qk_norm = c.gguf() ? QkNormKind::kHead : QkNormKind::kUnweighted;
+  r.all.attention.qk_norm_everywhere = !c.gguf();
   if (!c.gguf()) SetAttentionScale(r, UsualAttentionScale(r) * c.Positive("qk_scale_factor", 3.87));
   r.logit_scale = static_cast<float>(c.gguf() ? c.Positive("logit_scale") : c.Positive("output_multiplier", 0.19611613513818404));
   r.logit_softcap =

@@ -33,10 +33,10 @@ constexpr RoleName kHf[] = {
 };
 // llama.cpp (src/llama-graph.cpp, build_moe_ffn): gate's rows first.
 constexpr RoleName kGguf[] = {
-    {Role::kExpertGate, "blk.#.ffn_gate_up_exps.weight", Storage::kPlain, GateRows<&Recipe::d_expert>},
-    {Role::kExpertUp, "blk.#.ffn_gate_up_exps.weight", Storage::kPlain, UpRows<&Recipe::d_expert>},
-    {Role::kExpertGateBias, "blk.#.ffn_gate_up_exps.bias", Storage::kPlain, GateRows<&Recipe::d_expert>},
-    {Role::kExpertUpBias, "blk.#.ffn_gate_up_exps.bias", Storage::kPlain, UpRows<&Recipe::d_expert>},
+    {Role::kExpertGate, "blk.#.ffn_gate_up_exps.weight", Storage::kPlain, GateRows<ExpertWidth>},
+    {Role::kExpertUp, "blk.#.ffn_gate_up_exps.weight", Storage::kPlain, UpRows<ExpertWidth>},
+    {Role::kExpertGateBias, "blk.#.ffn_gate_up_exps.bias", Storage::kPlain, GateRows<ExpertWidth>},
+    {Role::kExpertUpBias, "blk.#.ffn_gate_up_exps.bias", Storage::kPlain, UpRows<ExpertWidth>},
 };
 // clang-format on
 #undef TALLY_MLP

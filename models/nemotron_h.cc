@@ -109,17 +109,18 @@ std::string ReadGgufLayers(Config& c, const Recipe& r) {
 void ReadMixture(Config& c, Recipe& r) {
   r.family = "nemotron-h-moe";
   ReadExperts(c, r, "n_routed_experts|num_local_experts", "moe_intermediate_size");
-  r.d_shared = c.Int(c.Pick("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"), 0, kMaxWidth, 0);
+  r.all.experts.shared_width =
+      c.Int(c.Pick("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"), 0, kMaxWidth, 0);
   const bool latent = c.gguf() ? c.Has("moe_latent_size") : c.Has("moe_latent_size") && !c.IsNull("moe_latent_size");
-  if (latent) r.expert_latent = c.Int("moe_latent_size", 1, kMaxWidth);
+  if (latent) r.all.experts.latent = c.Int("moe_latent_size", 1, kMaxWidth);
   const bool normed = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob"), true);
-  r.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
-  r.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
-  r.route_scale =
+  r.all.experts.routing = normed ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
+  r.all.experts.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
+  r.all.experts.route_scale =
       static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive("routed_scaling_factor", 1));
-  r.expert_groups = c.Int(c.Pick("expert_group_count", "n_group"), 1, kMaxExperts, 1);
-  r.kept_groups = c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.expert_groups, 1);
-  r.group_best = r.expert_groups > 1 ? 2 : 1;
+  r.all.experts.groups = c.Int(c.Pick("expert_group_count", "n_group"), 1, kMaxExperts, 1);
+  r.all.experts.kept_groups = c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.all.experts.groups, 1);
+  r.all.experts.group_best = r.all.experts.groups > 1 ? 2 : 1;
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -142,15 +143,15 @@ void Read(Config& c, ModelSpec& spec) {
                .gguf_eps = "attention.layer_norm_rms_epsilon|attention.layer_norm_epsilon",
                .gguf_absent_heads = true,
                .rope = false});
-  r.gated_ffn = false;
-  r.activation = ActivationKind::kRelu2;
+  r.all.network.gated = false;
+  r.all.network.activation = ActivationKind::kRelu2;
   if (c.gguf()) kinds = ReadGgufLayers(c, r);
   if (c.ok() && kinds.size() != r.layers.size()) {
     c.Fail("it describes " + std::to_string(kinds.size()) + " layers of " + std::to_string(r.layers.size()));
   }
   for (size_t i = 0; i < r.layers.size() && i < kinds.size(); ++i) {
     LayerRecipe& layer = r.layers[i];
-    layer.rope = LayerRope::kNone;
+    layer.attention.rope = LayerRope::kNone;
     layer.mixers = {};
     layer.feed_forward = {};
     if (kinds[i] == 'M') layer.mixers = Mixer::kMamba2;
@@ -159,12 +160,12 @@ void Read(Config& c, ModelSpec& spec) {
     if (kinds[i] == 'E') layer.feed_forward = FeedForward::kSparse;
   }
   if (AnyLayer(r, &LayerRecipe::dense)) {
-    r.d_ff = c.gguf() ? 0 : c.Int("intermediate_size", 1, kMaxWidth, 21504);
+    r.all.ffn.width = c.gguf() ? 0 : c.Int("intermediate_size", 1, kMaxWidth, 21504);
     const std::vector<int32_t> widths = c.gguf() ? ReadOfLayers(c, r, "feed_forward_length", kMaxWidth) : std::vector<int32_t>();
     for (size_t i = 0; i < widths.size(); ++i) {
       if (!r.layers[i].dense()) continue;
-      if (r.d_ff == 0) r.d_ff = widths[i];
-      r.layers[i].d_ff = widths[i] == r.d_ff ? 0 : widths[i];
+      if (r.all.ffn.width == 0) r.all.ffn.width = widths[i];
+      r.layers[i].ffn.width = widths[i] == r.all.ffn.width ? 0 : widths[i];
     }
   }
   if (AnyLayer(r, &LayerRecipe::recurrent)) {
@@ -178,7 +179,7 @@ void Read(Config& c, ModelSpec& spec) {
                 .dim = 64,
                 .n_state = 128,
                 .n_groups = 8});
-    r.mamba.norm_groups = r.mamba.groups;
+    r.all.mamba.norm_groups = r.all.mamba.groups;
   }
   if (AnyLayer(r, &LayerRecipe::sparse)) ReadMixture(c, r);
   if (c.gguf()) {
@@ -188,7 +189,7 @@ void Read(Config& c, ModelSpec& spec) {
     AddNotRun(c, spec, "mtp.");
     c.ExpectText("mlp_hidden_act", "relu2");
     c.ExpectBool("use_bias", false);
-    r.ffn_bias = c.Bool("mlp_bias", false);
+    r.all.ffn.bias = c.Bool("mlp_bias", false);
     const bool bias = c.Bool("attention_bias", false);
     SetBiases(r, bias, bias);
   }

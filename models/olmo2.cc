@@ -31,7 +31,7 @@ void ReadWindows(Config& c, Recipe& r) {
   }
   if (r.local_rope == r.rope) r.local_rope = {};
   for (LayerRecipe& layer : r.layers) {
-    if (layer.window > 0 && r.local_rope.style != RopeStyle::kNone) layer.rope = LayerRope::kLocal;
+    if (layer.attention.window > 0 && r.local_rope.style != RopeStyle::kNone) layer.attention.rope = LayerRope::kLocal;
   }
 }
 
@@ -39,9 +39,9 @@ void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .n_heads = 32, .context = 2048, .vocab = 50304});
   ReadFeedForwardWidth(c, r);
-  r.pre_norms = false;
-  r.post_norms = true;
-  r.qk_norm = QkNormKind::kWhole;
+  r.all.residual.pre_norms = false;
+  r.all.residual.post_norms = true;
+  r.all.attention.qk_norm = QkNormKind::kWhole;
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   ExpectSilu(c);

@@ -14,13 +14,13 @@ void Read(Config& c, ModelSpec& spec) {
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .context = 4096});
   ReadFeedForwardWidth(c, r);
   ReadExperts(c, r, "num_experts", "intermediate_size");
-  r.routing = SoftmaxRule(c, false);
-  r.qk_norm = QkNormKind::kWhole;
+  r.all.experts.routing = SoftmaxRule(c, false);
+  r.all.attention.qk_norm = QkNormKind::kWhole;
   for (LayerRecipe& layer : r.layers) layer.feed_forward = FeedForward::kSparse;
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
   constexpr std::string_view kClip = "attention.clamp_kqv|clip_qkv";
-  if (c.Has(kClip) && c.Double(kClip, 0) != 0) r.qkv_limit = static_cast<float>(c.Positive(kClip));
+  if (c.Has(kClip) && c.Double(kClip, 0) != 0) r.all.attention.qkv_limit = static_cast<float>(c.Positive(kClip));
   ExpectSilu(c);
 }
 

@@ -38,19 +38,19 @@ void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   FindPrefix(c, "model.");
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .context = 2048, .vocab = 50272, .tied = true, .rope = false});
-  r.d_ff = c.Int("ffn_dim", 1, kMaxWidth, 3072);
+  r.all.ffn.width = c.Int("ffn_dim", 1, kMaxWidth, 3072);
   r.norm = NormKind::kLayer;
   r.learned_positions = true;
   r.first_position = 2;
-  r.gated_ffn = false;
+  r.all.network.gated = false;
   const bool relu = c.String("activation_function", "relu") == "relu";
-  r.activation = relu ? ActivationKind::kRelu : ReadGelu(c, "activation_function", "gelu");
-  r.ffn_bias = c.Bool("enable_bias", true);
-  SetBiases(r, r.ffn_bias, r.ffn_bias);
+  r.all.network.activation = relu ? ActivationKind::kRelu : ReadGelu(c, "activation_function", "gelu");
+  r.all.ffn.bias = c.Bool("enable_bias", true);
+  SetBiases(r, r.all.ffn.bias, r.all.ffn.bias);
   const int32_t width = c.Int("word_embed_proj_dim", 1, kMaxWidth, r.d_model);
   r.embedding_width = width == r.d_model ? 0 : width;
-  r.stream_norms = !c.Bool("do_layer_norm_before", true);
-  r.output_norm = !r.stream_norms && !c.Bool("_remove_final_layer_norm", false);
+  r.all.residual.stream_norms = !c.Bool("do_layer_norm_before", true);
+  r.output_norm = !r.all.residual.stream_norms && !c.Bool("_remove_final_layer_norm", false);
   c.ExpectBool("layer_norm_elementwise_affine", true);
 }
 

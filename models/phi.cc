@@ -45,11 +45,11 @@ void Read(Config& c, ModelSpec& spec) {
                .gguf_eps = "attention.layer_norm_epsilon"});
   ReadFeedForwardWidth(c, r);
   r.norm = NormKind::kLayer;
-  r.residual = Residual::kParallelOneNorm;
-  r.gated_ffn = false;
-  r.activation = ReadGelu(c, "hidden_act", "gelu_new");
+  r.all.residual.kind = Residual::kParallelOneNorm;
+  r.all.network.gated = false;
+  r.all.network.activation = ReadGelu(c, "hidden_act", "gelu_new");
   SetBiases(r, true, true);
-  r.ffn_bias = r.head_bias = true;
+  r.all.ffn.bias = r.head_bias = true;
   c.ExpectBool("qk_layernorm", false);
 }
 

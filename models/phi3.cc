@@ -13,12 +13,11 @@ constexpr std::string_view kGguf[] = {"phi3"};
 constexpr std::string_view kHf[] = {"Phi3ForCausalLM"};
 constexpr std::string_view kHfTypes[] = {"phi3"};
 
-constexpr RoleName kHfNames[] = {
-    {Role::kQkv, "model.layers.#.self_attn.qkv_proj.weight"},
-    {Role::kGate, "model.layers.#.mlp.gate_up_proj.weight", Storage::kPlain, GateRows<&Recipe::d_ff>},
-    {Role::kUp, "model.layers.#.mlp.gate_up_proj.weight", Storage::kPlain, UpRows<&Recipe::d_ff>}};
-constexpr RoleName kGgufNames[] = {{Role::kGate, "blk.#.ffn_up.weight", Storage::kPlain, GateRows<&Recipe::d_ff>},
-                                   {Role::kUp, "blk.#.ffn_up.weight", Storage::kPlain, UpRows<&Recipe::d_ff>}};
+constexpr RoleName kHfNames[] = {{Role::kQkv, "model.layers.#.self_attn.qkv_proj.weight"},
+                                 {Role::kGate, "model.layers.#.mlp.gate_up_proj.weight", Storage::kPlain, GateRows<DenseWidth>},
+                                 {Role::kUp, "model.layers.#.mlp.gate_up_proj.weight", Storage::kPlain, UpRows<DenseWidth>}};
+constexpr RoleName kGgufNames[] = {{Role::kGate, "blk.#.ffn_up.weight", Storage::kPlain, GateRows<DenseWidth>},
+                                   {Role::kUp, "blk.#.ffn_up.weight", Storage::kPlain, UpRows<DenseWidth>}};
 
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
@@ -30,11 +29,11 @@ void Read(Config& c, ModelSpec& spec) {
   }
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
-  r.fused_qkv = true;
+  r.all.attention.fused_qkv = true;
   const int32_t window = c.gguf()                  ? c.Int("attention.sliding_window", 0, kMaxContext, 0)
                          : c.Has("sliding_window") ? c.Int("sliding_window", 1, kMaxContext)
                                                    : 0;
-  for (LayerRecipe& layer : r.layers) layer.window = window;
+  for (LayerRecipe& layer : r.layers) layer.attention.window = window;
   for (const char* key : {"attention_bias", "mlp_bias", "lm_head_bias"}) c.ExpectBool(key, false);
   for (const char* key : {"full_attn_mod", "interpolate_factor"}) c.ExpectNumber(key, 1);
 }

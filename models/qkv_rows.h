@@ -13,10 +13,10 @@ struct QkvWidths {
   uint64_t d, queries, q, kv;  // of a head, of the queries of a key-value head, of all queries, of all keys
 
   explicit QkvWidths(const Recipe& r)
-      : d(static_cast<uint64_t>(r.head_dim)),
-        queries(static_cast<uint64_t>(r.n_heads / r.n_kv_heads) * d),
-        q(static_cast<uint64_t>(r.n_heads) * d),
-        kv(static_cast<uint64_t>(r.n_kv_heads) * d) {}
+      : d(static_cast<uint64_t>(r.all.attention.head_dim)),
+        queries(static_cast<uint64_t>(r.all.attention.n_heads / r.all.attention.n_kv_heads) * d),
+        q(static_cast<uint64_t>(r.all.attention.n_heads) * d),
+        kv(static_cast<uint64_t>(r.all.attention.n_kv_heads) * d) {}
 };
 
 }  // namespace internal

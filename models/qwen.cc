@@ -45,13 +45,14 @@ void ReadQwen(Config& c, ModelSpec& spec) {
                .hf_eps = "layer_norm_epsilon",
                .hf_context = "seq_length"});
   ReadFeedForwardWidth(c, r);
-  if (c.ok() && r.d_ff % 2 != 0) c.Fail("the feed-forward's width is " + std::to_string(r.d_ff) + "; expected an even number");
-  r.d_ff /= 2;
+  if (c.ok() && r.all.ffn.width % 2 != 0)
+    c.Fail("the feed-forward's width is " + std::to_string(r.all.ffn.width) + "; expected an even number");
+  r.all.ffn.width /= 2;
   SetBiases(r, true, false);
   if (c.gguf()) return;
   c.ExpectBool("no_bias", true);
   c.ExpectBool("scale_attn_weights", true);
-  c.ExpectNumber("kv_channels", r.head_dim);
+  c.ExpectNumber("kv_channels", r.all.attention.head_dim);
   for (const char* key : {"use_dynamic_ntk", "use_logn_attn"}) {
     if (c.Bool(key, false)) c.Note("its " + std::string(key) + ", which acts beyond seq_length, is not applied");
   }

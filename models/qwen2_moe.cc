@@ -20,9 +20,10 @@ void Read(Config& c, ModelSpec& spec) {
   ReadDecoder(c, spec, {.norm_eps = 1e-6, .n_kv_heads = 16, .context = 32768});
   ReadFeedForwardWidth(c, r);
   ReadExperts(c, r, "num_experts", "moe_intermediate_size");
-  r.d_shared = c.Int(c.Pick("expert_shared_feed_forward_length", "shared_expert_intermediate_size"), 1, kMaxWidth);
-  r.shared_gate = true;
-  r.routing = SoftmaxRule(c, /*normed_by_default=*/false);
+  r.all.experts.shared_width =
+      c.Int(c.Pick("expert_shared_feed_forward_length", "shared_expert_intermediate_size"), 1, kMaxWidth);
+  r.all.experts.shared_gate = true;
+  r.all.experts.routing = SoftmaxRule(c, /*normed_by_default=*/false);
   ReadQwenSparseLayers(c, r);
   // Versions of the class differ in which layers have a window, and no published model has one.
   if (!c.gguf()) c.ExpectBool("use_sliding_window", false);

@@ -17,26 +17,26 @@ constexpr std::string_view kVlHf[] = {"Qwen3VLForConditionalGeneration", "Qwen3V
 constexpr std::string_view kVlHfTypes[] = {"qwen3_vl", "qwen3_vl_moe"};
 
 constexpr std::string_view kGateUp = "~model.layers.#.mlp.experts.gate_up_proj";
-constexpr RoleName kVlNames[] = {{Role::kExpertGate, kGateUp, Storage::kTransposed, GateRows<&Recipe::d_expert>},
-                                 {Role::kExpertUp, kGateUp, Storage::kTransposed, UpRows<&Recipe::d_expert>},
+constexpr RoleName kVlNames[] = {{Role::kExpertGate, kGateUp, Storage::kTransposed, GateRows<ExpertWidth>},
+                                 {Role::kExpertUp, kGateUp, Storage::kTransposed, UpRows<ExpertWidth>},
                                  {Role::kExpertDown, "~model.layers.#.mlp.experts.down_proj", Storage::kTransposed}};
 
 // With a mixture, all layers have it (transformers, modeling_qwen3_moe.py).
 void ReadWindow(Config& c, Recipe& r) {
   if (c.gguf() || !c.Bool("use_sliding_window", false) || c.IsNull("sliding_window")) return;
   const int32_t window = c.Int("sliding_window", 1, kMaxContext, 4096);
-  for (LayerRecipe& layer : r.layers) layer.window = window;
+  for (LayerRecipe& layer : r.layers) layer.attention.window = window;
 }
 
 void ReadWith(Config& c, ModelSpec& spec, const DecoderDefaults& defaults, bool mixture, bool normed) {
   Recipe& r = spec.recipe;
   ReadDecoder(c, spec, defaults);
   ReadFeedForwardWidth(c, r);
-  r.qk_norm = QkNormKind::kHead;
+  r.all.attention.qk_norm = QkNormKind::kHead;
   if (mixture) {
     r.family += "-moe";
     ReadExperts(c, r, "num_experts|num_local_experts", "moe_intermediate_size");
-    r.routing = SoftmaxRule(c, normed);
+    r.all.experts.routing = SoftmaxRule(c, normed);
     ReadQwenSparseLayers(c, r);
     ReadWindow(c, r);
   } else {

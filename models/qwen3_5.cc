@@ -69,7 +69,7 @@ void Read(Config& c, ModelSpec& spec) {
                .gguf_absent_heads = true});
   CheckSections(c, sections, r.rope.dim / 2);
   ReadDeltaNet(c, r);
-  r.delta.tiled = c.gguf();
+  r.all.delta.tiled = c.gguf();
   if (c.gguf()) {
     ReadGgufPredictionLayers(c, spec);
   } else {

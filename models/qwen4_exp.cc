@@ -50,12 +50,13 @@ uint64_t NgramRows(uint64_t base, uint64_t heads, uint64_t multiple) {
 
 void Predict(CountedParts& parts, const Recipe& r, const Sizes& s) {
   const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
-  const uint64_t q = u(r.n_heads) * u(r.head_dim), kv = u(r.n_kv_heads) * u(r.head_dim);
+  const uint64_t q = u(r.all.attention.n_heads) * u(r.all.attention.head_dim),
+                 kv = u(r.all.attention.n_kv_heads) * u(r.all.attention.head_dim);
   Mix(parts, s, "hc_attn", true);
   Mix(parts, s, "hc_ffn", true);
   for (const char* name : {"attn_q", "attn_q_gate"}) parts.Matrix(name, Component::kAttnQ, q, s.E);
   for (const char* name : {"attn_k", "attn_v"}) parts.Matrix(name, Component::kAttnKv, kv, s.E);
-  for (const char* name : {"attn_q_norm", "attn_k_norm"}) parts.Vector(name, Component::kAttnQNorm, u(r.head_dim));
+  for (const char* name : {"attn_q_norm", "attn_k_norm"}) parts.Vector(name, Component::kAttnQNorm, u(r.all.attention.head_dim));
   parts.Matrix("attn_output", Component::kAttnOutput, s.E, q);
   Index(parts, s);
   parts.Mixture();
@@ -101,7 +102,7 @@ void Read(Config& c, ModelSpec& spec) {
       {.norm_eps = 1e-6, .n_kv_heads = 2, .head_dim = 256, .n_heads = 16, .context = 32768, .vocab = 248320, .rotated = 0.25});
   ReadDeltaNet(c, r);
   ReadDeltaNetExperts(c, r);
-  r.pre_norms = false;  // the streams have their own
+  r.all.residual.pre_norms = false;  // the streams have their own
   r.mtp_layers = c.Int("mtp_num_hidden_layers", 0, kMaxLayers, 0);
   const auto number = [&](std::string_view key, int64_t most, int64_t otherwise) {
     return static_cast<uint64_t>(c.Int(key, 1, most, otherwise));
@@ -123,7 +124,8 @@ void Read(Config& c, ModelSpec& spec) {
     if (!r.layers[static_cast<size_t>(i)].attends()) continue;
     Index(parts, s);
     parts.See(Component::kIndexer, 2 * s.index_heads * s.index_dim, every);
-    parts.See(Component::kAttention, 4 * static_cast<uint64_t>(r.n_heads) * static_cast<uint64_t>(r.head_dim), 1, chosen);
+    parts.See(Component::kAttention,
+              4 * static_cast<uint64_t>(r.all.attention.n_heads) * static_cast<uint64_t>(r.all.attention.head_dim), 1, chosen);
     ++attending;
   }
   ReadNgrams(c, parts, s, embedding);

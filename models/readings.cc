@@ -62,29 +62,30 @@ void ReadTying(Config& c, bool default_tied, Recipe& recipe) {
 }
 
 int32_t EvenHeadDim(Config& c, const Recipe& r) {
-  if (c.ok() && r.d_model % r.n_heads != 0) {
-    c.Fail("width " + std::to_string(r.d_model) + " cannot be divided among " + std::to_string(r.n_heads) + " heads");
+  if (c.ok() && r.d_model % r.all.attention.n_heads != 0) {
+    c.Fail("width " + std::to_string(r.d_model) + " cannot be divided among " + std::to_string(r.all.attention.n_heads) +
+           " heads");
   }
-  return std::max(1, r.d_model / r.n_heads);
+  return std::max(1, r.d_model / r.all.attention.n_heads);
 }
 
 void SetAttentionScale(Recipe& r, double scale) {
-  r.attention_scale = static_cast<float>(scale);
-  for (LayerRecipe& layer : r.layers) layer.attention_scale = r.attention_scale;
+  r.all.attention.scale = static_cast<float>(scale);
+  for (LayerRecipe& layer : r.layers) layer.attention.scale = r.all.attention.scale;
 }
 
-double UsualAttentionScale(const Recipe& r) { return 1.0 / std::sqrt(static_cast<double>(r.head_dim)); }
+double UsualAttentionScale(const Recipe& r) { return 1.0 / std::sqrt(static_cast<double>(r.all.attention.head_dim)); }
 
 void ReadFeedForwardWidth(Config& c, Recipe& r) {
   if (!c.gguf()) {
-    r.d_ff = c.Int("intermediate_size", 1, kMaxWidth);
+    r.all.ffn.width = c.Int("intermediate_size", 1, kMaxWidth);
     return;
   }
   const std::vector<int32_t> of = ReadOfLayers(c, r, "feed_forward_length", kMaxWidth);
-  r.d_ff = of.front();
+  r.all.ffn.width = of.front();
   for (size_t i = 0; i < r.layers.size() && c.ok(); ++i) {
     if (of[i] == 0) c.Fail("feed_forward_length has 0 for layer " + std::to_string(i));
-    r.layers[i].d_ff = of[i] == r.d_ff ? 0 : of[i];
+    r.layers[i].ffn.width = of[i] == r.all.ffn.width ? 0 : of[i];
   }
 }
 
@@ -103,8 +104,8 @@ ActivationKind ReadGelu(Config& c, std::string_view keys, std::string_view other
 }
 
 void SetBiases(Recipe& r, bool qkv, bool o) {
-  r.q_bias = r.k_bias = r.v_bias = qkv;
-  r.o_bias = o;
+  r.all.attention.q_bias = r.all.attention.k_bias = r.all.attention.v_bias = qkv;
+  r.all.attention.o_bias = o;
 }
 
 std::vector<int32_t> ReadOfLayers(Config& c, const Recipe& r, std::string_view keys, int64_t max, int32_t otherwise) {
@@ -132,15 +133,16 @@ std::vector<int32_t> ReadOfLayers(Config& c, const Recipe& r, std::string_view k
 void SetSparse(LayerRecipe& layer, bool sparse) { layer.feed_forward = sparse ? FeedForward::kSparse : FeedForward::kDense; }
 
 void ReadExperts(Config& c, Recipe& r, std::string_view count_keys, std::string_view width_keys) {
-  r.n_experts = c.Int(c.Pick("expert_count", count_keys), 1, kMaxExperts);
-  r.top_k = c.Int(c.Pick("expert_used_count", "num_experts_per_tok|experts_per_token|moe_k|moe_topk|num_experts_per_token"), 1,
-                  r.n_experts);
-  r.d_expert = c.Int(c.Pick("expert_feed_forward_length|feed_forward_length", width_keys), 1, kMaxWidth);
+  r.all.experts.n_experts = c.Int(c.Pick("expert_count", count_keys), 1, kMaxExperts);
+  r.all.experts.top_k =
+      c.Int(c.Pick("expert_used_count", "num_experts_per_tok|experts_per_token|moe_k|moe_topk|num_experts_per_token"), 1,
+            r.all.experts.n_experts);
+  r.all.experts.width = c.Int(c.Pick("expert_feed_forward_length|feed_forward_length", width_keys), 1, kMaxWidth);
 }
 
 void ReadUngatedExperts(Config& c, Recipe& r) {
   if (!c.gguf() || !AnyLayerHas(c.inventory(), r, Role::kExpertUp)) return;
-  r.ungated_experts = !AnyLayerHas(c.inventory(), r, Role::kExpertGate);
+  r.all.experts.ungated = !AnyLayerHas(c.inventory(), r, Role::kExpertGate);
 }
 
 double ReadGgufFactor(Config& c, std::string_view key) { return c.Double(key, 1) == 0 ? 1 : c.Positive(key, 1); }
@@ -154,7 +156,7 @@ void ReadQwenWindows(Config& c, Recipe& r) {
   if (c.gguf() || !c.Bool("use_sliding_window", false) || c.IsNull("sliding_window")) return;
   const int32_t window = c.Int("sliding_window", 1, kMaxContext, 4096), from = c.Int("max_window_layers", 0, kMaxLayers, 28);
   if (ReadHfLayerTypes(c, r, window)) return;
-  for (size_t i = static_cast<size_t>(from); i < r.layers.size(); ++i) r.layers[i].window = window;
+  for (size_t i = static_cast<size_t>(from); i < r.layers.size(); ++i) r.layers[i].attention.window = window;
 }
 
 // Every decoder_sparse_step-th, without those in mlp_only_layers. In GGUF files all.
@@ -183,19 +185,20 @@ bool ReadMlpLayerTypes(Config& c, Recipe& r) {
 
 void ReadSigmoidRouting(Config& c, Recipe& r, bool normed, double scale, std::string_view scale_key) {
   const bool divided = c.Bool(c.Pick("expert_weights_norm", "norm_topk_prob|moe_renormalize"), !c.gguf() && normed);
-  r.routing = divided ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
-  r.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
-  r.route_scale = static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive(scale_key, scale));
-  r.expert_groups = c.Int(c.Pick("expert_group_count", "n_group|num_expert_group"), 1, kMaxExperts, 1);
-  r.kept_groups = c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.expert_groups, 1);
-  r.group_best = r.expert_groups > 1 ? 2 : 1;
+  r.all.experts.routing = divided ? RoutingRule::kSigmoidThenTopKRenormed : RoutingRule::kSigmoidThenTopK;
+  r.all.experts.router_bias = !c.gguf() || AnyLayerHas(c.inventory(), r, "blk.#.exp_probs_b.bias");
+  r.all.experts.route_scale =
+      static_cast<float>(c.gguf() ? ReadGgufFactor(c, "expert_weights_scale") : c.Positive(scale_key, scale));
+  r.all.experts.groups = c.Int(c.Pick("expert_group_count", "n_group|num_expert_group"), 1, kMaxExperts, 1);
+  r.all.experts.kept_groups = c.Int(c.Pick("expert_group_used_count", "topk_group"), 1, r.all.experts.groups, 1);
+  r.all.experts.group_best = r.all.experts.groups > 1 ? 2 : 1;
   constexpr int32_t kSigmoid = 2;
   if (c.gguf() && c.Int("expert_gating_func", 0, 255, kSigmoid) != kSigmoid) c.Unsupported("expert_gating_func", "other than 2");
 }
 
 void SetSharedWidth(Config& c, Recipe& r, int64_t width, std::string_view key) {
   if (width > kMaxWidth) c.Fail(std::string(key) + " make a width of " + std::to_string(width));
-  r.d_shared = c.ok() ? static_cast<int32_t>(width) : 0;
+  r.all.experts.shared_width = c.ok() ? static_cast<int32_t>(width) : 0;
 }
 
 void SetSparseFrom(Recipe& r, int32_t dense) {
@@ -206,7 +209,7 @@ void ReadSharedExperts(Config& c, ModelSpec& spec, int32_t usual_dense) {
   Recipe& r = spec.recipe;
   ReadExperts(c, r, "n_routed_experts|num_local_experts|num_experts", "moe_intermediate_size");
   const int64_t shared =
-      int64_t{c.Int(c.Pick("expert_shared_count", "n_shared_experts|num_shared_experts"), 0, kMaxExperts)} * r.d_expert;
+      int64_t{c.Int(c.Pick("expert_shared_count", "n_shared_experts|num_shared_experts"), 0, kMaxExperts)} * r.all.experts.width;
   SetSharedWidth(c, r, shared, "n_shared_experts");
   const std::string_view dense_key = c.Pick("leading_dense_block_count", "first_k_dense_replace");
   const int32_t dense = usual_dense >= 0 ? c.Int(dense_key, 0, kMaxLayers, usual_dense) : c.Int(dense_key, 0, kMaxLayers);
@@ -300,7 +303,7 @@ void ReadGgufRope(Config& c, Recipe& r, bool yarn_truncate) {
     s.beta_slow = c.Positive("rope.scaling.yarn_beta_slow", 1);
     s.truncate = yarn_truncate;
     // Latent attention: the common factor of both magnitudes goes into the attention scale, as with Hugging Face's mscale_all_dim.
-    const double magnitude = r.latent.kv_rank > 0 ? 1 : YarnMagnitude(s.factor);
+    const double magnitude = r.all.latent.kv_rank > 0 ? 1 : YarnMagnitude(s.factor);
     s.attention_factor = magnitude * c.Positive("rope.scaling.attn_factor|rope.scaling.yarn_attn_factor", 1);
     if (c.Positive("rope.scaling.yarn_ext_factor", 1) != 1) c.Unsupported("rope.scaling.yarn_ext_factor", "other than 1");
   } else if (IsStored(c.inventory(), GgufName(Role::kRopeLongFactors, -1))) {  // longrope, whether or not the type says so
@@ -331,29 +334,29 @@ int32_t FirstOf(Config& c, const Recipe& r, std::string_view key, int64_t max, c
 // Heads and rope follow from latent attention, or else from the keys.
 void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
   const std::string_view heads_key = c.Pick("attention.head_count", d.hf_heads);
-  r.n_heads = c.gguf() ? FirstOf(c, r, heads_key, kMaxHeads, d) : IntOr(c, heads_key, kMaxHeads, d.n_heads);
+  r.all.attention.n_heads = c.gguf() ? FirstOf(c, r, heads_key, kMaxHeads, d) : IntOr(c, heads_key, kMaxHeads, d.n_heads);
   const std::string_view kv_key = c.Pick("attention.head_count_kv", "num_key_value_heads"),
                          dim_key = c.Pick("attention.key_length", "head_dim|kv_channels");
   const bool shared = d.n_kv_heads > 0 && !c.gguf() && !c.IsNull(kv_key);  // null: as many as there are heads
-  const int32_t usual_kv = shared ? d.n_kv_heads : r.n_heads;
-  r.n_kv_heads = c.gguf() ? FirstOf(c, r, kv_key, kMaxHeads, d, usual_kv) : c.Int(kv_key, 1, kMaxHeads, usual_kv);
-  if (r.latent.kv_rank > 0) {  // the latent is shared by all, whatever num_key_value_heads says
-    r.n_kv_heads = r.n_heads;  // before they are compressed
-    r.head_dim = r.latent.nope_dim + r.latent.rope_dim;
-    r.rope.dim = r.latent.rope_dim;
+  const int32_t usual_kv = shared ? d.n_kv_heads : r.all.attention.n_heads;
+  r.all.attention.n_kv_heads = c.gguf() ? FirstOf(c, r, kv_key, kMaxHeads, d, usual_kv) : c.Int(kv_key, 1, kMaxHeads, usual_kv);
+  if (r.all.latent.kv_rank > 0) {                          // the latent is shared by all, whatever num_key_value_heads says
+    r.all.attention.n_kv_heads = r.all.attention.n_heads;  // before they are compressed
+    r.all.attention.head_dim = r.all.latent.nope_dim + r.all.latent.rope_dim;
+    r.rope.dim = r.all.latent.rope_dim;
     return;
   }
   const int32_t usual_dim = c.gguf() ? 0 : d.head_dim;
-  r.head_dim = c.Has(dim_key) || usual_dim > 0 ? c.Int(dim_key, 1, kMaxHeads, usual_dim) : EvenHeadDim(c, r);
+  r.all.attention.head_dim = c.Has(dim_key) || usual_dim > 0 ? c.Int(dim_key, 1, kMaxHeads, usual_dim) : EvenHeadDim(c, r);
   if (c.gguf()) {
-    if (c.Int("attention.value_length", 1, kMaxHeads, r.head_dim) != r.head_dim)
+    if (c.Int("attention.value_length", 1, kMaxHeads, r.all.attention.head_dim) != r.all.attention.head_dim)
       c.Unsupported("attention.value_length", "other than key_length");
     if (!d.gguf_attention_scale && c.Has("attention.scale")) {
       const double scale = c.Double("attention.scale", 0);  // 0: the usual one, as llama.cpp has it
       if (scale != 0 && std::fabs(scale / UsualAttentionScale(r) - 1) > 1e-6)
         c.Unsupported("attention.scale", "in this architecture");
     }
-    if (d.rope) r.rope.dim = c.Int("rope.dimension_count", 1, kMaxHeads, r.head_dim);
+    if (d.rope) r.rope.dim = c.Int("rope.dimension_count", 1, kMaxHeads, r.all.attention.head_dim);
     return;
   }
   if (!d.rope) return;
@@ -364,17 +367,18 @@ void ReadHeads(Config& c, Recipe& r, const DecoderDefaults& d) {
   const double rotated = d.rotated > 0 ? c.Positive(kRotated, d.rotated) : c.Has(kRotated) ? c.Positive(kRotated) : 1;
   if (d.rotated == 0 && rotated != 1) c.Unsupported("partial_rotary_factor", NumberText(rotated));
   if (rotated > 1) c.Fail("partial_rotary_factor is above 1");
-  r.rope.dim = c.ok() ? std::max(1, static_cast<int32_t>(r.head_dim * rotated)) : 1;
+  r.rope.dim = c.ok() ? std::max(1, static_cast<int32_t>(r.all.attention.head_dim * rotated)) : 1;
 }
 
 // Sizes that GGUF lists for each layer, if they differ from the recipe's.
 void ReadOwnHeads(Config& c, Recipe& r) {
-  const auto read = [&](std::string_view key, int32_t Recipe::*common, int32_t LayerRecipe::*own) {
-    const std::vector<int32_t> of = ReadOfLayers(c, r, key, kMaxHeads, r.*common);
-    for (size_t i = 0; i < r.layers.size() && c.ok(); ++i) r.layers[i].*own = of[i] == r.*common ? 0 : of[i];
+  const auto read = [&](std::string_view key, int32_t Attention::*heads) {
+    const int32_t common = r.all.attention.*heads;
+    const std::vector<int32_t> of = ReadOfLayers(c, r, key, kMaxHeads, common);
+    for (size_t i = 0; i < r.layers.size() && c.ok(); ++i) r.layers[i].attention.*heads = of[i] == common ? 0 : of[i];
   };
-  read("attention.head_count", &Recipe::n_heads, &LayerRecipe::n_heads);
-  if (r.latent.kv_rank == 0) read("attention.head_count_kv", &Recipe::n_kv_heads, &LayerRecipe::n_kv_heads);
+  read("attention.head_count", &Attention::n_heads);
+  if (r.all.latent.kv_rank == 0) read("attention.head_count_kv", &Attention::n_kv_heads);
 }
 
 }  // namespace
@@ -392,7 +396,7 @@ void ReadDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& d) {
     if (r.rope.style == RopeStyle::kNone) r.rope.style = RopeStyle::kRotateHalf;
     c.gguf() ? ReadGgufRope(c, r, d.gguf_yarn_truncates) : ReadHfRope(c, r, d);
   }
-  const Mixer mixer = r.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention;
+  const Mixer mixer = r.all.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention;
   r.layers.resize(static_cast<size_t>(r.n_layers), {.mixers = mixer});
   if (!d.attention) return ReadTying(c, d.tied, r);
   if (c.gguf()) ReadOwnHeads(c, r);
@@ -410,13 +414,14 @@ bool ReadHfLayerTypes(Config& c, Recipe& r, int32_t window) {
   }
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "sliding_attention" && types[i] != "full_attention") c.Unsupported("layer_types", Quote(types[i]));
-    r.layers[i].window = types[i] == "sliding_attention" ? window : 0;
+    r.layers[i].attention.window = types[i] == "sliding_attention" ? window : 0;
   }
   return true;
 }
 
 void SetWindows(Recipe& r, int32_t window, int32_t period) {
-  for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = (i + 1) % static_cast<size_t>(period) != 0 ? window : 0;
+  for (size_t i = 0; i < r.layers.size(); ++i)
+    r.layers[i].attention.window = (i + 1) % static_cast<size_t>(period) != 0 ? window : 0;
 }
 
 void ReadWindowPattern(Config& c, Recipe& r, std::string_view keys, int32_t window, int32_t usual_period) {
@@ -426,7 +431,7 @@ void ReadWindowPattern(Config& c, Recipe& r, std::string_view keys, int32_t wind
     return c.Fail(std::string(keys.substr(0, keys.find('|'))) + " lists " + std::to_string(listed.size()) + " layers of " +
                   std::to_string(r.layers.size()));
   }
-  for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].window = listed[i] ? window : 0;
+  for (size_t i = 0; i < r.layers.size(); ++i) r.layers[i].attention.window = listed[i] ? window : 0;
 }
 
 void ReadNoRopeLayers(Config& c, Recipe& r) {
@@ -436,7 +441,7 @@ void ReadNoRopeLayers(Config& c, Recipe& r) {
   }
   const size_t interval = c.gguf() ? 4 : static_cast<size_t>(c.Int("no_rope_layer_interval", 1, kMaxLayers, 4));
   for (size_t i = 0; i < r.layers.size(); ++i) {
-    if (listed.empty() ? (i + 1) % interval == 0 : listed[i] == 0) r.layers[i].rope = LayerRope::kNone;
+    if (listed.empty() ? (i + 1) % interval == 0 : listed[i] == 0) r.layers[i].attention.rope = LayerRope::kNone;
   }
 }
 
@@ -464,13 +469,13 @@ void ReadMistralDecoder(Config& c, ModelSpec& spec, const DecoderDefaults& defau
   ReadDecoder(c, spec, defaults);
   if (scale == 0) return;
   Recipe& r = spec.recipe;
-  r.temperature_scale = static_cast<float>(scale);
-  r.temperature_offset = 0;
-  r.temperature_everywhere = true;
+  r.all.attention.temperature.scale = static_cast<float>(scale);
+  r.all.attention.temperature.offset = 0;
+  r.all.attention.temperature.everywhere = true;
   const RopeScaling& s = r.rope.scaling;
   const double yarn = s.kind == RopeScalingKind::kYarn ? s.original_context : r.context;
   const double told = c.gguf() ? c.Double("attention.temperature_length", 0) : c.Positive(kOriginal, yarn);
-  r.temperature_floor = static_cast<float>(told > 0 ? told : yarn);
+  r.all.attention.temperature.floor = static_cast<float>(told > 0 ? told : yarn);
 }
 
 void RefuseUnreadOptions(Config& c) {

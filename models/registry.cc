@@ -304,6 +304,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   spec.recipe.family = family.name;
   if (!config.gguf()) config.tensor_prefix = FindBody(inventory);
   family.read(config, spec);
+  FillLayers(spec.recipe);
   RefuseUnreadOptions(config);
   ReadGeneration(config, spec.recipe);
   TALLY_RETURN_IF_ERROR(config.status());

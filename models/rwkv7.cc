@@ -14,7 +14,7 @@ constexpr std::string_view kHfTypes[] = {"rwkv7"};
 void Read(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   r.norm = NormKind::kLayer;
-  r.gated_ffn = false;
+  r.all.network.gated = false;
   r.embedding_norm = true;
   ReadDecoder(c, spec, {.norm_eps = 1e-5, .context = 2048, .hf_eps = "norm_eps", .attention = false, .rope = false});
   ReadFeedForwardWidth(c, r);

@@ -15,7 +15,7 @@ void ReadWindows(Config& c, Recipe& r) {
   const bool windowed = c.Bool("use_sliding_window", false) && !c.IsNull("sliding_window");
   const int32_t window = windowed ? c.Int("sliding_window", 1, kMaxContext, 0) : 0;
   if (ReadHfLayerTypes(c, r, window)) return;
-  for (LayerRecipe& layer : r.layers) layer.window = layer.rope == LayerRope::kNone ? window : 0;
+  for (LayerRecipe& layer : r.layers) layer.attention.window = layer.attention.rope == LayerRope::kNone ? window : 0;
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -30,7 +30,7 @@ void Read(Config& c, ModelSpec& spec) {
   if (!c.gguf()) ReadWindows(c, r);
   const bool bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kQBias) : c.Bool("attention_bias", false);
   SetBiases(r, bias, c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kOBias) : bias);
-  r.ffn_bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kUpBias) : c.Bool("mlp_bias", false);
+  r.all.ffn.bias = c.gguf() ? AnyLayerHas(c.inventory(), r, Role::kUpBias) : c.Bool("mlp_bias", false);
 }
 
 }  // namespace

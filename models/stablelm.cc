@@ -43,9 +43,9 @@ void ReadStable(Config& c, ModelSpec& spec) {
   ExpectSilu(c);
   const auto has = [&](Role role) { return AnyLayerHas(c.inventory(), r, role); };
   const bool parallel = c.gguf() ? !has(Role::kFfnNorm) && has(Role::kAttnNorm) : c.Bool("use_parallel_residual", false);
-  if (parallel) r.residual = Residual::kParallelOneNorm;
+  if (parallel) r.all.residual.kind = Residual::kParallelOneNorm;
   SetBiases(r, c.gguf() ? has(Role::kQBias) : c.Bool("use_qkv_bias", false), false);
-  if (c.gguf() && has(Role::kQNorm)) r.qk_norm = QkNormKind::kEachHead;
+  if (c.gguf() && has(Role::kQNorm)) r.all.attention.qk_norm = QkNormKind::kEachHead;
   if (!c.gguf()) c.ExpectBool("qk_layernorm", false);
 }
 
@@ -59,12 +59,12 @@ void ReadNemotron(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   ReadNormed(c, spec, {.n_heads = 48, .context = 4096, .vocab = 256000, .rotated = 0.5, .hf_eps = "norm_eps"});
   if (!c.gguf()) c.ExpectText("hidden_act", "relu2");
-  r.gated_ffn = false;
-  r.activation = ActivationKind::kRelu2;
+  r.all.network.gated = false;
+  r.all.network.activation = ActivationKind::kRelu2;
   const auto has = [&](Role role) { return AnyLayerHas(c.inventory(), r, role); };
   const bool bias = c.gguf() ? has(Role::kQBias) : c.Bool("attention_bias", false);
   SetBiases(r, bias, c.gguf() ? has(Role::kOBias) : bias);
-  r.ffn_bias = c.gguf() ? has(Role::kUpBias) : c.Bool("mlp_bias", false);
+  r.all.ffn.bias = c.gguf() ? has(Role::kUpBias) : c.Bool("mlp_bias", false);
 }
 
 }  // namespace

@@ -26,11 +26,11 @@ constexpr RoleName kHfNames[] = {
 void ReadBiases(Config& c, Recipe& r) {
   const Inventory& files = c.inventory();
   const bool all = !c.gguf() && c.Bool("use_bias", true);
-  r.q_bias = c.gguf() ? AnyLayerHas(files, r, Role::kQBias) : all;
-  r.k_bias = c.gguf() ? AnyLayerHas(files, r, Role::kKBias) : all;
-  r.v_bias = c.gguf() ? AnyLayerHas(files, r, Role::kVBias) : all;
-  r.o_bias = c.gguf() ? AnyLayerHas(files, r, Role::kOBias) : all;
-  r.ffn_bias = c.gguf() ? AnyLayerHas(files, r, Role::kUpBias) : all;
+  r.all.attention.q_bias = c.gguf() ? AnyLayerHas(files, r, Role::kQBias) : all;
+  r.all.attention.k_bias = c.gguf() ? AnyLayerHas(files, r, Role::kKBias) : all;
+  r.all.attention.v_bias = c.gguf() ? AnyLayerHas(files, r, Role::kVBias) : all;
+  r.all.attention.o_bias = c.gguf() ? AnyLayerHas(files, r, Role::kOBias) : all;
+  r.all.ffn.bias = c.gguf() ? AnyLayerHas(files, r, Role::kUpBias) : all;
 }
 
 void Read(Config& c, ModelSpec& spec) {
@@ -46,10 +46,10 @@ void Read(Config& c, ModelSpec& spec) {
   ReadFeedForwardWidth(c, r);
   ReadBiases(c, r);
   r.norm = NormKind::kLayer;
-  r.gated_ffn = false;
-  r.activation = ReadGelu(c, "hidden_act", "gelu_pytorch_tanh");
+  r.all.network.gated = false;
+  r.all.network.activation = ReadGelu(c, "hidden_act", "gelu_pytorch_tanh");
   const int32_t window = c.Has("sliding_window") ? c.Int("sliding_window", 1, kMaxContext) : 0;
-  for (LayerRecipe& layer : r.layers) layer.window = window;
+  for (LayerRecipe& layer : r.layers) layer.attention.window = window;
   c.ExpectText("norm_type", "layer_norm");
   c.ExpectText("mlp_type", "default");
 }

@@ -41,13 +41,13 @@ Form CachedBytesPerPosition(const Recipe& recipe, const LayerRecipe& l, const Kv
 }
 
 uint64_t CachedPositions(const LayerRecipe& l, uint64_t context) {
-  const int32_t seen = std::max(l.window, l.chunk);
+  const int32_t seen = std::max(l.attention.window, l.attention.chunk);
   return seen > 0 ? std::min(context, Unsigned(seen)) : context;
 }
 
 uint64_t SeenPositions(const LayerRecipe& l, uint64_t context) {
-  const uint64_t seen = l.chunk > 0 && context > 0 ? (context - 1) % Unsigned(l.chunk) + 1 : context;
-  return l.window > 0 ? std::min(seen, Unsigned(l.window)) : seen;
+  const uint64_t seen = l.attention.chunk > 0 && context > 0 ? (context - 1) % Unsigned(l.attention.chunk) + 1 : context;
+  return l.attention.window > 0 ? std::min(seen, Unsigned(l.attention.window)) : seen;
 }
 
 namespace {
@@ -101,7 +101,7 @@ std::vector<CacheForm> CacheForms(const Recipe& recipe, const Workload& work, co
     f.reads = Component::kAttention;
     f.writes = Component::kKvStore;
     f.read = Form::Symbol("visible", VisibleIn(l, work)) * CachedBytesPerPosition(recipe, l, storage);
-    if (l.cache_of < 0) {
+    if (l.attention.cache_of < 0) {
       f.written = Form::Symbol("B", work.sequences) * Form::Symbol("P", work.rows) * CachedBytesPerPosition(recipe, l, storage);
     }
     forms.push_back(std::move(f));

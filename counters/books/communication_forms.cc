@@ -139,7 +139,7 @@ class Gathers {
         if (l.mixers.has(mixer)) last = Mix(mixer, l);
       }
       // One gather serves both blocks if they are added to the same residual.
-      if (r_.post_norms || r_.residual == Residual::kSequential || !feeds || owned) Pieces(last, N_, s_.E);
+      if (l.residual.post_norms || l.residual.kind == Residual::kSequential || !feeds || owned) Pieces(last, N_, s_.E);
     }
     if (!feeds) return;
     if (l.dense()) PackedPieces(Role::kDown, Component::kFfnGateUp, N_, s_.Of(l).F);
@@ -151,8 +151,8 @@ class Gathers {
     }
     if (l.sparse()) {
       PackedPieces(Role::kExpertDown, Component::kFfnGateUp, N_ * s_.k, s_.Fx);
-      if (r_.expert_latent > 0) Pieces(Component::kMoeCombine, N_, s_.Ex);
-      if (r_.d_shared > 0) PackedPieces(Role::kSharedExpertDown, Component::kSharedGateUp, N_, s_.Fs);
+      if (l.experts.latent > 0) Pieces(Component::kMoeCombine, N_, s_.Ex);
+      if (l.experts.shared_width > 0) PackedPieces(Role::kSharedExpertDown, Component::kSharedGateUp, N_, s_.Fs);
     }
     Pieces(Component::kFfnDown, N_, s_.E);
   }
@@ -167,9 +167,9 @@ class Gathers {
     };
     switch (mixer) {
       case Mixer::kAttention: {
-        if (r_.qk_norm == QkNormKind::kWhole) {
+        if (l.attention.qk_norm == QkNormKind::kWhole) {
           ByColumns(Component::kAttnQNorm, N_, at.H * at.D, heads(at.H, at.K, at.D));
-          if (l.cache_of < 0) {
+          if (l.attention.cache_of < 0) {
             ByColumns(Component::kAttnKNorm, N_, at.K * at.D,
                       [&](uint64_t rank) { return HeadsOn(at.H.value(), at.K.value(), rank, ranks_).groups * at.D.value(); });
           }
@@ -187,15 +187,15 @@ class Gathers {
             [&](uint64_t rank) {
               return Dealt(s_.Hk.value(), 1, rank, ranks_) * (s_.Hv.value() / s_.Hk.value()) * s_.Nv.value();
             },
-            r_.delta.tiled ? s_.Hv.value() / s_.Hk.value() : 1);
+            l.delta.tiled ? s_.Hv.value() / s_.Hk.value() : 1);
         return Component::kRecurrentOut;
       case Mixer::kMamba2: {
         const OfRank own = heads(s_.Hm, s_.G, s_.Dm);
         const Form inner = s_.Hm * s_.Dm;
-        if (VectorsAreCut(own, inner.value())) {
+        if (VectorsAreCut(l.mamba, own, inner.value())) {
           ByColumns(Component::kRecurrence, N_, inner, own);
           ByColumns(Component::kRecurrentIn, N_, inner, own);
-        } else if (r_.mamba.norm) {
+        } else if (l.mamba.norm) {
           Packed(Role::kSsmOut, Component::kRecurrentNorm, N_, inner, own);
         } else {
           ByColumns(Component::kRecurrentNorm, N_, inner, own);
@@ -207,9 +207,9 @@ class Gathers {
   }
 
   // Whether a vector that Mamba-2's norm works on is cut between ranks.
-  bool VectorsAreCut(const OfRank& own, uint64_t inner) const {
-    if (!r_.mamba.norm) return false;
-    const uint64_t vector = inner / std::max<uint64_t>(1, Unsigned(r_.mamba.norm_groups));
+  bool VectorsAreCut(const Mamba2& m, const OfRank& own, uint64_t inner) const {
+    if (!m.norm) return false;
+    const uint64_t vector = inner / std::max<uint64_t>(1, Unsigned(m.norm_groups));
     uint64_t at = 0;
     for (uint64_t rank = 0; rank < ranks_; ++rank) {
       at += own(rank);

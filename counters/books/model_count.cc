@@ -136,11 +136,11 @@ Lacks LacksOf(const Recipe& recipe, FlopsView view) {
     return std::ranges::any_of(parts, [&](const auto& p) { return p.component == c; });
   };
   const bool attends = AnyLayer(recipe, &LayerRecipe::attends) || has(only.work, Component::kAttention);
-  const bool rope = recipe.rope.style != RopeStyle::kNone || recipe.latent.rope_dim > 0;
+  const bool rope = recipe.rope.style != RopeStyle::kNone || recipe.all.latent.rope_dim > 0;
   Lacks elementwise = {"norms", "activations", "residuals"};
   if (attends) elementwise.emplace_back("softmax");
   if (attends && rope) elementwise.emplace_back("rope");
-  if (recipe.n_experts > 0) elementwise.emplace_back("routing");
+  if (recipe.all.experts.n_experts > 0) elementwise.emplace_back("routing");
   if (only.state_elements > 0 || AnyLayer(recipe, &LayerRecipe::recurrent))
     elementwise.emplace_back("elementwise work of states");
   if (has(only.tensors, Component::kStreams)) elementwise.emplace_back("mixing of residual streams");
@@ -217,7 +217,7 @@ bool CountSteps(const Recipe& recipe, const CountOptions& options, bool expanded
   std::map<int32_t, Form> layers;
   Form cached;  // elements of a sequence
   for (const LayerRecipe& l : recipe.layers) {
-    if (l.cache_of >= 0) continue;
+    if (l.attention.cache_of >= 0) continue;
     const Form per_position = CachedPerPosition(recipe, l, expanded);
     layers.emplace(static_cast<int32_t>(layers.size()), per_position);
     cached += Form(CachedPositions(l, options.context)) * per_position;
@@ -256,7 +256,7 @@ bool CountSteps(const Recipe& recipe, const CountOptions& options, bool expanded
 // Bytes of weights that a step of `rows` rows at `positions` different positions reads, if no two rows have the same token.
 WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, uint64_t rows, uint64_t positions) {
   WeightTraffic t;
-  const double X = std::max(count.recipe.n_experts, 0), k = count.recipe.top_k;
+  const double X = std::max(count.recipe.all.experts.n_experts, 0), k = count.recipe.all.experts.top_k;
   if (X > 0) {
     t.uniform_experts = UniformExperts(X, k, static_cast<double>(rows));
     t.most_experts = static_cast<uint64_t>(std::min(static_cast<double>(rows) * k, X));
@@ -343,7 +343,7 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   if (!own_context) options.context = options.prompt;
   if (options.batch == 0) return BadInput("a batch must have at least 1 sequence");
   TALLY_RETURN_IF_ERROR(CheckRecipe(recipe));
-  if (IsOfExperts(options.type) && recipe.n_experts == 0) {
+  if (IsOfExperts(options.type) && recipe.all.experts.n_experts == 0) {
     return BadInput(std::string(DTypeName(options.type)) + " is a type of experts, and this model has none");
   }
   Count c;
@@ -361,14 +361,14 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
     if (!p.prediction) c.weight_bytes += bytes.back();
   }
   for (const DType type : kWeightTypes) {
-    if (IsOfExperts(type) && recipe.n_experts == 0) continue;
+    if (IsOfExperts(type) && recipe.all.experts.n_experts == 0) continue;
     Count::Memory m{type, 0};
     for (const ParameterForm& p : c.tensors) m.bytes += p.prediction ? 0 : StoredBytesAs(p, type);
     c.memory.push_back(m);
   }
 
   if (!CountSteps(recipe, options, false, c)) return DoesNotFit();
-  if (recipe.latent.kv_rank > 0 && !recipe.counted_only && !CountSteps(recipe, options, true, c.expanded.emplace()))
+  if (recipe.all.latent.kv_rank > 0 && !recipe.counted_only && !CountSteps(recipe, options, true, c.expanded.emplace()))
     return DoesNotFit();
 
   const WeightTraffic one = Traffic(c, bytes, 1, 1);

@@ -51,13 +51,16 @@ class Parameters {
       prediction_ = true;
       Counted();
       if (r_.counted_only && r_.counted_only->own_prediction) continue;
-      Prediction({.mixers = r_.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention,
-                  .feed_forward = r_.n_experts > 0 ? FeedForward::kSparse : FeedForward::kDense});
+      LayerRecipe l = r_.all;
+      l.mixers = l.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention;
+      l.feed_forward = l.experts.n_experts > 0 ? FeedForward::kSparse : FeedForward::kDense;
+      Prediction(l);
     }
     return std::move(out_);
   }
 
  private:
+  const LayerRecipe& layer() const { return *at_layer_; }  // at hand
   // Two norms, a matrix on [hidden state; next token's embedding], a layer, a norm before the shared head.
   void Prediction(const LayerRecipe& layer) {
     prediction_ = true;
@@ -122,13 +125,14 @@ class Parameters {
 
   void Layer(const LayerRecipe& l) {
     at_ = s_.Of(l);
-    if (r_.pre_norms && !l.mixers.empty()) Norm("attn_norm", Component::kAttnNorm, s_.E);
+    at_layer_ = &l;
+    if (l.residual.pre_norms && !l.mixers.empty()) Norm("attn_norm", Component::kAttnNorm, s_.E);
     for (const Mixer mixer : kMixers) {
       if (l.mixers.has(mixer)) Mix(mixer, l);
     }
-    if (r_.post_norms && !l.mixers.empty()) Norm("post_attention_norm", Component::kAttnPostNorm, s_.E);
+    if (l.residual.post_norms && !l.mixers.empty()) Norm("post_attention_norm", Component::kAttnPostNorm, s_.E);
     if (!l.feed_forward.empty()) FeedForwards(l);
-    if (!l.feed_forward.empty() && r_.stored_xielu) {
+    if (!l.feed_forward.empty() && l.network.stored_xielu) {
       Vector("xielu_alpha_n", Component::kFfnGateUp, 1);
       Vector("xielu_alpha_p", Component::kFfnGateUp, 1);
     }
@@ -137,32 +141,32 @@ class Parameters {
       Matrix("proj", Component::kLayerOut, s_.E, s_.El);
       RmsNorm("post_norm", Component::kLayerPostNorm, s_.E);
     }
-    if (r_.layer_scale) Vector("layer_output_scale", Component::kLayerScale, 1);
+    if (l.residual.layer_scale) Vector("layer_output_scale", Component::kLayerScale, 1);
   }
 
   void FeedForwards(const LayerRecipe& l) {
-    if (r_.pre_norms && r_.residual != Residual::kParallelOneNorm) Norm("ffn_norm", Component::kFfnNorm, s_.E);
+    if (l.residual.pre_norms && l.residual.kind != Residual::kParallelOneNorm) Norm("ffn_norm", Component::kFfnNorm, s_.E);
     if (l.sparse()) SparseNetworks();
-    if (l.dense()) Network("ffn", "", at_.F, r_.ffn_bias, Component::kFfnGateUp, Component::kFfnDown);
+    if (l.dense()) Network("ffn", "", at_.F, l.ffn.bias, Component::kFfnGateUp, Component::kFfnDown);
     if (l.both()) {  // norms around each of the two
       RmsNorm("post_ffw_norm_1", Component::kDensePostNorm, s_.E);
       RmsNorm("pre_ffw_norm_2", Component::kExpertNorm, s_.E);
       RmsNorm("post_ffw_norm_2", Component::kExpertPostNorm, s_.E);
     }
-    if (r_.post_norms) Norm("post_ffw_norm", Component::kFfnPostNorm, s_.E);
+    if (l.residual.post_norms) Norm("post_ffw_norm", Component::kFfnPostNorm, s_.E);
   }
 
   void Mix(Mixer mixer, const LayerRecipe& l) {
     switch (mixer) {
       case Mixer::kAttention:
-        Projections(l.cache_of < 0, l.v_is_k);
-        if (r_.attention_gate) {
-          Matrix("attn_q_gate", Component::kAttnGate, r_.gate_each_head ? at_.H : at_.H * at_.D, s_.E);
+        Projections(l.attention.cache_of < 0, l.attention.v_is_k);
+        if (l.attention.gate) {
+          Matrix("attn_q_gate", Component::kAttnGate, l.attention.gate_each_head ? at_.H : at_.H * at_.D, s_.E);
         }
         return Attended(at_.D);
       case Mixer::kLatentAttention:
         LatentProjections();
-        if (r_.attention_gate) Matrix("attn_q_gate", Component::kAttnGate, at_.H, s_.E);  // a gate of each head
+        if (l.attention.gate) Matrix("attn_q_gate", Component::kAttnGate, at_.H, s_.E);  // a gate of each head
         return Attended(s_.Dv);
       case Mixer::kShortConv:
         Matrix("shortconv.in_proj", Component::kConvIn, 3 * s_.E, s_.E);
@@ -183,18 +187,18 @@ class Parameters {
         Matrix("ssm_in", Component::kRecurrentIn, 2 * inner + 2 * s_.G * s_.N + s_.Hm, s_.E);
         Recurrence(mixer, s_.Hm);
         Vector("ssm_d", Component::kRecurrence, s_.Hm);
-        if (r_.mamba.norm) RmsNorm("ssm_norm", Component::kRecurrentNorm, inner);
+        if (l.mamba.norm) RmsNorm("ssm_norm", Component::kRecurrentNorm, inner);
         return Matrix("ssm_out", Component::kRecurrentOut, s_.E, inner);
       }
     }
   }
 
   // A decay of each head of the delta rule, or of each element of its keys.
-  Form DeltaDecays() const { return r_.delta.channel_decay ? s_.Hv * s_.Nk : s_.Hv; }
+  Form DeltaDecays() const { return layer().delta.channel_decay ? s_.Hv * s_.Nk : s_.Hv; }
 
   // One matrix, or two over a space of R_g elements, whose names end in "_a" and "_b".
   void LowRank(const char* name, const std::string& low, Component component, const Form& rows) {
-    if (r_.delta.gate_rank == 0) return Matrix(name, component, rows, s_.E);
+    if (layer().delta.gate_rank == 0) return Matrix(name, component, rows, s_.E);
     Matrix(low + "_a", component, s_.Rg, s_.E);
     Matrix(low + "_b", component, rows, s_.Rg);
   }
@@ -204,48 +208,48 @@ class Parameters {
     const Form channels = s_.Channels(mixer);
     const bool delta = mixer == Mixer::kDeltaRule;
     const auto taps = [&](const char* name, const Form& of) { Add(name, Component::kRecurrentConv, true, s_.J, s_.J, 1, of); };
-    if (delta && r_.delta.channel_decay) {
+    if (delta && layer().delta.channel_decay) {
       taps("ssm_conv1d_q", s_.Hk * s_.Nk);
       taps("ssm_conv1d_k", s_.Hk * s_.Nk);
       taps("ssm_conv1d_v", s_.Hv * s_.Nv);
     } else {
       taps("ssm_conv1d", channels);
     }
-    if (mixer == Mixer::kMamba2 && r_.mamba.conv_bias) Vector("ssm_conv1d.bias", Component::kRecurrentConv, channels);
+    if (mixer == Mixer::kMamba2 && layer().mamba.conv_bias) Vector("ssm_conv1d.bias", Component::kRecurrentConv, channels);
     Vector("ssm_dt.bias", Component::kRecurrentRates, delta ? DeltaDecays() : heads);
     Vector("ssm_a", Component::kRecurrentRates, heads);
   }
 
   // `value_dim`: elements of a head's value.
   void Attended(const Form& value_dim) {
-    if (r_.sinks) Vector("attn_sinks", Component::kAttention, at_.H);
-    Projection("attn_output", Component::kAttnOutput, s_.E, at_.H * value_dim, r_.o_bias);
+    if (layer().attention.sinks) Vector("attn_sinks", Component::kAttention, at_.H);
+    Projection("attn_output", Component::kAttnOutput, s_.E, at_.H * value_dim, layer().attention.o_bias);
   }
 
   // `own_kv`: keys and values are not another layer's. `v_is_k`: nor are there matrices for both.
   void Projections(bool own_kv, bool v_is_k) {
     const Form q = at_.H * at_.D, kv = at_.K * at_.D;
-    if (r_.fused_qkv) {
-      Projection("attn_qkv", Component::kAttnQkv, (at_.H + 2 * at_.K) * at_.D, s_.E, r_.q_bias);
+    if (layer().attention.fused_qkv) {
+      Projection("attn_qkv", Component::kAttnQkv, (at_.H + 2 * at_.K) * at_.D, s_.E, layer().attention.q_bias);
     } else {
-      Projection("attn_q", Component::kAttnQ, q, s_.E, r_.q_bias);
-      if (own_kv) Projection("attn_k", Component::kAttnK, kv, s_.E, r_.k_bias);
-      if (own_kv && !v_is_k) Projection("attn_v", Component::kAttnV, kv, s_.E, r_.v_bias);
+      Projection("attn_q", Component::kAttnQ, q, s_.E, layer().attention.q_bias);
+      if (own_kv) Projection("attn_k", Component::kAttnK, kv, s_.E, layer().attention.k_bias);
+      if (own_kv && !v_is_k) Projection("attn_v", Component::kAttnV, kv, s_.E, layer().attention.v_bias);
     }
-    if (r_.qk_norm == QkNormKind::kNone || r_.qk_norm == QkNormKind::kUnweighted) return;
-    const bool all = r_.qk_norm != QkNormKind::kHead;
+    if (layer().attention.qk_norm == QkNormKind::kNone || layer().attention.qk_norm == QkNormKind::kUnweighted) return;
+    const bool all = layer().attention.qk_norm != QkNormKind::kHead;
     RmsNorm("attn_q_norm", Component::kAttnQNorm, all ? q : at_.D);
     if (own_kv) RmsNorm("attn_k_norm", Component::kAttnKNorm, all ? kv : at_.D);
   }
 
   void LatentProjections() {
     const Form q_rows = at_.H * (s_.Dn + s_.Dr);
-    if (r_.latent.q_rank > 0) {
+    if (layer().latent.q_rank > 0) {
       Matrix("attn_q_a", Component::kAttnQ, s_.Rq, s_.E);
       RmsNorm("attn_q_a_norm", Component::kAttnQNorm, s_.Rq);
       Matrix("attn_q_b", Component::kAttnQ, q_rows, s_.Rq);
     } else {
-      Projection("attn_q", Component::kAttnQ, q_rows, s_.E, r_.q_bias);
+      Projection("attn_q", Component::kAttnQ, q_rows, s_.E, layer().attention.q_bias);
     }
     Matrix("attn_kv_a_mqa", Component::kAttnKv, s_.Rkv + s_.Dr, s_.E);
     RmsNorm("attn_kv_a_norm", Component::kAttnKNorm, s_.Rkv);
@@ -254,28 +258,30 @@ class Parameters {
   }
 
   void Network(const std::string& stem, const std::string& tail, const Form& width, bool bias, Component in, Component out) {
-    if (r_.gated_ffn) Projection(stem + "_gate" + tail, in, width, s_.E, bias);
+    if (layer().network.gated) Projection(stem + "_gate" + tail, in, width, s_.E, bias);
     Projection(stem + "_up" + tail, in, width, s_.E, bias);
     Projection(stem + "_down" + tail, out, s_.E, width, bias);
   }
 
   void SparseNetworks() {
-    if (r_.router_norm) RmsNorm("ffn_gate_inp_norm", Component::kRouterNorm, s_.E);
-    Projection("ffn_gate_inp", Component::kRouter, s_.X, s_.E, r_.router_bias);
-    if (r_.expert_scale) Vector("ffn_down_exps_scale", Component::kRouter, s_.X);
-    if (r_.expert_latent > 0) Matrix("ffn_latent_down", Component::kLatentIn, s_.Ex, s_.E);
-    if (r_.gated_ffn && !r_.ungated_experts) Experts("ffn_gate_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, r_.expert_bias);
-    Experts("ffn_up_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, r_.expert_bias);
-    Experts("ffn_down_exps", Component::kFfnDown, s_.Ex, s_.Fx, r_.expert_bias);
-    if (r_.expert_latent > 0) Matrix("ffn_latent_up", Component::kLatentOut, s_.E, s_.Ex);
-    if (r_.d_shared == 0) return;
-    Network("ffn", "_shexp", s_.Fs, r_.expert_bias, Component::kSharedGateUp, Component::kSharedDown);
-    if (r_.shared_gate) Vector("ffn_gate_inp_shexp", Component::kSharedSigmoid, s_.E);
+    if (layer().experts.router_norm) RmsNorm("ffn_gate_inp_norm", Component::kRouterNorm, s_.E);
+    Projection("ffn_gate_inp", Component::kRouter, s_.X, s_.E, layer().experts.router_bias);
+    if (layer().experts.weight_scales) Vector("ffn_down_exps_scale", Component::kRouter, s_.X);
+    if (layer().experts.latent > 0) Matrix("ffn_latent_down", Component::kLatentIn, s_.Ex, s_.E);
+    if (layer().network.gated && !layer().experts.ungated)
+      Experts("ffn_gate_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, layer().experts.bias);
+    Experts("ffn_up_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, layer().experts.bias);
+    Experts("ffn_down_exps", Component::kFfnDown, s_.Ex, s_.Fx, layer().experts.bias);
+    if (layer().experts.latent > 0) Matrix("ffn_latent_up", Component::kLatentOut, s_.E, s_.Ex);
+    if (layer().experts.shared_width == 0) return;
+    Network("ffn", "_shexp", s_.Fs, layer().experts.bias, Component::kSharedGateUp, Component::kSharedDown);
+    if (layer().experts.shared_gate) Vector("ffn_gate_inp_shexp", Component::kSharedSigmoid, s_.E);
   }
 
   const Recipe& r_;
   const Symbols s_;
   LayerSymbols at_;  // of the layer at hand
+  const LayerRecipe* at_layer_ = nullptr;
   int32_t layer_ = -1;
   WeightInfo::Kind kind_ = WeightInfo::Kind::kBlock;
   bool prediction_ = false;

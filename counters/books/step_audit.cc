@@ -131,7 +131,7 @@ class StepAudit {
       if (p.expert && charged != nullptr) {
         // Each row is routed to k experts.
         const Form rows_of_experts = Form::Symbol("B", facts_.work.sequences) * Form::Symbol("P", facts_.work.rows) *
-                                     Form::Symbol("k", static_cast<uint64_t>(recipe_.top_k));
+                                     Form::Symbol("k", static_cast<uint64_t>(recipe_.all.experts.top_k));
         uint64_t uses = 0;
         for (const uint64_t n : charged->expert_rows) uses += n;
         Row(AuditAccount::kExpertRows, p.layer, p.component, rows_of_experts, std::nullopt, uses, WorkClass::kLinear, p.name);

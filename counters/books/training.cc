@@ -34,7 +34,7 @@ Result<TrainingCount> CountTraining(const Count& count) {
   const Recipe& r = count.recipe;
   uint64_t width = 0;  // of the queries of all layers: L H D where all attend
   for (const LayerRecipe& l : r.layers) {
-    const LayerSizes s = SizesOf(r, l);
+    const Attention& s = l.attention;
     const uint64_t own = times(static_cast<uint64_t>(std::max(s.n_heads, 0)), static_cast<uint64_t>(std::max(s.head_dim, 0)));
     fits = fits && !__builtin_add_overflow(width, l.attends() ? own : 0, &width);
   }

@@ -57,15 +57,14 @@ class Work {
     }
     // One table per rope in use. Per rotated pair: the angle, its cosine and sine, both multiplied by YaRN's magnitude.
     for (const LayerRope rope : {LayerRope::kGlobal, LayerRope::kLocal}) {
-      const auto turns = [&](const LayerRecipe& l) { return l.attends() && l.rope == rope; };
+      const auto turns = [&](const LayerRecipe& l) { return l.attends() && l.attention.rope == rope; };
       const auto first = std::ranges::find_if(r_.layers, turns);
       if (first == r_.layers.end()) continue;
       const Form half = N_ * RopeDim(*first).Half();
       Add(Component::kRope, WorkClass::kRope, 3 * half, 2 * half);
     }
     // Attention temperature, once a step: two adds, a multiply, an add; special: divide, log.
-    if (r_.temperature_scale != 0 && AnyLayer(r_, [&](const LayerRecipe& l) { return HasTemperature(l); }))
-      Add(Component::kAttention, WorkClass::kSoftmax, 4 * N_, 2 * N_);
+    if (AnyLayer(r_, &LayerRecipe::tempered)) Add(Component::kAttention, WorkClass::kSoftmax, 4 * N_, 2 * N_);
     if (w_.predicting) {
       Prediction();
     } else {
@@ -82,14 +81,12 @@ class Work {
   }
 
  private:
-  bool HasTemperature(const LayerRecipe& l) const {
-    return l.attends() && (r_.temperature_everywhere || l.rope == LayerRope::kNone);
-  }
+  const LayerRecipe& layer() const { return *at_layer_; }  // at hand
   // Rotated dimensions of a head; 0 without rope.
   Form RopeDim(const LayerRecipe& l) const {
-    const Rope& rope = l.rope == LayerRope::kLocal ? r_.local_rope : r_.rope;
-    if (l.rope == LayerRope::kNone || rope.style == RopeStyle::kNone) return {};
-    if (rope.dim == SizesOf(r_, l).head_dim) return s_.Of(l).D;
+    const Rope& rope = l.attention.rope == LayerRope::kLocal ? r_.local_rope : r_.rope;
+    if (l.attention.rope == LayerRope::kNone || rope.style == RopeStyle::kNone) return {};
+    if (rope.dim == l.attention.head_dim) return s_.Of(l).D;
     return Form::Symbol(rope.dim == r_.rope.dim ? "D_r" : "D_l", Unsigned(rope.dim));
   }
 
@@ -105,9 +102,10 @@ class Work {
 
   void Layer(const LayerRecipe& l) {
     at_ = s_.Of(l);
-    const bool own = r_.post_norms || r_.residual_scale != 1;  // a block has an output of its own
+    at_layer_ = &l;
+    const bool own = l.residual.post_norms || l.residual.scale != 1;  // a block has an output of its own
     if (!l.mixers.empty()) {
-      if (r_.pre_norms) Norm(Component::kAttnNorm, N_, s_.E);
+      if (l.residual.pre_norms) Norm(Component::kAttnNorm, N_, s_.E);
       bool first = true;
       Component last{};
       for (const Mixer mixer : kMixers) {
@@ -116,24 +114,24 @@ class Work {
         if (!own || !first) Add(last, WorkClass::kResidualBias, N_ * s_.E);
         first = false;
       }
-      if (own) Residual(r_.post_norms ? Component::kAttnPostNorm : last);
-      if (r_.post_norms) Norm(Component::kAttnPostNorm, N_, s_.E);
+      if (own) Residual(l.residual.post_norms ? Component::kAttnPostNorm : last);
+      if (l.residual.post_norms) Norm(Component::kAttnPostNorm, N_, s_.E);
     }
     if (!l.feed_forward.empty()) FeedForwards(l);
     if (r_.layer_embedding > 0) {
       Linear(Component::kLayerGate, N_, s_.E, s_.El, false);
-      Activate(Component::kLayerGate, r_.activation, N_ * s_.El);
+      Activate(Component::kLayerGate, l.network.activation, N_ * s_.El);
       Linear(Component::kLayerOut, N_, s_.El, s_.E, false);
       RmsNorm(Component::kLayerPostNorm, N_, s_.E);
       Add(Component::kLayerPostNorm, WorkClass::kResidualBias, N_ * s_.E);
     }
-    if (r_.layer_scale) Add(Component::kLayerScale, WorkClass::kActivation, N_ * s_.E);
+    if (l.residual.layer_scale) Add(Component::kLayerScale, WorkClass::kActivation, N_ * s_.E);
   }
 
   void FeedForwards(const LayerRecipe& l) {
-    if (r_.pre_norms && r_.residual != Residual::kParallelOneNorm) Norm(Component::kFfnNorm, N_, s_.E);
+    if (l.residual.pre_norms && l.residual.kind != Residual::kParallelOneNorm) Norm(Component::kFfnNorm, N_, s_.E);
     if (l.both()) {  // norms around each of the two; the sum of both is the block's output
-      Network(Component::kFfnGateUp, Component::kFfnDown, N_, s_.E, at_.F, r_.ffn_bias, r_.gated_ffn);
+      Network(Component::kFfnGateUp, Component::kFfnDown, N_, s_.E, at_.F, l.ffn.bias, l.network.gated);
       RmsNorm(Component::kDensePostNorm, N_, s_.E);
       RmsNorm(Component::kExpertNorm, N_, s_.E);
       RmsNorm(Component::kExpertPostNorm, N_, s_.E);
@@ -142,10 +140,10 @@ class Work {
     if (l.sparse()) {
       Sparse(l);
     } else {
-      Network(Component::kFfnGateUp, Component::kFfnDown, N_, s_.E, at_.F, r_.ffn_bias, r_.gated_ffn);
-      Residual(r_.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
+      Network(Component::kFfnGateUp, Component::kFfnDown, N_, s_.E, at_.F, l.ffn.bias, l.network.gated);
+      Residual(l.residual.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
     }
-    if (r_.post_norms) Norm(Component::kFfnPostNorm, N_, s_.E);
+    if (l.residual.post_norms) Norm(Component::kFfnPostNorm, N_, s_.E);
   }
 
   // Gives the component of the mixer's last matrix.
@@ -153,26 +151,26 @@ class Work {
     switch (mixer) {
       case Mixer::kAttention: {
         Projections(l);
-        if (r_.temperature_scale != 0 && HasTemperature(l)) {
+        if (l.tempered()) {
           Add(Component::kAttention, WorkClass::kResidualBias, N_ * at_.H * at_.D);
         }
         Attention(l, at_.D, at_.D);
-        Scaled(Component::kAttnOutput, r_.scales.attention, N_ * at_.H * at_.D);
-        if (r_.attention_gate) {
-          const Form gates = r_.gate_each_head ? at_.H : at_.H * at_.D;
+        Scaled(Component::kAttnOutput, l.attention.out_scale, N_ * at_.H * at_.D);
+        if (l.attention.gate) {
+          const Form gates = l.attention.gate_each_head ? at_.H : at_.H * at_.D;
           Linear(Component::kAttnGate, N_, s_.E, gates, false);
           // 1 / (1 + exp(-x)), or log(1 + exp(x)). A sigmoid of each element is charged with its product; otherwise the product is charged
           // apart.
-          const bool apart = r_.gate_each_head || r_.gate_softplus;
+          const bool apart = l.attention.gate_each_head || l.attention.gate_softplus;
           Add(Component::kAttnGate, WorkClass::kActivation, (apart ? 1 : 2) * (N_ * gates), 2 * (N_ * gates));
           if (apart) Add(Component::kAttnGate, WorkClass::kResidualBias, N_ * at_.H * at_.D);
         }
-        Linear(Component::kAttnOutput, N_, at_.H * at_.D, s_.E, r_.o_bias);
+        Linear(Component::kAttnOutput, N_, at_.H * at_.D, s_.E, l.attention.o_bias);
         return Component::kAttnOutput;
       }
       case Mixer::kLatentAttention: {  // run absorbed: all heads share the compressed key, of which the value is a part
         LatentProjections(l);
-        if (r_.temperature_scale != 0 && HasTemperature(l)) {
+        if (l.tempered()) {
           Add(Component::kAttention, WorkClass::kResidualBias, N_ * at_.H * (s_.Dn + s_.Dr));
         }
         if (w_.expanded) {
@@ -181,13 +179,13 @@ class Work {
           Attention(l, s_.Rkv + s_.Dr, s_.Rkv);
           Linear(Component::kAttnKv, N_ * at_.H, s_.Rkv, s_.Dv, false);  // each head's value
         }
-        if (r_.attention_gate) {  // a sigmoid of each head multiplies its values
+        if (l.attention.gate) {  // a sigmoid of each head multiplies its values
           Linear(Component::kAttnGate, N_, s_.E, at_.H, false);
           const ActivationForm sigmoid = ActivationOf(ActivationKind::kSigmoid, false);
           Add(Component::kAttnGate, WorkClass::kActivation, sigmoid.flops * (N_ * at_.H), sigmoid.special * (N_ * at_.H));
           Add(Component::kAttnGate, WorkClass::kResidualBias, N_ * at_.H * s_.Dv);
         }
-        Linear(Component::kAttnOutput, N_, at_.H * s_.Dv, s_.E, r_.o_bias);
+        Linear(Component::kAttnOutput, N_, at_.H * s_.Dv, s_.E, l.attention.o_bias);
         return Component::kAttnOutput;
       }
       // Per element: B x; J multiply-adds, which include positions before the first; the product with C.
@@ -235,7 +233,7 @@ class Work {
   // With a decay for each element of the keys: w k and w q too; u = beta (v - S^T w k), the output S^T w q + (k.q) u.
   void DeltaRule() {
     const Form &Hk = s_.Hk, &Hv = s_.Hv, &Nk = s_.Nk, &Nv = s_.Nv;
-    const bool channels = r_.delta.channel_decay;
+    const bool channels = layer().delta.channel_decay;
     Linear(Component::kRecurrentIn, N_, s_.E, s_.Channels(Mixer::kDeltaRule), false);
     LowRank(Component::kRecurrentGate, Hv * Nv);
     if (channels) {
@@ -258,7 +256,7 @@ class Work {
 
   // One matrix, or two over a space of R_g elements.
   void LowRank(Component component, const Form& out) {
-    if (r_.delta.gate_rank == 0) return Linear(component, N_, s_.E, out, false);
+    if (layer().delta.gate_rank == 0) return Linear(component, N_, s_.E, out, false);
     Linear(component, N_, s_.E, s_.Rg, false);
     Linear(component, N_, s_.Rg, out, false);
   }
@@ -267,13 +265,13 @@ class Work {
   void ChannelRates() {
     const Form elements = N_ * s_.Hv * s_.Nk, heads = N_ * s_.Hv;
     Add(Component::kRecurrentRates, WorkClass::kResidualBias, elements);
-    Add(Component::kRecurrentRates, WorkClass::kActivation, (r_.delta.decay_bound != 0 ? 3 : 2) * elements + heads,
+    Add(Component::kRecurrentRates, WorkClass::kActivation, (layer().delta.decay_bound != 0 ? 3 : 2) * elements + heads,
         3 * elements + 2 * heads);
   }
 
   // Per head, with S [N, D_m]: S^T C, and B (step x)^T added to S; the decay of S; step x, and D x added to the output.
   void Mamba() {
-    const Mamba2& m = r_.mamba;
+    const Mamba2& m = layer().mamba;
     const Form &Hm = s_.Hm, &Dm = s_.Dm, &N = s_.N, groups = s_.G * N;
     Linear(Component::kRecurrentIn, N_, s_.E, 2 * Hm * Dm + 2 * groups + Hm, false);
     const Form parts[] = {Hm * Dm, Hm * Dm, groups, groups, Hm};
@@ -289,7 +287,7 @@ class Work {
       Add(Component::kRecurrentNorm, WorkClass::kNorm, N_ * (4 * Hm * Dm + vectors), 2 * N_ * vectors);
     }
     Activate(Component::kRecurrentNorm, ActivationKind::kSilu, N_ * Hm * Dm);
-    Scaled(Component::kRecurrentOut, r_.scales.mamba, N_ * Hm * Dm);
+    Scaled(Component::kRecurrentOut, layer().mamba.out_scale, N_ * Hm * Dm);
     Linear(Component::kRecurrentOut, N_, Hm * Dm, s_.E, false);
   }
 
@@ -314,7 +312,9 @@ class Work {
     if (bias) Add(component, WorkClass::kResidualBias, rows * out);
   }
   // An add, and a multiply by a scale.
-  void Residual(Component component) { Add(component, WorkClass::kResidualBias, (r_.residual_scale != 1 ? 2 : 1) * (N_ * s_.E)); }
+  void Residual(Component component) {
+    Add(component, WorkClass::kResidualBias, (layer().residual.scale != 1 ? 2 : 1) * (N_ * s_.E));
+  }
 
   // Per element, RMS: square, add, two multiplies (1/rms, weight). LayerNorm: also an add for the mean, a subtract, the bias.
   // Per vector, RMS: eps; special: divide, rsqrt. LayerNorm: also the divide for the mean.
@@ -332,7 +332,7 @@ class Work {
   // Norms of `heads` heads, before or after rope.
   void QkNorm(Component component, const Form& heads) {
     const Form& D = at_.D;
-    switch (r_.qk_norm) {
+    switch (layer().attention.qk_norm) {
       case QkNormKind::kNone: break;
       case QkNormKind::kHead: RmsNorm(component, N_ * heads, D); break;
       case QkNormKind::kWhole: RmsNorm(component, N_, heads * D); break;
@@ -343,24 +343,25 @@ class Work {
 
   void Projections(const LayerRecipe& l) {
     const Form &H = at_.H, &K = at_.K, &D = at_.D;
-    const bool own_kv = l.cache_of < 0;
-    if (r_.fused_qkv) {
-      Linear(Component::kAttnQkv, N_, s_.E, (H + 2 * K) * D, r_.q_bias);
+    const bool own_kv = l.attention.cache_of < 0;
+    if (l.attention.fused_qkv) {
+      Linear(Component::kAttnQkv, N_, s_.E, (H + 2 * K) * D, l.attention.q_bias);
     } else {
-      Linear(Component::kAttnQ, N_, s_.E, H * D, r_.q_bias);
-      if (own_kv) Linear(Component::kAttnK, N_, s_.E, K * D, r_.k_bias);
-      if (own_kv && !l.v_is_k) Linear(Component::kAttnV, N_, s_.E, K * D, r_.v_bias);
+      Linear(Component::kAttnQ, N_, s_.E, H * D, l.attention.q_bias);
+      if (own_kv) Linear(Component::kAttnK, N_, s_.E, K * D, l.attention.k_bias);
+      if (own_kv && !l.attention.v_is_k) Linear(Component::kAttnV, N_, s_.E, K * D, l.attention.v_bias);
     }
-    if (own_kv && r_.v_norm) UnweightedNorm(l.v_is_k ? Component::kAttnK : Component::kAttnV, N_ * K, D);
-    if (r_.qk_norm != QkNormKind::kUnweighted || r_.qk_norm_everywhere || l.rope != LayerRope::kNone) {
+    if (own_kv && l.attention.v_norm) UnweightedNorm(l.attention.v_is_k ? Component::kAttnK : Component::kAttnV, N_ * K, D);
+    if (l.attention.qk_norm != QkNormKind::kUnweighted || l.attention.qk_norm_everywhere ||
+        l.attention.rope != LayerRope::kNone) {
       QkNorm(Component::kAttnQNorm, H);
       if (own_kv) QkNorm(Component::kAttnKNorm, K);
     }
-    if (r_.qkv_limit != 0) {  // a min and a max of each element
+    if (l.attention.qkv_limit != 0) {  // a min and a max of each element
       const auto limit = [&](Component component, const Form& heads) {
         Add(component, WorkClass::kActivation, 2 * N_ * heads * D);
       };
-      if (r_.fused_qkv) {
+      if (l.attention.fused_qkv) {
         limit(Component::kAttnQkv, H + 2 * K);
       } else {
         limit(Component::kAttnQ, H);
@@ -374,12 +375,12 @@ class Work {
   void LatentProjections(const LayerRecipe& l) {
     const Form& H = at_.H;
     const Form q_rows = H * (s_.Dn + s_.Dr);
-    if (r_.latent.q_rank > 0) {
+    if (l.latent.q_rank > 0) {
       Linear(Component::kAttnQ, N_, s_.E, s_.Rq, false);
       RmsNorm(Component::kAttnQNorm, N_, s_.Rq);
       Linear(Component::kAttnQ, N_, s_.Rq, q_rows, false);
     } else {
-      Linear(Component::kAttnQ, N_, s_.E, q_rows, r_.q_bias);
+      Linear(Component::kAttnQ, N_, s_.E, q_rows, l.attention.q_bias);
     }
     Linear(Component::kAttnKv, N_, s_.E, s_.Rkv + s_.Dr, false);
     RmsNorm(Component::kAttnKNorm, N_, s_.Rkv);
@@ -398,14 +399,14 @@ class Work {
 
   // Twice the sum of the positions that each of a sequence's rows sees: min(position + 1, window), or position % chunk + 1.
   Form TwiceVisible(const LayerRecipe& l) const {
-    const uint64_t begin = w_.context - w_.rows, limit = Unsigned(l.window);
-    const int32_t window = l.window;
-    if (l.chunk > 0 && w_.context > Unsigned(l.chunk)) {
-      if (w_.rows == 1) return 2 * Form::Symbol("S_c", begin % Unsigned(l.chunk) + 1);
-      const Form C = Form::Symbol("C", Unsigned(l.chunk));
+    const uint64_t begin = w_.context - w_.rows, limit = Unsigned(l.attention.window);
+    const int32_t window = l.attention.window;
+    if (l.attention.chunk > 0 && w_.context > Unsigned(l.attention.chunk)) {
+      if (w_.rows == 1) return 2 * Form::Symbol("S_c", begin % Unsigned(l.attention.chunk) + 1);
+      const Form C = Form::Symbol("C", Unsigned(l.attention.chunk));
       const auto of_first = [&](uint64_t n) {  // of positions [0, n)
-        const uint64_t rest = n % Unsigned(l.chunk);
-        return n / Unsigned(l.chunk) * (C * (C + 1)) + Form(rest * (rest + 1));
+        const uint64_t rest = n % Unsigned(l.attention.chunk);
+        return n / Unsigned(l.attention.chunk) * (C * (C + 1)) + Form(rest * (rest + 1));
       };
       return of_first(w_.context) - of_first(begin);
     }
@@ -427,8 +428,8 @@ class Work {
     out_.back().full_square = 2 * B_ * P_ * S_ * at_.H * (key + value);
     // Per score: scale, maximum, subtract, add; special: exp. Per output: divide. A sink is one more score, without the scale.
     // Soft cap: two multiplies; special: tanh. ALiBi: a multiply-add.
-    const Form sunk = r_.sinks ? N_ * at_.H : Form(0);
-    const uint64_t capped = r_.attention_softcap != 0 ? 1 : 0, biased = r_.alibi_bias > 0 ? 1 : 0;
+    const Form sunk = l.attention.sinks ? N_ * at_.H : Form(0);
+    const uint64_t capped = l.attention.softcap != 0 ? 1 : 0, biased = r_.alibi_bias > 0 ? 1 : 0;
     Add(Component::kAttention, WorkClass::kSoftmax, (4 + 2 * capped + 2 * biased) * scores + 3 * sunk,
         (1 + capped) * scores + N_ * at_.H * value + sunk);
   }
@@ -436,69 +437,71 @@ class Work {
   // `space`: the width of its input and output. `limit`: its SwiGLU's; 0: none.
   void Network(Component in, Component out, const Form& rows, const Form& space, const Form& width, bool bias, bool gated,
                float limit = 0) {
-    const ActivationForm a = ActivationOf(limit > 0 ? ActivationKind::kSwigluLimited : r_.activation, gated);
+    const ActivationForm a = ActivationOf(limit > 0 ? ActivationKind::kSwigluLimited : layer().network.activation, gated);
     const Form matrices = gated ? 2 : 1;
     Add(in, WorkClass::kLinear, 2 * matrices * rows * width * space, {}, true);
     if (bias) Add(in, WorkClass::kResidualBias, matrices * rows * width);
     Add(in, WorkClass::kActivation, a.flops * (rows * width), a.special * (rows * width));
-    Scaled(in, r_.scales.gate, rows * width);
-    Scaled(out, r_.scales.down, rows * width);
+    Scaled(in, layer().network.gate_scale, rows * width);
+    Scaled(out, layer().network.down_scale, rows * width);
     Linear(out, rows, width, space, bias);
   }
 
   void Sparse(const LayerRecipe& l) {
     const Form& X = s_.X;
     const Form& k = s_.k;
-    const bool sigmoid = SigmoidOfAll(r_.routing), one_by_one = r_.routing == RoutingRule::kTopKThenSigmoid;
-    const bool choice_bias = r_.router_bias && (sigmoid || SoftmaxOfAll(r_.routing));  // joins the scores, not the logits
-    if (r_.router_norm) RmsNorm(Component::kRouterNorm, N_, s_.E);
-    Linear(Component::kRouter, N_, s_.E, X, r_.router_bias && !choice_bias, WorkClass::kRouter);
+    const bool sigmoid = SigmoidOfAll(l.experts.routing), one_by_one = l.experts.routing == RoutingRule::kTopKThenSigmoid;
+    const bool choice_bias =
+        l.experts.router_bias && (sigmoid || SoftmaxOfAll(l.experts.routing));  // joins the scores, not the logits
+    if (l.experts.router_norm) RmsNorm(Component::kRouterNorm, N_, s_.E);
+    Linear(Component::kRouter, N_, s_.E, X, l.experts.router_bias && !choice_bias, WorkClass::kRouter);
     // The choice takes k X compares. Softmax, per value of k or X: maximum, subtract, add; special: exp, divide. Sigmoid, per
     // value of X: add, and the bias for the choice; special: exp, divide.
     // Groups: their scores take a compare for each of the best of each expert, and adds; kept_groups compares of each.
     Form chosen = k * X, special;
-    if (r_.expert_groups > 1) {
-      const uint64_t groups = Unsigned(r_.expert_groups), best = Unsigned(r_.group_best);
-      chosen += best * X + Form(Unsigned(r_.kept_groups) * groups + (best - 1) * groups);
+    if (l.experts.groups > 1) {
+      const uint64_t groups = Unsigned(l.experts.groups), best = Unsigned(l.experts.group_best);
+      chosen += best * X + Form(Unsigned(l.experts.kept_groups) * groups + (best - 1) * groups);
     }
-    if (r_.route_scale != 1) chosen += k;
-    if (r_.expert_scale) chosen += k;
+    if (l.experts.route_scale != 1) chosen += k;
+    if (l.experts.weight_scales) chosen += k;
     if (choice_bias) chosen += X;
     if (sigmoid || one_by_one) {
       chosen += one_by_one ? k : X;
       special = 2 * (one_by_one ? k : X);
     } else {
-      const Form& over = r_.routing == RoutingRule::kTopKThenSoftmax ? k : X;
+      const Form& over = l.experts.routing == RoutingRule::kTopKThenSoftmax ? k : X;
       chosen += 3 * over;
       special = 2 * over;
     }
-    if (Renormed(r_.routing)) {
-      chosen += r_.route_sum_eps != 0 ? k : k - 1;
+    if (Renormed(l.experts.routing)) {
+      chosen += l.experts.route_sum_eps != 0 ? k : k - 1;
       special += k;
     }
     Add(Component::kRouter, WorkClass::kRouter, N_ * chosen, N_ * special);
-    if (r_.expert_latent > 0) Linear(Component::kLatentIn, N_, s_.E, s_.Ex, false);
+    if (l.experts.latent > 0) Linear(Component::kLatentIn, N_, s_.E, s_.Ex, false);
     expert_ = true;
-    Network(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Ex, s_.Fx, r_.expert_bias, r_.gated_ffn && !r_.ungated_experts,
-            l.expert_limit);
+    Network(Component::kFfnGateUp, Component::kFfnDown, N_ * k, s_.Ex, s_.Fx, l.experts.bias,
+            l.network.gated && !l.experts.ungated, l.experts.limit);
     expert_ = false;
     // The weighted sum of the experts' outputs, added to the residual. A matrix first brings it back from a space of the experts' own.
-    const bool own = r_.post_norms || r_.residual_scale != 1;  // the block has an output of its own
-    const bool latent = r_.expert_latent > 0;
+    const bool own = l.residual.post_norms || l.residual.scale != 1;  // the block has an output of its own
+    const bool latent = l.experts.latent > 0;
     // Weights multiply the experts' outputs or inputs: 2 k either way.
     Add(Component::kMoeCombine, WorkClass::kResidualBias, N_ * s_.Ex * (own || latent ? 2 * k : 2 * k + 1));
     if (latent) Linear(Component::kLatentOut, N_, s_.Ex, s_.E, false);
     if (latent && !own) Add(Component::kLatentOut, WorkClass::kResidualBias, N_ * s_.E);
-    if (own) Residual(r_.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
-    if (r_.shared_activation) {  // an activation, multiplied by 1 and added
-      const ActivationForm a = ActivationOf(r_.activation, false);
+    if (own) Residual(l.residual.post_norms ? Component::kFfnPostNorm : Component::kFfnDown);
+    if (l.experts.shared_activation) {  // an activation, multiplied by 1 and added
+      const ActivationForm a = ActivationOf(l.network.activation, false);
       Add(Component::kSharedGateUp, WorkClass::kActivation, a.flops * (N_ * s_.E), a.special * (N_ * s_.E));
       Add(Component::kSharedDown, WorkClass::kResidualBias, 2 * (N_ * s_.E));
     }
-    if (r_.d_shared == 0) return;
-    Network(Component::kSharedGateUp, Component::kSharedDown, N_, s_.E, s_.Fs, r_.expert_bias, r_.gated_ffn, l.shared_limit);
+    if (l.experts.shared_width == 0) return;
+    Network(Component::kSharedGateUp, Component::kSharedDown, N_, s_.E, s_.Fs, l.experts.bias, l.network.gated,
+            l.experts.shared_limit);
     Add(Component::kSharedDown, WorkClass::kResidualBias, N_ * s_.E);
-    if (!r_.shared_gate) return;
+    if (!l.experts.shared_gate) return;
     Linear(Component::kSharedSigmoid, N_, s_.E, 1, false);
     Add(Component::kSharedSigmoid, WorkClass::kActivation, N_ * (s_.E + 1), 2 * N_);
   }
@@ -506,6 +509,7 @@ class Work {
   const Recipe& r_;
   const Symbols s_;
   LayerSymbols at_;  // of the layer at hand
+  const LayerRecipe* at_layer_ = nullptr;
   const Workload w_;
   Form B_, P_, S_, N_, logits_;
   bool expert_ = false;  // what is added is work of experts that tokens choose among

@@ -126,7 +126,7 @@ std::string Plot(const AuditReport& report, const Recipe& recipe, size_t width, 
     Bar b{std::move(label), std::vector<uint64_t>(names.size())};
     for (const AuditRow& r : rows) {
       if (r.account != account) continue;
-      const bool sparse = r.layer >= recipe.n_layers ? recipe.n_experts > 0
+      const bool sparse = r.layer >= recipe.n_layers ? recipe.all.experts.n_experts > 0
                                                      : r.layer >= 0 && recipe.layers[static_cast<size_t>(r.layer)].sparse();
       b.values[static_cast<size_t>(books::PartOf(r.component, sparse))] +=
           account == books::AuditAccount::kStored ? r.inventory.value_or(0) : r.ledger.value_or(0);
@@ -248,7 +248,8 @@ std::string DifferencesText(const AuditReport& report, size_t most, size_t width
 
 std::vector<ExpertUnion> ExpertUnions(const AuditReport& report, const Recipe& recipe) {
   std::vector<ExpertUnion> unions;
-  const double X = recipe.n_experts, k = recipe.top_k, layers = static_cast<double>(report.experts.size());
+  const double X = recipe.all.experts.n_experts, k = recipe.all.experts.top_k,
+               layers = static_cast<double>(report.experts.size());
   double slice = 0;  // bytes of one expert in every layer
   for (const AuditReport::Experts& e : report.experts) slice += static_cast<double>(e.slice_bytes);
   auto add = [&](const std::string& name, double measured, double bytes, double rows) {
@@ -325,7 +326,7 @@ std::string AuditNotes(const AuditReport& report, const Model& model, size_t wid
         WithThousands(totals.as_stored) + " parameters as stored, " + WithThousands(totals.as_one) + " with both as one");
   }
   if (const std::string not_run = NotRunText(model.not_run()); !not_run.empty()) add(not_run.substr(0, not_run.size() - 1));
-  if (recipe.latent.kv_rank > 0) add(LatentText(recipe));
+  if (recipe.all.latent.kv_rank > 0) add(LatentText(recipe));
   if (report.widened_packed > 0) {
     add("widened to F32, as absorbing needs them transposed by head: " + WithThousands(report.widened_stored) +
         " bytes stored, " + WithThousands(report.widened_packed) + " in memory");

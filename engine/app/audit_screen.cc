@@ -67,7 +67,7 @@ std::string ExpertsText(const AuditReport& report, const Recipe& recipe) {
   for (const ExpertUnion& u : ExpertUnions(report, recipe)) {
     const bool first = text.empty();
     text += (first ? "" : ", ") + Fixed(u.measured, 2);
-    if (first) text += " of " + std::to_string(recipe.n_experts) + " read in a layer";
+    if (first) text += " of " + std::to_string(recipe.all.experts.n_experts) + " read in a layer";
     text += " (" + u.name + ")";
   }
   return text;

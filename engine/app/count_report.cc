@@ -156,7 +156,7 @@ Table FormsTable(const std::string& title, const FlopsCount& f) {
 Table TrafficTable(const Count& c) {
   Table t{"traffic of a step", {"", "prefill", "decode"}, {}, {true, false, false}};
   const auto &p = c.prefill_traffic, &d = c.decode_traffic;
-  if (c.recipe.n_experts > 0) {
+  if (c.recipe.all.experts.n_experts > 0) {
     t.rows.push_back({"experts a layer reads, uniform routing", Fixed(p.uniform_experts, 2), Fixed(d.uniform_experts, 2)});
     t.rows.push_back({"experts a layer reads, at most", WithThousands(p.most_experts), WithThousands(d.most_experts)});
     t.rows.push_back({"weight bytes read, at most", WithThousands(p.most), WithThousands(d.most)});
@@ -300,11 +300,21 @@ Json TrafficJson(const books::WeightTraffic& t) {
 // Under the names of --set, where they are numbers.
 Json ConfigurationJson(const Recipe& r) {
   int32_t window = 0;
-  for (const LayerRecipe& l : r.layers) window = std::max(window, l.window);
-  return {{"n_layers", r.n_layers}, {"d_model", r.d_model},     {"n_heads", r.n_heads}, {"n_kv_heads", r.n_kv_heads},
-          {"head_dim", r.head_dim}, {"d_ff", r.d_ff},           {"vocab", r.vocab},     {"context", r.context},
-          {"window", window},       {"n_experts", r.n_experts}, {"top_k", r.top_k},     {"d_expert", r.d_expert},
-          {"d_shared", r.d_shared}, {"tied", r.tied_head}};
+  for (const LayerRecipe& l : r.layers) window = std::max(window, l.attention.window);
+  return {{"n_layers", r.n_layers},
+          {"d_model", r.d_model},
+          {"n_heads", r.all.attention.n_heads},
+          {"n_kv_heads", r.all.attention.n_kv_heads},
+          {"head_dim", r.all.attention.head_dim},
+          {"d_ff", r.all.ffn.width},
+          {"vocab", r.vocab},
+          {"context", r.context},
+          {"window", window},
+          {"n_experts", r.all.experts.n_experts},
+          {"top_k", r.all.experts.top_k},
+          {"d_expert", r.all.experts.width},
+          {"d_shared", r.all.experts.shared_width},
+          {"tied", r.tied_head}};
 }
 
 Json OneDocument(const CountedModel& m) {

@@ -69,7 +69,8 @@ std::string ScreenTitle(const CountedModel& m) {
     text += WithThousands(m.count.parameters.total) + " parameters that run";
   }
   text += ", " + std::to_string(r.n_layers) + (r.n_layers == 1 ? " layer" : " layers");
-  if (r.n_experts > 0) text += ", " + std::to_string(r.n_experts) + " experts, " + std::to_string(r.top_k) + " a token";
+  if (r.all.experts.n_experts > 0)
+    text += ", " + std::to_string(r.all.experts.n_experts) + " experts, " + std::to_string(r.all.experts.top_k) + " a token";
   return text;
 }
 
@@ -91,7 +92,8 @@ Table PartTable(const CountedModel& m) {
   for (const LayerKind& k : kinds) {
     t.columns.push_back(kinds.size() == 1 ? "a layer" : k.layers == 1 ? "1 layer" : "each of " + std::to_string(k.layers));
   }
-  const bool experts = c.recipe.n_experts > 0 && kinds.size() == 1;  // with more kinds of layers lines would be too long
+  const bool experts =
+      c.recipe.all.experts.n_experts > 0 && kinds.size() == 1;  // with more kinds of layers lines would be too long
   if (experts) t.columns.emplace_back("active(all)");
   const auto row = [&](const std::string& name, const auto& get) {
     t.rows.push_back({name, WithThousands(get(all)), Share(get(all), c.parameters.total)});
@@ -195,7 +197,7 @@ Table CostTable(const Count& c) {
 std::string CostNote(const Count& c) {
   std::string text = "the prefill in all: " + FigureCell(c.prefill.total[0], [](uint64_t n) { return WithThousands(n); }) +
                      " full square; bytes: weights and KV";
-  if (c.recipe.n_experts > 0) text += ", expected under uniform routing";
+  if (c.recipe.all.experts.n_experts > 0) text += ", expected under uniform routing";
   if (c.options.batch > 1) text += "; " + WithThousands(c.options.batch) + " sequences";
   if (const std::string partial = books::PartialWords(c); !partial.empty()) text += "; " + partial;
   return text;

@@ -123,7 +123,7 @@ Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std
   }
   m.name = counted.name;
   m.parameters = counted.count.parameters.total;
-  m.experts = counted.count.recipe.n_experts > 0;
+  m.experts = counted.count.recipe.all.experts.n_experts > 0;
   m.file = !counted.stored_types.empty();
   m.rows.push_back(RowOf(counted, !flags.type, page));
   if (!m.rows[0].fit && !flags.all) return BadInput(m.name + ": " + m.rows[0].why);

@@ -100,7 +100,8 @@ std::string Pad(std::string text, size_t width) {
   return text;
 }
 
-std::string HeadsText(const LayerSizes& s) {
+std::string HeadsText(const LayerRecipe& l) {
+  const Attention& s = l.attention;
   std::string out = std::to_string(s.n_heads) + " heads of " + std::to_string(s.head_dim);
   if (s.n_kv_heads != s.n_heads) out += " (" + std::to_string(s.n_kv_heads) + " for keys and values)";
   return out;
@@ -120,7 +121,7 @@ template <class Has, class Text>
 std::string OfLayers(const Recipe& r, const Has& has, const Text& text) {
   std::vector<std::string> kinds;
   for (const LayerRecipe& l : r.layers) {
-    std::string kind = text(SizesOf(r, l));
+    std::string kind = text(l);
     if (std::invoke(has, l) && std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(std::move(kind));
   }
   return Join(kinds, " or ");
@@ -129,18 +130,18 @@ std::string OfLayers(const Recipe& r, const Has& has, const Text& text) {
 std::string RecipeText(const Recipe& r) {
   std::string out = r.family + ": " + std::to_string(r.n_layers) + " layers";
   for (const auto& [mixer, name] :
-       {std::pair{Mixer::kShortConv, "a short convolution of " + std::to_string(r.conv_taps) + " positions"},
-        std::pair{Mixer::kDeltaRule, DeltaText(r.delta)}, std::pair{Mixer::kMamba2, MambaText(r.mamba)}}) {
+       {std::pair{Mixer::kShortConv, "a short convolution of " + std::to_string(r.all.conv.taps) + " positions"},
+        std::pair{Mixer::kDeltaRule, DeltaText(r.all.delta)}, std::pair{Mixer::kMamba2, MambaText(r.all.mamba)}}) {
     const auto has = [mixer = mixer](const LayerRecipe& l) { return l.mixers.has(mixer); };
     if (const auto n = std::ranges::count_if(r.layers, has); n > 0) out += " (" + std::to_string(n) + " with " + name + ")";
   }
   out += ", width " + std::to_string(r.d_model);
   if (AnyLayer(r, &LayerRecipe::attends)) out += ", " + OfLayers(r, &LayerRecipe::attends, HeadsText);
-  if (r.n_experts > 0) {
-    out += ", " + std::to_string(r.n_experts) + " experts of " + std::to_string(r.d_expert) + ", " + std::to_string(r.top_k) +
+  if (const Experts& x = r.all.experts; x.n_experts > 0) {
+    out += ", " + std::to_string(x.n_experts) + " experts of " + std::to_string(x.width) + ", " + std::to_string(x.top_k) +
            " active";
   } else if (AnyLayer(r, &LayerRecipe::dense)) {
-    out += ", feed-forward " + OfLayers(r, &LayerRecipe::dense, [](const LayerSizes& s) { return std::to_string(s.d_ff); });
+    out += ", feed-forward " + OfLayers(r, &LayerRecipe::dense, [](const LayerRecipe& l) { return std::to_string(l.ffn.width); });
   }
   return out + ", vocabulary " + std::to_string(r.vocab) + ", context " + std::to_string(r.context);
 }

@@ -37,10 +37,10 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const PlanSource& source, const
         executor.Add(op.sites, op.rows == RowsOf::kLogits, op.copied, d->plan_.own_experts && op.rows == RowsOf::kRouted));
   for (int32_t rank = 0; rank < source.shard.ranks; ++rank) {
     d->vocab_.push_back(PartOf(source.recipe.vocab, kShardRows, source.shard.Of(rank)));
-    d->experts_.push_back(PartOf(source.recipe.n_experts, 1, source.shard.Of(rank)));
+    d->experts_.push_back(PartOf(ExpertsOf(source.recipe).n_experts, 1, source.shard.Of(rank)));
   }
   d->bad_rows_.reserve(static_cast<size_t>(options.max_batch));
-  d->next_of_expert_.resize(static_cast<size_t>(std::max(source.recipe.n_experts, 0)));
+  d->next_of_expert_.resize(static_cast<size_t>(std::max(ExpertsOf(source.recipe).n_experts, 0)));
   return d;
 }
 

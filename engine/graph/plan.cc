@@ -137,21 +137,28 @@ class Rows {
 std::vector<std::string> CannotRun(const Recipe& r) {
   std::vector<std::string> why;
   if (r.counted_only) why.push_back(r.counted_only->why);
-  if (r.norm == NormKind::kLayer && r.post_norms) why.emplace_back("LayerNorm after attention and feed-forward");
-  if (r.post_norms && r.residual_scale != 1) why.emplace_back("a residual scale with norms after the blocks");
-  if (r.stream_norms && (r.residual != Residual::kSequential || r.post_norms || !r.pre_norms || AnyLayer(r, &LayerRecipe::both)))
-    why.emplace_back("norms of the residual stream with other norms");
-  if (r.residual != Residual::kSequential && (r.post_norms || !r.pre_norms))
-    why.emplace_back("parallel blocks with norms after them");
-  if (AnyLayer(r, [](const LayerRecipe& l) { return l.attends() && !(l.attention_scale > 0); })) {
-    why.emplace_back("attention without a scale");
-  }
-  if (AnyLayer(r, &LayerRecipe::both) && (!r.pre_norms || !r.post_norms || r.norm != NormKind::kRms)) {
-    why.emplace_back("experts beside a dense feed-forward without RMSNorms before and after them");
-  }
+  const auto any = [&](const char* what, auto property) {
+    if (AnyLayer(r, property)) why.emplace_back(what);
+  };
   const auto half = [](const LayerRecipe& l) { return l.mixers.empty() || l.feed_forward.empty(); };
-  if (r.residual != Residual::kSequential && AnyLayer(r, half)) why.emplace_back("parallel blocks of which one is absent");
-  const auto other_heads = [&](const LayerRecipe& l) { return l.attends() && SizesOf(r, l).n_heads != r.n_heads; };
+  any("LayerNorm after attention and feed-forward",
+      [&](const LayerRecipe& l) { return r.norm == NormKind::kLayer && l.residual.post_norms; });
+  any("a residual scale with norms after the blocks",
+      [](const LayerRecipe& l) { return l.residual.post_norms && l.residual.scale != 1; });
+  any("norms of the residual stream with other norms", [](const LayerRecipe& l) {
+    const ResidualRule& x = l.residual;
+    return x.stream_norms && (x.kind != Residual::kSequential || x.post_norms || !x.pre_norms || l.both());
+  });
+  any("parallel blocks with norms after them", [](const LayerRecipe& l) {
+    return l.residual.kind != Residual::kSequential && (l.residual.post_norms || !l.residual.pre_norms);
+  });
+  any("attention without a scale", [](const LayerRecipe& l) { return l.attends() && !(l.attention.scale > 0); });
+  any("experts beside a dense feed-forward without RMSNorms before and after them", [&](const LayerRecipe& l) {
+    return l.both() && (!l.residual.pre_norms || !l.residual.post_norms || r.norm != NormKind::kRms);
+  });
+  any("parallel blocks of which one is absent",
+      [&](const LayerRecipe& l) { return l.residual.kind != Residual::kSequential && half(l); });
+  const auto other_heads = [&](const LayerRecipe& l) { return l.attends() && l.attention.n_heads != AttentionOf(r).n_heads; };
   if (r.alibi_bias > 0 && AnyLayer(r, other_heads)) why.emplace_back("ALiBi with heads that differ from layer to layer");
   return why;
 }
@@ -209,7 +216,7 @@ uint64_t PlanBytes(const PlanSource& source, const PlanOptions& options, int thr
   const int64_t n = options.max_batch;
   const std::vector<KvRow> rows(static_cast<size_t>(std::min<int64_t>(n, 1024)));  // more than a tile of attention has
   std::vector<RowGroup> groups;
-  for (int64_t i = 0; i < source.recipe.top_k; ++i) groups.push_back({.row_begin = i * n, .rows = n, .slice = i});
+  for (int64_t i = 0; i < ExpertsOf(source.recipe).top_k; ++i) groups.push_back({.row_begin = i * n, .rows = n, .slice = i});
   plan.whole = {.row_begin = 0, .rows = n, .slice = 0};
   plan.groups = groups.data();
   std::vector<RowGroup> head_groups;

@@ -22,10 +22,11 @@ void Planner::Make() {
   plan_.ops.clear();
   plan_.gathers.clear();
   plan_.routed = nullptr;
+  const Experts& experts = ExpertsOf(r_);
   plan_.own_experts = !shard_.alone() && shard_.own_experts && AnyLayer(r_, &LayerRecipe::sparse);
-  plan_.experts = plan_.own_experts ? tally::PartOf(r_.n_experts, 1, shard_) : Span{0, r_.n_experts};
+  plan_.experts = plan_.own_experts ? tally::PartOf(experts.n_experts, 1, shard_) : Span{0, experts.n_experts};
   plan_.embedded.clear();
-  if (r_.alibi_bias > 0) plan_.slopes = AlibiSlopes(r_.n_heads, r_.alibi_bias);
+  if (r_.alibi_bias > 0) plan_.slopes = AlibiSlopes(AttentionOf(r_).n_heads, r_.alibi_bias);
   if (source_.prediction) return Predict();
   Buffers();
   Embed();
@@ -45,9 +46,10 @@ Mat<float> Planner::Floats(int64_t cols, int64_t rows_each) {
 void Planner::Buffers() {
   const int64_t E = r_.d_model;
   const bool sparse = AnyLayer(r_, &LayerRecipe::sparse);
-  const int64_t k = sparse ? r_.top_k : 0;
-  int64_t hidden = std::max({sparse ? int64_t{r_.top_k} * r_.d_expert : 0, int64_t{r_.d_shared}, int64_t{1}});
-  for (const LayerRecipe& l : r_.layers) hidden = std::max(hidden, l.dense() ? int64_t{SizesOf(r_, l).d_ff} : 0);
+  const Experts& experts = ExpertsOf(r_);
+  const int64_t k = experts.top_k;
+  int64_t hidden = std::max({k * experts.width, int64_t{experts.shared_width}, int64_t{1}});
+  for (const LayerRecipe& l : r_.layers) hidden = std::max(hidden, l.dense() ? int64_t{l.ffn.width} : 0);
   const uint64_t n = static_cast<uint64_t>(n_), routed = SaturatingMul(n, static_cast<uint64_t>(k));
   plan_.tokens = arena_.Take<int32_t>(n);
   plan_.positions = arena_.Take<int32_t>(n);
@@ -55,7 +57,7 @@ void Planner::Buffers() {
   plan_.recurrent = AnyLayer(r_, &LayerRecipe::recurrent);
   plan_.state_runs = arena_.Take<StateRun>(n);
   plan_.state_order = arena_.Take<int32_t>(n);
-  plan_.groups = arena_.Take<RowGroup>(static_cast<uint64_t>(std::max(r_.n_experts, 0)));
+  plan_.groups = arena_.Take<RowGroup>(static_cast<uint64_t>(std::max(experts.n_experts, 0)));
   plan_.group_tokens = arena_.Take<int32_t>(routed);
   plan_.group_slots = arena_.Take<int32_t>(routed);
   plan_.top_k = k;
@@ -67,8 +69,9 @@ void Planner::Buffers() {
     Widest(r_.embedding_width);
     Room(r_.embedding_width);
   }
-  if (r_.residual == Residual::kParallel) ffn_normed_ = Floats(E);
-  if (OwnOutput() || r_.layer_embedding > 0) block_out_ = Floats(E);
+  if (AnyLayer(r_, [](const LayerRecipe& l) { return l.residual.kind == Residual::kParallel; })) ffn_normed_ = Floats(E);
+  if (AnyLayer(r_, [](const LayerRecipe& l) { return l.residual.own_output(); }) || r_.layer_embedding > 0)
+    block_out_ = Floats(E);
   Room(E);
   AttentionBuffers();
   LatentBuffers();
@@ -79,20 +82,20 @@ void Planner::Buffers() {
   hidden_ = Floats(hidden);
   Room(hidden);
   if (sparse) {
-    const int64_t space = r_.expert_latent > 0 ? r_.expert_latent : E;
-    if (r_.expert_latent > 0) {
+    const int64_t space = experts.latent > 0 ? experts.latent : E;
+    if (experts.latent > 0) {
       latent_in_ = Floats(space);
       latent_out_ = Floats(space);
     }
     expert_out_ = Floats(space, k);
     Room(space, k);
-    if (r_.weighted_expert_inputs) expert_in_ = Floats(space, k);
-    router_ = Floats(r_.n_experts);
+    if (experts.weighted_inputs) expert_in_ = Floats(space, k);
+    router_ = Floats(experts.n_experts);
     route_weights_ = Floats(k);
     route_experts_ = {arena_.Take<int32_t>(routed), n_, k};
   }
   if (AnyLayer(r_, &LayerRecipe::both)) beside_ = Floats(E);
-  if (r_.router_norm) router_in_ = Floats(E);
+  if (experts.router_norm) router_in_ = Floats(E);
   if (r_.layer_embedding > 0) {
     const int64_t all = int64_t{r_.n_layers} * r_.layer_embedding;
     layer_inputs_ = Floats(all);
@@ -101,12 +104,12 @@ void Planner::Buffers() {
     Widest(r_.layer_embedding);
     Room(all);
   }
-  if (r_.shared_gate) {
+  if (experts.shared_gate) {
     shared_out_ = Floats(E);
     shared_gate_ = Floats(1);
   }
   // f32 packs are the largest: one row of the widest input, or one for each slot of an expert's inputs.
-  Widest(std::max({E, hidden, k * std::max<int64_t>(E, r_.expert_latent)}));
+  Widest(std::max({E, hidden, k * std::max<int64_t>(E, experts.latent)}));
   pack_ = arena_.Take<uint8_t>(PackBytes());
   const auto logits = [&](int64_t cols) {
     const uint64_t floats = SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows), static_cast<uint64_t>(cols));
@@ -124,20 +127,20 @@ std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type, const Shard& s
   std::vector<LayerCache> caches;
   for (int32_t i = 0; i < static_cast<int32_t>(r.layers.size()); ++i) {
     const LayerRecipe& l = r.layers[static_cast<size_t>(i)];
-    const int32_t seen = std::max(l.window, l.chunk);
+    const int32_t seen = std::max(l.attention.window, l.attention.chunk);
     const LayerPart part = PartOfLayer(r, shard, i);
     for (const Mixer mixer : kMixers) {
       if (!l.mixers.has(mixer)) continue;
       switch (mixer) {
         case Mixer::kAttention:
-          if (l.cache_of < 0) caches.push_back({i, mixer, seen, AttentionLayout(r, l, part, type), {}});
+          if (l.attention.cache_of < 0) caches.push_back({i, mixer, seen, AttentionLayout(l, part, type), {}});
           break;
-        case Mixer::kLatentAttention: caches.push_back({i, mixer, seen, LatentLayout(r, part, type), {}}); break;
+        case Mixer::kLatentAttention: caches.push_back({i, mixer, seen, LatentLayout(l, part, type), {}}); break;
         case Mixer::kShortConv:
         case Mixer::kDeltaRule:
         case Mixer::kMamba2:
           caches.push_back(
-              {.layer = i, .mixer = mixer, .layout = {}, .state = RecurrentLayout(r, part, mixer), .recurrent = true});
+              {.layer = i, .mixer = mixer, .layout = {}, .state = RecurrentLayout(l, part, mixer), .recurrent = true});
           break;
       }
     }
@@ -145,25 +148,25 @@ std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type, const Shard& s
   return caches;
 }
 
-StateLayout RecurrentLayout(const Recipe& r, const LayerPart& part, Mixer mixer) {
+StateLayout RecurrentLayout(const LayerRecipe& l, const LayerPart& part, Mixer mixer) {
   switch (mixer) {
     case Mixer::kAttention:
     case Mixer::kLatentAttention: break;
-    case Mixer::kShortConv: return {.taps = r.conv_taps, .channels = part.channels.size()};
+    case Mixer::kShortConv: return {.taps = l.conv.taps, .channels = part.channels.size()};
     case Mixer::kDeltaRule: {
-      const DeltaRule& d = r.delta;
+      const DeltaRule& d = l.delta;
       const int64_t keys = part.key_heads.size(), values = SizeOf(part.values);
       return {.recurrence = DeltaRuleOp::StateOf(values, d.key_dim, d.value_dim),
               .replay = DeltaRuleOp::ReplayOf(keys, values, d.key_dim, d.value_dim, d.channel_decay ? d.key_dim : 1),
-              .taps = r.conv_taps,
+              .taps = d.taps,
               .channels = 2 * keys * d.key_dim + values * d.value_dim};
     }
     case Mixer::kMamba2: {
-      const Mamba2& m = r.mamba;
+      const Mamba2& m = l.mamba;
       const int64_t heads = part.mamba.heads.size(), groups = part.mamba.groups.size();
       return {.recurrence = SsmScanOp::StateOf(heads, m.state_dim, m.head_dim),
               .replay = SsmScanOp::ReplayOf(heads, groups, m.state_dim, m.head_dim),
-              .taps = r.conv_taps,
+              .taps = m.taps,
               .channels = heads * m.head_dim + 2 * groups * m.state_dim};
     }
   }
@@ -171,7 +174,7 @@ StateLayout RecurrentLayout(const Recipe& r, const LayerPart& part, Mixer mixer)
 }
 
 int32_t Planner::CacheOf(Mixer mixer) const {
-  const int32_t of = mixer == Mixer::kAttention && layer().cache_of >= 0 ? layer().cache_of : layer_;
+  const int32_t of = mixer == Mixer::kAttention && layer().attention.cache_of >= 0 ? layer().attention.cache_of : layer_;
   const auto at = std::ranges::find_if(caches_, [&](const LayerCache& c) { return c.layer == of && c.mixer == mixer; });
   return static_cast<int32_t>(at - caches_.begin());
 }
@@ -189,7 +192,7 @@ void Planner::Norm(Role role, Mat<const float> in, Mat<float> out) {
 // `part`: the columns of the output that this process has.
 void Planner::AddOutput(Role norm, Role last, const Span& part) {
   if (!OwnOutput()) return;
-  if (!r_.post_norms) {
+  if (!layer().residual.post_norms) {
     if (part.size() == 0) return;
     const As as(*this, part.size() < r_.d_model ? Work::kOwn : Work::kWhole);
     const Site site{layer_, FactsOf(last).component};
@@ -197,12 +200,12 @@ void Planner::AddOutput(Role norm, Role last, const Span& part) {
                          .rows = rows_,
                          .op = GatedAddOp{.y = block_out_.Cols(part.begin, part.size()),
                                           .gate = {},
-                                          .scale = r_.residual_scale,
+                                          .scale = layer().residual.scale,
                                           .out = plan_.x.Cols(part.begin, part.size())},
                          .copied = {.all = IsCopy(), .part = {}}});
     return;
   }
-  AddNormed(norm, r_.post_norm_eps > 0 ? r_.post_norm_eps : r_.norm_eps, block_out_, plan_.x);
+  AddNormed(norm, layer().residual.post_norm_eps > 0 ? layer().residual.post_norm_eps : r_.norm_eps, block_out_, plan_.x);
 }
 
 // out += the RMS norm of x with the role's weights.
@@ -285,17 +288,16 @@ void Planner::Embed() {
   }
   if (r_.layer_embedding > 0) EmbedLayers();
   const auto used = [&](LayerRope which) {
-    return AnyLayer(r_, [&](const LayerRecipe& l) { return l.attends() && l.rope == which; });
+    return AnyLayer(r_, [&](const LayerRecipe& l) { return l.attends() && l.attention.rope == which; });
   };
   if (used(LayerRope::kGlobal)) Turns(r_.rope, source_.rope, turns_[0]);
   if (used(LayerRope::kLocal)) Turns(r_.local_rope, source_.local_rope, turns_[1]);
-  if (r_.temperature_scale != 0 && (r_.temperature_everywhere || used(LayerRope::kNone))) {
+  if (const LayerRecipe& l = FirstLayer(r_, &LayerRecipe::tempered); l.tempered()) {
+    const Temperature& t = l.attention.temperature;
     temperature_ = Floats(1);
-    Add(Component::kAttention, TemperatureOp{.positions = {plan_.positions, n},
-                                             .scale = r_.temperature_scale,
-                                             .offset = r_.temperature_offset,
-                                             .floor = r_.temperature_floor,
-                                             .out = temperature_});
+    Add(Component::kAttention,
+        TemperatureOp{
+            .positions = {plan_.positions, n}, .scale = t.scale, .offset = t.offset, .floor = t.floor, .out = temperature_});
   }
 }
 
@@ -325,7 +327,8 @@ void Planner::EmbedLayers() {
 void Planner::LayerEmbedding() {
   const int64_t P = r_.layer_embedding;
   Project(Role::kLayerGate, plan_.x, layer_gate_);
-  Add(Role::kLayerGate, ElementwiseOp{.x = layer_gate_, .up = layer_inputs_.Cols(layer_ * P, P), .activation = r_.activation});
+  Add(Role::kLayerGate,
+      ElementwiseOp{.x = layer_gate_, .up = layer_inputs_.Cols(layer_ * P, P), .activation = layer().network.activation});
   Project(Role::kLayerOut, layer_gate_, block_out_);
   AddNormed(Role::kLayerPostNorm, r_.norm_eps, block_out_, plan_.x);
 }
@@ -344,11 +347,11 @@ void Planner::Layer() {
   const LayerRecipe& l = layer();
   part_ = PartOfLayer(r_, shard_, layer_);
   const Columns fed = [](const Shard&, const LayerPart& p) { return std::vector{p.fed}; };
-  const bool normed = r_.pre_norms && !r_.stream_norms;  // a block's input
-  const Mat<float> ffn_in = !normed ? plan_.x : r_.residual == Residual::kParallel ? ffn_normed_ : normed_;
+  const bool normed = layer().residual.pre_norms && !layer().residual.stream_norms;  // a block's input
+  const Mat<float> ffn_in = !normed ? plan_.x : layer().residual.kind == Residual::kParallel ? ffn_normed_ : normed_;
   if (!l.mixers.empty()) {
     if (normed) Norm(Role::kAttnNorm, plan_.x, normed_);
-    if (r_.residual == Residual::kParallel) Norm(Role::kFfnNorm, plan_.x, ffn_in);
+    if (layer().residual.kind == Residual::kParallel) Norm(Role::kFfnNorm, plan_.x, ffn_in);
     block_has_output_ = false;
     Role last{};
     mixing_ = true;
@@ -356,19 +359,20 @@ void Planner::Layer() {
       if (l.mixers.has(mixer)) last = Mix(mixer, normed ? normed_ : plan_.x);
     }
     mixing_ = false;
-    const bool ends = r_.residual == Residual::kSequential || l.feed_forward.empty() || !IsDivided(fed, r_.d_model);
+    const bool ends = layer().residual.kind == Residual::kSequential || l.feed_forward.empty() || !IsDivided(fed, r_.d_model);
     EndBlock(Role::kAttnPostNorm, last, part_.mixed, ends, [](const Shard&, const LayerPart& p) { return std::vector{p.mixed}; });
-    if (r_.stream_norms) Norm(Role::kAttnNorm, plan_.x, plan_.x);
+    if (layer().residual.stream_norms) Norm(Role::kAttnNorm, plan_.x, plan_.x);
   }
   if (!l.feed_forward.empty()) FeedForwards(ffn_in);
   if (r_.layer_embedding > 0) LayerEmbedding();
-  if (r_.layer_scale) Add(Role::kLayerScale, ElementwiseOp{.x = plan_.x, .factor = Get(Role::kLayerScale)});
+  if (layer().residual.layer_scale) Add(Role::kLayerScale, ElementwiseOp{.x = plan_.x, .factor = Get(Role::kLayerScale)});
 }
 
 void Planner::FeedForwards(Mat<float> in) {
   const LayerRecipe& l = layer();
   const Columns fed = [](const Shard&, const LayerPart& p) { return std::vector{p.fed}; };
-  if (r_.pre_norms && !r_.stream_norms && r_.residual == Residual::kSequential) Norm(Role::kFfnNorm, plan_.x, in);
+  if (layer().residual.pre_norms && !layer().residual.stream_norms && layer().residual.kind == Residual::kSequential)
+    Norm(Role::kFfnNorm, plan_.x, in);
   block_has_output_ = false;
   if (l.dense()) DenseFeedForward(in);
   if (l.both()) {
@@ -387,16 +391,16 @@ void Planner::FeedForwards(Mat<float> in) {
     return AddOutput(Role::kFfnPostNorm, Role::kExpertDown, part_.fed);
   }
   EndBlock(Role::kFfnPostNorm, l.sparse() ? Role::kExpertDown : Role::kDown, part_.fed, true, fed);
-  if (r_.stream_norms) Norm(Role::kFfnNorm, plan_.x, plan_.x);
+  if (layer().residual.stream_norms) Norm(Role::kFfnNorm, plan_.x, plan_.x);
 }
 
 // The block's output joins the residual stream, of which each process then has all columns. `ends`: nothing else is added to the same
 // columns.
 void Planner::EndBlock(Role norm, Role last, const Span& part, bool ends, const Columns& columns) {
   const Component component = FactsOf(last).component;
-  if (r_.post_norms) GatherInPlace(component, block_out_, columns);
+  if (layer().residual.post_norms) GatherInPlace(component, block_out_, columns);
   AddOutput(norm, last, part);
-  if (!r_.post_norms && ends) GatherInPlace(component, plan_.x, columns);
+  if (!layer().residual.post_norms && ends) GatherInPlace(component, plan_.x, columns);
 }
 
 // Returns its last matrix.
@@ -409,190 +413,6 @@ Role Planner::Mix(Mixer mixer, Mat<const float> in) {
     case Mixer::kMamba2: Mamba(in); return Role::kSsmOut;
   }
   return Role::kO;
-}
-
-void Planner::DenseFeedForward(Mat<const float> in) {
-  const Mat<float> hidden = First(hidden_, part_.hidden.size());
-  FirstMatrices(Role::kGate, Role::kUp, in, hidden);
-  ScaleHidden(Role::kDown, hidden, sizes().d_ff);
-  ProjectOut(
-      Role::kDown, FactsOf(Role::kUp).component, hidden, sizes().d_ff,
-      [](const Shard&, const LayerPart& p) { return std::vector{p.hidden}; }, part_.fed);
-}
-
-// Scales this process's columns of the input of the role's matrix.
-void Planner::ScaleHidden(Role role, Mat<float> own, int64_t cols) {
-  if (own.cols == 0) return;
-  const As as(*this, own.cols < cols ? Work::kOwn : Work::kWhole);
-  Scale(role, own, r_.scales.down);
-}
-
-// Makes the input of a feed-forward's last matrix: act(gate) * up, or act(up) without gates. Two matrices of one type share one op.
-// Otherwise each has its own, and a third op does the product. `index`, `of`: for experts, as in PackRouted.
-void Planner::FirstMatrices(Role gate, Role up, Mat<const float> in, Mat<float> hidden, const int32_t* index, RowsOf of) {
-  if (hidden.cols == 0 || Get(up).rows == 0) return;
-  const Work packing = work_;
-  const auto pack = [&](Role role) { return rows_ == RowsOf::kRouted ? PackRouted(role, in, index, of) : Pack(role, in); };
-  const bool experts = up == Role::kExpertUp;
-  if (!r_.gated_ffn || (experts && r_.ungated_experts)) {
-    const bool xielu = r_.activation == ActivationKind::kXielu;
-    const ActPack of_up = pack(up);
-    AddMatMul(up, MatMulOp{.x = of_up,
-                           .w = Get(up),
-                           .bias = GetBias(up),
-                           .activation = xielu ? ActivationKind::kNone : r_.activation,
-                           .out = hidden,
-                           .out_row = {}});
-    return xielu ? ApplyXielu(up, hidden) : void();
-  }
-  const float limit = experts ? layer().expert_limit : up == Role::kSharedExpertUp ? layer().shared_limit : 0;
-  const ActivationKind activation = limit > 0 ? ActivationKind::kSwigluLimited : r_.activation;
-  const float swiglu_limit = limit > 0 ? limit : r_.swiglu_limit;
-  ActPack x = pack(gate);
-  const As as(*this, HeldOf(r_, shard_, up, layer_).copied() > 0 ? Work::kWhole : Work::kOwn);
-  if (Get(gate).dtype == Get(up).dtype && r_.scales.gate == 1) {
-    return Add(gate, GatedMatMulOp{.x = x,
-                                   .gate = Get(gate),
-                                   .up = Get(up),
-                                   .gate_bias = GetBias(gate),
-                                   .up_bias = GetBias(up),
-                                   .activation = activation,
-                                   .swiglu_alpha = r_.swiglu_alpha,
-                                   .swiglu_limit = swiglu_limit,
-                                   .out = hidden});
-  }
-  if (up_.cols == 0) up_ = Floats(hidden_.cols);
-  const Mat<float> of_up(up_.data, hidden.rows, hidden.cols);
-  Add(gate, MatMulOp{.x = x, .w = Get(gate), .bias = GetBias(gate), .out = hidden, .out_row = {}});
-  if (!(x.format == FormatFor(up))) {
-    const As as_before(*this, packing);
-    x = pack(up);
-  }
-  Add(up, MatMulOp{.x = x, .w = Get(up), .bias = GetBias(up), .out = of_up, .out_row = {}});
-  Add(gate, ElementwiseOp{.x = hidden,
-                          .scale = r_.scales.gate,
-                          .up = of_up,
-                          .activation = activation,
-                          .swiglu_alpha = r_.swiglu_alpha,
-                          .swiglu_limit = swiglu_limit});
-}
-
-// Applies xIELU to the output of the role's matrix.
-void Planner::ApplyXielu(Role role, Mat<float> hidden) {
-  const bool stored = r_.stored_xielu;
-  const WeightView n = stored ? Get(Role::kXieluN) : WeightView(), p = stored ? Get(Role::kXieluP) : WeightView();
-  const As as(*this, HeldOf(r_, shard_, role, layer_).copied() > 0 ? Work::kWhole : Work::kOwn);
-  Add(role, ElementwiseOp{.x = hidden, .activation = ActivationKind::kXielu, .xielu = layer().xielu, .alpha_n = n, .alpha_p = p});
-  if (stored) CopiedWeights({n, p});
-}
-
-// Packs rows for the experts' matrix of a role: row i of the pack is row index[i] of `in`, or row i without an index. `of`: the rows that
-// `in` has.
-ActPack Planner::PackRouted(Role role, Mat<const float> in, const int32_t* index, RowsOf of) {
-  const int64_t routed = n_ * r_.top_k;
-  const ActPack pack{.format = FormatFor(role), .rows = routed, .cols = in.cols, .data = pack_, .groups = {plan_.groups, 0}};
-  Add(role, PackActOp{.x = in, .row_index = {index, index != nullptr ? static_cast<size_t>(routed) : 0}, .pack = pack});
-  plan_.ops.back().input_rows = of;
-  return pack;
-}
-
-void Planner::SparseFeedForward(Mat<float> in) {
-  const int64_t routed = n_ * r_.top_k;
-  const bool choice_bias = SoftmaxOfAll(r_.routing) || SigmoidOfAll(r_.routing);
-  if (r_.router_norm) Norm(Role::kRouterNorm, plan_.x, router_in_);
-  Project(Role::kRouter, r_.router_norm ? router_in_ : in, router_, {.bias = !choice_bias});
-  Add(Role::kRouter, RouteOp{.logits = router_,
-                             .top_k = r_.top_k,
-                             .rule = r_.routing,
-                             .bias = choice_bias ? GetBias(Role::kRouter) : WeightView{},
-                             .groups = r_.expert_groups,
-                             .kept_groups = r_.kept_groups,
-                             .group_best = r_.group_best,
-                             .scale = r_.route_scale,
-                             .expert_scale = r_.expert_scale ? Get(Role::kExpertScale) : WeightView{},
-                             .sum_eps = r_.route_sum_eps,
-                             .experts = route_experts_,
-                             .weights = route_weights_});
-  const Mat<float> hidden(hidden_.data, routed, part_.expert_hidden.size());
-  const bool latent = r_.expert_latent > 0;
-  if (latent) Project(Role::kLatentIn, in, latent_in_);
-  const Mat<const float> x = latent ? Mat<const float>(latent_in_) : in;
-  if (r_.weighted_expert_inputs) {
-    Add(Component::kMoeCombine, ScaleRowsOp{.x = x, .weights = route_weights_, .out = expert_in_});
-  }
-  rows_ = RowsOf::kRouted;
-  const bool owned = plan_.own_experts;
-  const As experts(*this, owned ? Work::kOwn : Work::kWhole);
-  const bool weighted = r_.weighted_expert_inputs;
-  FirstMatrices(Role::kExpertGate, Role::kExpertUp, weighted ? expert_in_ : x, hidden,
-                weighted ? plan_.group_slots : plan_.group_tokens, weighted ? RowsOf::kSlots : RowsOf::kBatch);
-  ScaleHidden(Role::kExpertDown, hidden, r_.d_expert);
-  const ActPack pack = PackWhole(Role::kExpertDown, FactsOf(Role::kExpertUp).component, hidden, r_.d_expert,
-                                 [](const Shard&, const LayerPart& p) { return std::vector{p.expert_hidden}; });
-  const Span& part = latent ? part_.latent : part_.fed;
-  Mat<float> given(expert_out_.data, routed, part.size());
-  const std::span<const int32_t> slots(plan_.group_slots, static_cast<size_t>(routed));
-  if (Get(Role::kExpertDown).rows > 0) {
-    AddMatMul(Role::kExpertDown, MatMulOp{.x = pack,
-                                          .w = Get(Role::kExpertDown),
-                                          .bias = GetBias(Role::kExpertDown),
-                                          .out = given,
-                                          .out_row = owned ? std::span<const int32_t>() : slots});
-  }
-  if (owned) given = GatherSlots(given);
-  rows_ = RowsOf::kBatch;
-  const Destination to = latent ? Destination{latent_out_.Cols(part.begin, part.size()), false} : Out(part);
-  if (part.size() > 0) {
-    const As as(*this, owned ? Work::kWhole : Work::kOwn);
-    Add(Component::kMoeCombine,
-        MoeCombineOp{
-            .y = given, .weights = route_weights_, .weighted = !r_.weighted_expert_inputs, .add_to_out = to.add, .out = to.out});
-  }
-  const As after(*this, Work::kWhole);
-  if (latent) {
-    GatherInPlace(Component::kMoeCombine, latent_out_, [](const Shard&, const LayerPart& p) { return std::vector{p.latent}; });
-    ProjectOut(Role::kLatentOut, latent_out_, part_.fed);
-  }
-  if (r_.d_shared > 0) SharedExperts(in, (OwnOutput() ? block_out_ : plan_.x).Cols(part_.fed.begin, part_.fed.size()));
-  if (r_.shared_activation && part_.fed.size() > 0) SharedActivation(in.Cols(part_.fed.begin, part_.fed.size()));
-}
-
-// Takes the place of shared experts: adds act(in), and overwrites `in`.
-void Planner::SharedActivation(Mat<float> in) {
-  const As as(*this, in.cols < r_.d_model ? Work::kOwn : Work::kWhole);
-  Add(Role::kSharedExpertUp, ElementwiseOp{.x = in, .activation = r_.activation});
-  const Site site{layer_, FactsOf(Role::kSharedExpertDown).component};
-  plan_.ops.push_back({.sites = {site, site},
-                       .rows = rows_,
-                       .op = GatedAddOp{.y = in, .out = (OwnOutput() ? block_out_ : plan_.x).Cols(part_.fed.begin, in.cols)},
-                       .copied = {.all = IsCopy(), .part = {}}});
-}
-
-// Adds the shared experts' output to `out`, through their gate if they have one.
-void Planner::SharedExperts(Mat<const float> in, Mat<float> out) {
-  const Mat<float> hidden = First(hidden_, part_.shared.size());
-  FirstMatrices(Role::kSharedExpertGate, Role::kSharedExpertUp, in, hidden);
-  ScaleHidden(Role::kSharedExpertDown, hidden, r_.d_shared);
-  const ActPack pack = PackWhole(Role::kSharedExpertDown, FactsOf(Role::kSharedExpertUp).component, hidden, r_.d_shared,
-                                 [](const Shard&, const LayerPart& p) { return std::vector{p.shared}; });
-  if (out.cols == 0) return;
-  if (!r_.shared_gate) return Multiply(Role::kSharedExpertDown, pack, out, {.add_to_out = true});
-  const Mat<float> given = First(shared_out_, out.cols);
-  Multiply(Role::kSharedExpertDown, pack, given, {});
-  Project(Role::kSharedExpertSigmoid, in, shared_gate_);
-  const GatedAddOp op{.y = given, .gate = shared_gate_, .out = out};
-  // Every process needs the gate.
-  const As as(*this, out.cols < r_.d_model ? Work::kOwn : Work::kWhole);
-  CopiedWork copied{.all = IsCopy(), .part = {}};
-  if (shard_.rank > 0 && !copied.all) {
-    GatedAddOp no_columns = op;
-    no_columns.y.cols = no_columns.out.cols = 0;
-    copied.part = [no_columns](const CostAmounts& n) { return no_columns.Useful(n, 0); };
-  }
-  plan_.ops.push_back({.sites = {{layer_, Component::kSharedSigmoid}, {layer_, Component::kSharedDown}},
-                       .rows = rows_,
-                       .op = op,
-                       .copied = std::move(copied)});
 }
 
 }  // namespace tally

@@ -34,11 +34,11 @@ class Arena {
 };
 
 // The layout of the cache of a layer's attention, for the KV heads of a part.
-KvLayout AttentionLayout(const Recipe& recipe, const LayerRecipe& layer, const LayerPart& part, KvType type);
+KvLayout AttentionLayout(const LayerRecipe& layer, const LayerPart& part, KvType type);
 // Latent attention has one head, whose value is a part of its key. Every process with query heads has it.
-KvLayout LatentLayout(const Recipe& recipe, const LayerPart& part, KvType type);
+KvLayout LatentLayout(const LayerRecipe& layer, const LayerPart& part, KvType type);
 // The state of a recurrent mixer's part. It is f32, whatever the type of keys and values.
-StateLayout RecurrentLayout(const Recipe& recipe, const LayerPart& part, Mixer mixer);
+StateLayout RecurrentLayout(const LayerRecipe& layer, const LayerPart& part, Mixer mixer);
 
 // The cache or state of earlier positions that a mixer of a layer keeps.
 struct LayerCache {
@@ -161,13 +161,12 @@ class Planner {
   Mat<float> MambaHeads(Mat<const float> in, Mat<float> out);
 
   const LayerRecipe& layer() const { return r_.layers[static_cast<size_t>(layer_)]; }
-  LayerSizes sizes() const { return SizesOf(r_, layer()); }
   // The cache of this layer's mixer, or of the layer that it reads; an index of KvLayers.
   int32_t CacheOf(Mixer mixer) const;
-  const Rope& LayersRope() const { return layer().rope == LayerRope::kLocal ? r_.local_rope : r_.rope; }
-  bool Rotates() const { return layer().rope != LayerRope::kNone && LayersRope().style != RopeStyle::kNone; }
+  const Rope& LayersRope() const { return layer().attention.rope == LayerRope::kLocal ? r_.local_rope : r_.rope; }
+  bool Rotates() const { return layer().attention.rope != LayerRope::kNone && LayersRope().style != RopeStyle::kNone; }
   // True if a block has an output of its own, which AddOutput brings into the residual stream.
-  bool OwnOutput() const { return r_.post_norms || r_.residual_scale != 1; }
+  bool OwnOutput() const { return layer().residual.own_output(); }
   // The destination of a block's last op: the residual stream, to which it adds, or the block's output, to which the second and later parts
   // of a block are added.
   struct Destination {

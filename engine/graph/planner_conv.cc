@@ -29,7 +29,7 @@ void Planner::Convolve(Mat<const float> in, Mat<float> made, Mat<float> out) {
   Add(Component::kShortConv, CausalConvOp{.x = b,
                                           .taps = Get(Role::kConv),
                                           .gate = c,
-                                          .layout = RecurrentLayout(r_, part_, Mixer::kShortConv),
+                                          .layout = RecurrentLayout(layer(), part_, Mixer::kShortConv),
                                           .runs = Runs(),
                                           .states = {},
                                           .out = out});

@@ -10,8 +10,8 @@
 namespace tally {
 
 void Planner::DeltaBuffers() {
-  if (!AnyLayer(r_, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kDeltaRule); })) return;
-  const DeltaRule& d = r_.delta;
+  const DeltaRule& d = DeltaOf(r_);
+  if (d.value_heads == 0) return;
   const int64_t out = int64_t{d.value_heads} * d.value_dim;
   Room(out);
   const int64_t channels = 2 * int64_t{d.key_heads} * d.key_dim + out;
@@ -31,7 +31,7 @@ void Planner::DeltaBuffers() {
 }
 
 void Planner::DeltaNet(Mat<const float> in) {
-  const DeltaRule& d = r_.delta;
+  const DeltaRule& d = layer().delta;
   int64_t heads = 0;
   for (const Span& v : part_.values) heads += v.size();
   const Mat<float> own = First(delta_.out, heads * d.value_dim);
@@ -46,9 +46,9 @@ void Planner::DeltaNet(Mat<const float> in) {
 
 // Plans this process's value heads.
 void Planner::DeltaHeads(Mat<const float> in, int64_t heads, Mat<float> out) {
-  const DeltaRule& d = r_.delta;
+  const DeltaRule& d = layer().delta;
   const int64_t key_heads = part_.key_heads.size(), keys = key_heads * d.key_dim, values = heads * d.value_dim;
-  const StateLayout layout = RecurrentLayout(r_, part_, Mixer::kDeltaRule);
+  const StateLayout layout = RecurrentLayout(layer(), part_, Mixer::kDeltaRule);
   const Mat<float> made = First(delta_.in, 2 * keys + values), qkv = First(delta_.qkv, 2 * keys + values),
                    gate = First(delta_.gate, values), beta = First(delta_.beta, heads);
   const int64_t decays = heads * (d.channel_decay ? d.key_dim : 1);
@@ -112,7 +112,7 @@ void Planner::DeltaHeads(Mat<const float> in, int64_t heads, Mat<float> out) {
 
 // The output's gate, beta, and what decays are made of.
 void Planner::DeltaGates(Mat<const float> in, Mat<float> gate, Mat<float> beta, Mat<float> step, SharedPack& shared) {
-  if (r_.delta.gate_rank == 0) {
+  if (layer().delta.gate_rank == 0) {
     Project(Role::kDeltaGate, in, gate, {.shared = &shared});
     Project(Role::kDeltaBeta, in, beta, {.shared = &shared});
     Project(Role::kDeltaAlpha, in, step, {.shared = &shared});

@@ -7,51 +7,56 @@
 
 namespace tally {
 
-KvLayout LatentLayout(const Recipe& r, const LayerPart& part, KvType type) {
-  const int64_t rank = r.latent.kv_rank;
+KvLayout LatentLayout(const LayerRecipe& layer, const LayerPart& part, KvType type) {
+  const int64_t rank = layer.latent.kv_rank;
   return {.type = type,
           .kv_heads = part.attention.heads.size() > 0 ? 1 : 0,
-          .k_dim = rank + r.latent.rope_dim,
+          .k_dim = rank + layer.latent.rope_dim,
           .v_dim = rank,
           .shared = true};
 }
 
 void Planner::LatentBuffers() {
-  if (!AnyLayer(r_, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kLatentAttention); })) return;
-  const struct LatentAttention& l = r_.latent;
-  const int64_t H = PartOfHeads(r_.n_heads, r_.n_heads, shard_.whole_mixers ? Shard() : shard_).heads.size();
+  const LayerRecipe& layer = FirstLayer(r_, Mixer::kLatentAttention);
+  const auto& l = layer.latent;
+  if (l.kv_rank == 0) return;
+  const int64_t H =
+      PartOfHeads(layer.attention.n_heads, layer.attention.n_heads, shard_.whole_mixers ? Shard() : shard_).heads.size();
   const uint64_t rows = SaturatingMul(static_cast<uint64_t>(n_), static_cast<uint64_t>(H));
   plan_.heads = H;
   plan_.head_groups = arena_.Take<RowGroup>(static_cast<uint64_t>(H));
   plan_.head_rows = arena_.Take<int32_t>(rows);
-  latent_.q = Floats(H * r_.head_dim);
+  latent_.q = Floats(H * layer.attention.head_dim);
   latent_.q_low = Floats(l.q_rank);
   latent_.key = Floats(l.kv_rank + l.rope_dim);
   latent_.q_of_keys = Floats(H * (l.kv_rank + l.rope_dim));
   latent_.attended = Floats(H * l.kv_rank);
   latent_.values = Floats(H * l.v_dim);
-  if (r_.attention_gate) latent_.gate = Floats(H);
+  if (layer.attention.gate) latent_.gate = Floats(H);
   Partials(H, l.kv_rank);
-  Widest(std::max({r_.n_heads * r_.head_dim, r_.n_heads * std::max(l.kv_rank, l.v_dim), l.q_rank}));
-  Room(int64_t{r_.n_heads} * l.v_dim);
+  Widest(std::max(
+      {layer.attention.n_heads * layer.attention.head_dim, layer.attention.n_heads * std::max(l.kv_rank, l.v_dim), l.q_rank}));
+  Room(int64_t{layer.attention.n_heads} * l.v_dim);
 }
 
 void Planner::LatentAttention(Mat<const float> in) {
   if (part_.attention.heads.size() > 0) LatentHeads(in);
-  const Columns heads = [Dv = int64_t{r_.latent.v_dim}](const Shard&, const LayerPart& p) {
+  const Columns heads = [Dv = int64_t{layer().latent.v_dim}](const Shard&, const LayerPart& p) {
     return std::vector{Span{p.attention.heads.begin * Dv, p.attention.heads.end * Dv}};
   };
-  ProjectOut(Role::kO, Component::kAttnKv, latent_.values, int64_t{r_.n_heads} * r_.latent.v_dim, heads, part_.mixed);
+  ProjectOut(Role::kO, Component::kAttnKv, latent_.values, int64_t{layer().attention.n_heads} * layer().latent.v_dim, heads,
+             part_.mixed);
 }
 
 // Plans this process's heads. All of them attend over the same latent key and value.
 void Planner::LatentHeads(Mat<const float> in) {
-  const int64_t H = part_.attention.heads.size(), D = r_.head_dim, rank = r_.latent.kv_rank, Dr = r_.latent.rope_dim,
-                Dn = r_.latent.nope_dim;
+  const int64_t H = part_.attention.heads.size(), D = layer().attention.head_dim, rank = layer().latent.kv_rank,
+                Dr = layer().latent.rope_dim, Dn = layer().latent.nope_dim;
   const Mat<float>&q = latent_.q, &key = latent_.key, &q_of_keys = latent_.q_of_keys;
   SharedPack shared;
-  if (r_.attention_gate) Project(Role::kAttnGate, in, latent_.gate, {.activation = ActivationKind::kSigmoid, .shared = &shared});
-  if (r_.latent.q_rank > 0) {
+  if (layer().attention.gate)
+    Project(Role::kAttnGate, in, latent_.gate, {.activation = ActivationKind::kSigmoid, .shared = &shared});
+  if (layer().latent.q_rank > 0) {
     Project(Role::kQA, in, latent_.q_low, {.shared = &shared});
     Project(Role::kKvA, in, key, {.shared = &shared});
     QkNorm(Role::kQANorm, latent_.q_low, 1);
@@ -62,10 +67,10 @@ void Planner::LatentHeads(Mat<const float> in) {
   }
   QkNorm(Role::kKvANorm, key.Cols(0, rank), 1);
   Rotate({key.Cols(rank, Dr), Dr, Dr}, 1);
-  const KvLayout layout = LatentLayout(r_, part_, options_.kv);
+  const KvLayout layout = LatentLayout(layer(), part_, options_.kv);
   StoreKv(Mixer::kLatentAttention, key, {}, layout);
   const As as(*this, Work::kOwn);
-  if (r_.temperature_scale != 0 && r_.temperature_everywhere) {
+  if (layer().attention.temperature.scale != 0 && layer().attention.temperature.everywhere) {
     Add(Component::kAttention, ScaleRowsOp{.x = q, .weights = temperature_, .out = q});
   }
   const Heads rotated = {q_of_keys.Cols(rank, q_of_keys.cols - rank), rank + Dr, Dr};
@@ -83,9 +88,9 @@ void Planner::LatentHeads(Mat<const float> in) {
   }
   ProjectHeads(Role::kKB, {q, D, Dn}, {q_of_keys, rank + Dr, rank});
   Attend(Mixer::kLatentAttention, q_of_keys, latent_.attended, part_.attention.heads, layout);
-  ProjectHeads(Role::kVB, {latent_.attended, rank, rank}, {latent_.values, r_.latent.v_dim, r_.latent.v_dim});
-  if (!r_.attention_gate) return;
-  const Mat<float> values(latent_.values.data, n_ * H, r_.latent.v_dim), gates(latent_.gate.data, n_ * H, 1);
+  ProjectHeads(Role::kVB, {latent_.attended, rank, rank}, {latent_.values, layer().latent.v_dim, layer().latent.v_dim});
+  if (!layer().attention.gate) return;
+  const Mat<float> values(latent_.values.data, n_ * H, layer().latent.v_dim), gates(latent_.gate.data, n_ * H, 1);
   rows_ = RowsOf::kHeads;
   Add(Role::kAttnGate, ScaleRowsOp{.x = values, .weights = gates, .out = values});
   rows_ = RowsOf::kBatch;

@@ -23,8 +23,8 @@ std::function<Cost(const CostAmounts&)> OfChannels(CausalConvOp op, int64_t chan
 }  // namespace
 
 void Planner::MambaBuffers() {
-  if (!AnyLayer(r_, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kMamba2); })) return;
-  const Mamba2& m = r_.mamba;
+  const Mamba2& m = MambaOf(r_);
+  if (m.heads == 0) return;
   const int64_t inner = int64_t{m.heads} * m.head_dim, channels = inner + 2 * int64_t{m.groups} * m.state_dim;
   mamba_.in = Floats(inner + channels + m.heads);
   mamba_.xbc = Floats(channels);
@@ -36,7 +36,7 @@ void Planner::MambaBuffers() {
 }
 
 void Planner::Mamba(Mat<const float> in) {
-  const Mamba2& m = r_.mamba;
+  const Mamba2& m = layer().mamba;
   const int64_t heads = part_.mamba.heads.size(), own = heads * m.head_dim, inner = int64_t{m.heads} * m.head_dim;
   const Mat<float> out = First(mamba_.out, own);
   Mat<float> z = First(mamba_.in, 0);
@@ -52,7 +52,7 @@ void Planner::Mamba(Mat<const float> in) {
                                     .gate_first = !m.norm_first,
                                     .eps = r_.norm_eps,
                                     .out = x});
-    Scale(Role::kSsmOut, x, r_.scales.mamba);
+    Scale(Role::kSsmOut, x, layer().mamba.out_scale);
   };
   if (m.norm && part_.whole_norm) {
     const Mat<float> all = Whole(Component::kRecurrence, out, inner, columns);
@@ -65,7 +65,7 @@ void Planner::Mamba(Mat<const float> in) {
       norm(out, z);
     } else {
       Add(Component::kRecurrentNorm, ElementwiseOp{.x = z, .up = out, .activation = ActivationKind::kSilu});
-      Scale(Role::kSsmOut, z, r_.scales.mamba);
+      Scale(Role::kSsmOut, z, layer().mamba.out_scale);
     }
   }
   ProjectOut(Role::kSsmOut, Component::kRecurrentNorm, m.norm ? out : z, inner, columns, part_.mixed);
@@ -73,10 +73,10 @@ void Planner::Mamba(Mat<const float> in) {
 
 // Plans the recurrence of this process's heads, which writes to `out`. Returns the gate.
 Mat<float> Planner::MambaHeads(Mat<const float> in, Mat<float> out) {
-  const Mamba2& m = r_.mamba;
+  const Mamba2& m = layer().mamba;
   const int64_t heads = part_.mamba.heads.size(), groups = part_.mamba.groups.size();
   const int64_t inner = heads * m.head_dim, of_b = groups * m.state_dim, channels = inner + 2 * of_b;
-  const StateLayout layout = RecurrentLayout(r_, part_, Mixer::kMamba2);
+  const StateLayout layout = RecurrentLayout(layer(), part_, Mixer::kMamba2);
   const Mat<float> made = First(mamba_.in, inner + channels + heads), convolved = First(mamba_.xbc, channels),
                    decay = First(mamba_.decay, heads);
   Project(Role::kSsmIn, in, made);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <string>
+#include <utility>
 
 namespace tally {
 namespace {
@@ -11,12 +13,7 @@ namespace {
 std::string Text(int64_t n) { return std::to_string(n); }
 
 Status CheckDimensions(const Recipe& r) {
-  const bool attends = r.layers.empty() || AnyLayer(r, &LayerRecipe::attends);
-  const std::pair<const char*, int64_t> positive[] = {{"n_layers", r.n_layers},
-                                                      {"d_model", r.d_model},
-                                                      {"n_heads", attends ? r.n_heads : 1},
-                                                      {"head_dim", attends ? r.head_dim : 1},
-                                                      {"vocab", r.vocab}};
+  const std::pair<const char*, int64_t> positive[] = {{"n_layers", r.n_layers}, {"d_model", r.d_model}, {"vocab", r.vocab}};
   for (const auto& [name, value] : positive) {
     if (value < 1) return BadInput(std::string(name) + " is " + Text(value) + "; expected at least 1");
   }
@@ -26,54 +23,45 @@ Status CheckDimensions(const Recipe& r) {
   if (r.learned_positions && r.context < 1) return BadInput("learned positions need a context; it is " + Text(r.context));
   if (r.tied_head && r.head_bias) return BadInput("a head that is the embedding has no bias");
   if (r.first_position < 0 || r.first_position > kMaxWidth) return BadInput("first_position is " + Text(r.first_position));
-  if (!r.pre_norms && !r.post_norms && !r.counted_only) return BadInput("the blocks have norms neither before nor after them");
+  if (r.layer_embedding < 0 || r.layer_embedding > kMaxWidth) return BadInput("layer_embedding is " + Text(r.layer_embedding));
+  if (int64_t{r.layer_embedding} * r.n_layers > kMaxWidth) {
+    return BadInput("embeddings of " + Text(r.layer_embedding) + " for each of " + Text(r.n_layers) + " layers are wider than " +
+                    Text(kMaxWidth));
+  }
+  if (r.local_rope.freq_factors) return BadInput("the local rope has no stored frequency factors");
   return {};
 }
 
 // Factors that a family computes may leave the range of a float.
-Status CheckFactors(const Recipe& r) {
-  const std::pair<const char*, float> positive[] = {
-      {"norm_eps", r.norm_eps},         {"embedding_scale", r.embedding_scale}, {"residual_scale", r.residual_scale},
-      {"logit_scale", r.logit_scale},   {"route_scale", r.route_scale},         {"scales.attention", r.scales.attention},
-      {"scales.mamba", r.scales.mamba}, {"scales.gate", r.scales.gate},         {"scales.down", r.scales.down}};
-  if (!(r.route_sum_eps >= 0)) return BadInput("route_sum_eps is " + std::to_string(r.route_sum_eps));
-  if (!(r.post_norm_eps >= 0)) return BadInput("post_norm_eps is " + std::to_string(r.post_norm_eps));
+Status CheckFactors(std::initializer_list<std::pair<const char*, float>> positive) {
   for (const auto& [name, value] : positive) {
     if (!std::isfinite(value) || !(value > 0)) {
       return BadInput(std::string(name) + " is " + std::to_string(value) + "; expected a positive finite number");
     }
   }
-  for (const LayerRecipe& l : r.layers) {
-    if (!std::isfinite(l.attention_scale)) return BadInput("attention_scale is " + std::to_string(l.attention_scale));
-  }
   return {};
 }
 
-Status CheckLatent(const Recipe& r) {
-  const LatentAttention& l = r.latent;
-  const bool latent = AnyLayer(r, [](const LayerRecipe& x) { return x.mixers.has(Mixer::kLatentAttention); });
-  if (latent != (l.kv_rank > 0))
-    return BadInput("kv_rank is " + Text(l.kv_rank) + ", and it is layers of latent attention that have one");
-  if (l.kv_rank == 0) return l.q_rank > 0 ? BadInput("q_rank is for latent attention, and there is no kv_rank") : Status();
-  if (l.nope_dim < 1 || l.rope_dim < 1 || l.v_dim < 1) {
-    return BadInput("latent attention needs nope_dim, rope_dim and v_dim of at least 1; they are " + Text(l.nope_dim) + ", " +
-                    Text(l.rope_dim) + " and " + Text(l.v_dim));
+Status CheckResidual(const Recipe& r, const ResidualRule& x) {
+  TALLY_RETURN_IF_ERROR(CheckFactors({{"residual_scale", x.scale}}));
+  if (!(x.post_norm_eps >= 0) || !std::isfinite(x.post_norm_eps)) {
+    return BadInput("post_norm_eps is " + std::to_string(x.post_norm_eps));
   }
-  if (int64_t{r.n_heads} * l.v_dim > kMaxWidth) {
-    return BadInput(Text(r.n_heads) + " values of " + Text(l.v_dim) + " are wider than " + Text(kMaxWidth));
-  }
-  if (r.q_bias || r.k_bias || r.v_bias || r.o_bias || r.qk_norm != QkNormKind::kNone) {
-    return BadInput("latent attention has neither biases nor norms of queries and keys");
-  }
+  if (!x.pre_norms && !x.post_norms && !r.counted_only) return BadInput("the blocks have norms neither before nor after them");
   return {};
 }
 
-Status CheckHeads(const LayerSizes& s) {
-  if (s.n_kv_heads < 1 || s.n_heads % s.n_kv_heads != 0) {
-    return BadInput(Text(s.n_heads) + " attention heads cannot share " + Text(s.n_kv_heads) + " key-value heads evenly");
+Status CheckHeads(const Attention& a) {
+  if (a.n_heads < 1 || a.head_dim < 1) {
+    const bool heads = a.n_heads < 1;
+    return BadInput(std::string(heads ? "n_heads" : "head_dim") + " is " + Text(heads ? a.n_heads : a.head_dim) +
+                    "; expected at least 1");
   }
-  if (int64_t{s.n_heads} * s.head_dim > kMaxWidth) {
-    return BadInput(Text(s.n_heads) + " attention heads of " + Text(s.head_dim) + " are wider than " + Text(kMaxWidth));
+  if (a.n_kv_heads < 1 || a.n_heads % a.n_kv_heads != 0) {
+    return BadInput(Text(a.n_heads) + " attention heads cannot share " + Text(a.n_kv_heads) + " key-value heads evenly");
+  }
+  if (int64_t{a.n_heads} * a.head_dim > kMaxWidth) {
+    return BadInput(Text(a.n_heads) + " attention heads of " + Text(a.head_dim) + " are wider than " + Text(kMaxWidth));
   }
   return {};
 }
@@ -90,21 +78,76 @@ Status CheckRope(const Rope& rope, int32_t head_dim) {
 // Checks the cache of an earlier layer that a layer's attention reads.
 Status CheckShared(const Recipe& r, size_t layer) {
   const LayerRecipe& l = r.layers[layer];
+  const Attention& own = l.attention;
   const auto bad = [&](const std::string& what) { return BadInput("layer " + std::to_string(layer) + " " + what); };
-  if (l.cache_of < 0) return l.cache_of == -1 ? Status() : bad("reads the cache of layer " + Text(l.cache_of));
-  const std::string source = "layer " + Text(l.cache_of);
-  if (static_cast<size_t>(l.cache_of) >= layer) return bad("reads the cache of " + source + ", which is no earlier one");
-  const LayerRecipe& from = r.layers[static_cast<size_t>(l.cache_of)];
-  const LayerSizes own = SizesOf(r, l), of = SizesOf(r, from);
-  if (l.mixers.has(Mixer::kLatentAttention) || !l.mixers.has(Mixer::kAttention) || r.fused_qkv) {
+  if (own.cache_of < 0) return own.cache_of == -1 ? Status() : bad("reads the cache of layer " + Text(own.cache_of));
+  const std::string source = "layer " + Text(own.cache_of);
+  if (static_cast<size_t>(own.cache_of) >= layer) return bad("reads the cache of " + source + ", which is no earlier one");
+  const LayerRecipe& from = r.layers[static_cast<size_t>(own.cache_of)];
+  const Attention& of = from.attention;
+  if (l.mixers.has(Mixer::kLatentAttention) || !l.mixers.has(Mixer::kAttention) || own.fused_qkv) {
     return bad("reads the cache of another, and its own queries are not made by a matrix alone");
   }
-  if (!from.mixers.has(Mixer::kAttention) || from.cache_of >= 0) return bad("reads the cache of " + source + ", which has none");
+  if (!from.mixers.has(Mixer::kAttention) || of.cache_of >= 0) return bad("reads the cache of " + source + ", which has none");
   if (own.n_kv_heads != of.n_kv_heads || own.head_dim != of.head_dim) return bad("has other key-value heads than " + source);
-  if (l.chunk != from.chunk || (from.window > 0 && (l.window == 0 || l.window > from.window))) {
+  if (own.chunk != of.chunk || (of.window > 0 && (own.window == 0 || own.window > of.window))) {
     return bad("sees positions that the cache of " + source + " does not keep");
   }
   return {};
+}
+
+Status CheckAttention(const Recipe& r, size_t layer) {
+  const LayerRecipe& l = r.layers[layer];
+  const Attention& a = l.attention;
+  const bool latent = l.mixers.has(Mixer::kLatentAttention);
+  TALLY_RETURN_IF_ERROR(CheckHeads(a));
+  TALLY_RETURN_IF_ERROR(CheckFactors({{"scales.attention", a.out_scale}}));
+  if (!std::isfinite(a.scale)) return BadInput("attention_scale is " + std::to_string(a.scale));
+  if (a.window > 0 && a.chunk > 0) return BadInput("a layer has a window and chunks");
+  if (a.rope == LayerRope::kLocal && r.local_rope.style == RopeStyle::kNone) {
+    return BadInput("a layer has the local rope, and there is none");
+  }
+  if (a.rope != LayerRope::kNone) {
+    TALLY_RETURN_IF_ERROR(CheckRope(a.rope == LayerRope::kLocal ? r.local_rope : r.rope, a.head_dim));
+  }
+  TALLY_RETURN_IF_ERROR(CheckShared(r, layer));
+  if (a.fused_qkv && (a.q_bias != a.k_bias || a.q_bias != a.v_bias)) {
+    return BadInput("q, k and v are one matrix here, with one bias or none (q_bias, k_bias and v_bias)");
+  }
+  if (a.v_is_k && (!a.v_norm || a.fused_qkv || !l.mixers.has(Mixer::kAttention))) {
+    return BadInput("layer " + std::to_string(layer) + " takes its keys for values, without a norm of them");
+  }
+  if (a.v_norm && (a.fused_qkv || latent)) return BadInput("v_norm is for values of a matrix of their own");
+  if (a.qk_norm_after_rope && a.qk_norm != QkNormKind::kHead) return BadInput("qk_norm_after_rope is for norms of each head");
+  const Temperature& t = a.temperature;
+  if (!std::isfinite(t.scale) || !std::isfinite(t.offset) || !(t.floor > 0) || !std::isfinite(t.floor)) {
+    return BadInput("the temperature of queries is not finite");
+  }
+  if (t.scale != 0 && !t.everywhere && latent) return BadInput("a temperature of latent attention is for every layer");
+  if (a.gate_softplus && latent) return BadInput("gate_softplus is not for latent attention");
+  if ((a.gate_each_head || a.gate_softplus) && !a.gate) return BadInput("there is no gate of attention");
+  if (a.gate && latent && !a.gate_each_head) return BadInput("a gate of latent attention is of each head");
+  return {};
+}
+
+Status CheckLatent(const Attention& a, const LatentAttention& l) {
+  if (l.kv_rank < 1) return BadInput("kv_rank is " + Text(l.kv_rank) + ", and there are layers of latent attention");
+  if (l.nope_dim < 1 || l.rope_dim < 1 || l.v_dim < 1) {
+    return BadInput("latent attention needs nope_dim, rope_dim and v_dim of at least 1; they are " + Text(l.nope_dim) + ", " +
+                    Text(l.rope_dim) + " and " + Text(l.v_dim));
+  }
+  if (int64_t{a.n_heads} * l.v_dim > kMaxWidth) {
+    return BadInput(Text(a.n_heads) + " values of " + Text(l.v_dim) + " are wider than " + Text(kMaxWidth));
+  }
+  if (a.q_bias || a.k_bias || a.v_bias || a.o_bias || a.qk_norm != QkNormKind::kNone) {
+    return BadInput("latent attention has neither biases nor norms of queries and keys");
+  }
+  return {};
+}
+
+Status CheckTaps(int32_t taps) {
+  if (taps >= 1 && taps <= kMaxTaps) return {};
+  return BadInput("convolutions need 1 to " + Text(kMaxTaps) + " taps; conv_taps is " + Text(taps));
 }
 
 Status CheckDeltaRule(const DeltaRule& d) {
@@ -117,10 +160,12 @@ Status CheckDeltaRule(const DeltaRule& d) {
                     Text(kMaxWidth));
   }
   if (d.gate_rank < 0 || d.gate_rank > kMaxWidth) return BadInput("gates of the delta rule have a rank of " + Text(d.gate_rank));
+  if (d.gate_rank > 0 && !d.channel_decay) return BadInput("gate_rank is for decays by channel");
   if (!(d.decay_bound <= 0) || !std::isfinite(d.decay_bound) || (d.decay_bound != 0 && !d.channel_decay)) {
     return BadInput("logarithms of decays have a bound of " + std::to_string(d.decay_bound));
   }
-  return d.l2_norm_eps > 0 ? Status() : BadInput("l2_norm_eps is " + std::to_string(d.l2_norm_eps));
+  if (!(d.l2_norm_eps > 0)) return BadInput("l2_norm_eps is " + std::to_string(d.l2_norm_eps));
+  return CheckTaps(d.taps);
 }
 
 Status CheckMamba2(const Mamba2& m) {
@@ -142,111 +187,90 @@ Status CheckMamba2(const Mamba2& m) {
   for (const float factor : m.multipliers) {
     if (!std::isfinite(factor)) return BadInput("a multiplier of Mamba-2 is " + std::to_string(factor));
   }
-  return {};
+  TALLY_RETURN_IF_ERROR(CheckFactors({{"scales.mamba", m.out_scale}}));
+  return CheckTaps(m.taps);
 }
 
-Status CheckRecurrent(const Recipe& r) {
-  const auto any = [&](Mixer mixer) { return AnyLayer(r, [&](const LayerRecipe& l) { return l.mixers.has(mixer); }); };
-  if (any(Mixer::kDeltaRule)) TALLY_RETURN_IF_ERROR(CheckDeltaRule(r.delta));
-  if (any(Mixer::kMamba2)) TALLY_RETURN_IF_ERROR(CheckMamba2(r.mamba));
-  if (AnyLayer(r, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kDeltaRule) && l.mixers.has(Mixer::kMamba2); })) {
-    return BadInput("a layer has the delta rule and Mamba-2");
-  }
-  if (AnyLayer(r, &LayerRecipe::recurrent) && (r.conv_taps < 1 || r.conv_taps > kMaxTaps)) {
-    return BadInput("convolutions need 1 to " + Text(kMaxTaps) + " taps; conv_taps is " + Text(r.conv_taps));
-  }
-  return {};
-}
-
-Status CheckAttention(const Recipe& r) {
-  if (AnyLayer(r, &LayerRecipe::attends)) TALLY_RETURN_IF_ERROR(CheckHeads(SizesOf(r, {})));
-  if (r.fused_qkv && (r.q_bias != r.k_bias || r.q_bias != r.v_bias)) {
-    return BadInput("q, k and v are one matrix here, with one bias or none (q_bias, k_bias and v_bias)");
-  }
-  for (size_t i = 0; i < r.layers.size(); ++i) {
-    const LayerRecipe& l = r.layers[i];
-    const bool own = l.n_heads != 0 || l.n_kv_heads != 0 || l.head_dim != 0;
-    if (l.n_heads < 0 || l.n_kv_heads < 0 || l.head_dim < 0 || l.d_ff < 0) return BadInput("a layer has a negative size");
-    if (own && l.mixers.has(Mixer::kLatentAttention)) return BadInput("latent attention has the same heads in all layers");
-    if (own) TALLY_RETURN_IF_ERROR(CheckHeads(SizesOf(r, l)));
-    if (l.window > 0 && l.chunk > 0) return BadInput("a layer has a window and chunks");
-    if (l.rope == LayerRope::kLocal && r.local_rope.style == RopeStyle::kNone) {
-      return BadInput("a layer has the local rope, and there is none");
-    }
-    if (l.attends() && l.rope != LayerRope::kNone) {
-      TALLY_RETURN_IF_ERROR(CheckRope(l.rope == LayerRope::kLocal ? r.local_rope : r.rope, SizesOf(r, l).head_dim));
-    }
-    TALLY_RETURN_IF_ERROR(CheckShared(r, i));
-    if (l.v_is_k && (!r.v_norm || r.fused_qkv || !l.mixers.has(Mixer::kAttention))) {
-      return BadInput("layer " + std::to_string(i) + " takes its keys for values, without a norm of them");
-    }
-  }
-  if (r.v_norm && (r.fused_qkv || r.latent.kv_rank > 0)) return BadInput("v_norm is for values of a matrix of their own");
-  if (r.qk_norm_after_rope && r.qk_norm != QkNormKind::kHead) return BadInput("qk_norm_after_rope is for norms of each head");
-  if (!std::isfinite(r.temperature_scale) || !std::isfinite(r.temperature_offset) || !(r.temperature_floor > 0) ||
-      !std::isfinite(r.temperature_floor) || !std::isfinite(r.post_norm_eps)) {
-    return BadInput("the temperature of queries, or the eps of a norm, is not finite");
-  }
-  if (r.gate_softplus && r.latent.kv_rank > 0) return BadInput("gate_softplus is not for latent attention");
-  if ((r.gate_each_head || r.gate_softplus) && !r.attention_gate) return BadInput("there is no gate of attention");
-  if (r.delta.gate_rank > 0 && !r.delta.channel_decay) return BadInput("gate_rank is for decays by channel");
-  if (r.temperature_scale != 0 && !r.temperature_everywhere && r.latent.kv_rank > 0) {
-    return BadInput("a temperature of latent attention is for every layer");
-  }
-  if (r.attention_gate && r.latent.kv_rank > 0 && !r.gate_each_head)
-    return BadInput("a gate of latent attention is of each head");
-  if (r.local_rope.freq_factors) return BadInput("the local rope has no stored frequency factors");
-  return CheckLatent(r);
-}
-
-Status CheckFeedForward(const Recipe& r) {
-  const bool sparse = AnyLayer(r, &LayerRecipe::sparse);
-  for (const LayerRecipe& l : r.layers) {
-    if (l.dense() && SizesOf(r, l).d_ff < 1) return BadInput("the dense layers have no width: d_ff is " + Text(r.d_ff));
-  }
-  if (sparse && r.d_expert < 1) return BadInput("the experts have no width: d_expert is " + Text(r.d_expert));
-  if (r.layer_embedding < 0 || r.layer_embedding > kMaxWidth) return BadInput("layer_embedding is " + Text(r.layer_embedding));
-  if (int64_t{r.layer_embedding} * r.n_layers > kMaxWidth) {
-    return BadInput("embeddings of " + Text(r.layer_embedding) + " for each of " + Text(r.n_layers) + " layers are wider than " +
-                    Text(kMaxWidth));
-  }
-  if (r.expert_latent < 0 || r.expert_latent > kMaxWidth) return BadInput("expert_latent is " + Text(r.expert_latent));
-  if (sparse && (r.top_k < 1 || r.top_k > r.n_experts)) {
-    return BadInput("top_k is " + Text(r.top_k) + "; expected 1 to the number of experts, " + Text(r.n_experts));
-  }
-  if (sparse) {
-    const int32_t size = r.expert_groups > 0 ? r.n_experts / r.expert_groups : 0;
-    if (r.expert_groups < 1 || r.n_experts % r.expert_groups != 0 || r.kept_groups < 1 || r.kept_groups > r.expert_groups ||
-        r.group_best < 1 || r.group_best > size || r.top_k > int64_t{size} * r.kept_groups) {
-      return BadInput("top_k " + Text(r.top_k) + " experts cannot be chosen from " + Text(r.kept_groups) + " of " +
-                      Text(r.expert_groups) + " groups of " + Text(r.n_experts) + " experts");
-    }
-    if (SoftmaxOfAll(r.routing) && r.group_best > 1) return BadInput("group_best is for routing by sigmoids");
-  }
-  if (r.shared_gate && r.d_shared < 1)
-    return BadInput("shared_gate is for shared experts, and there are none: d_shared is " + Text(r.d_shared));
-  if (!r.gated_ffn && r.scales.gate != 1) return BadInput("scales.gate is for a feed-forward with a gate");
-  const bool xielu = r.activation == ActivationKind::kXielu, two = TakesTwo(r.activation);
-  if (!r.gated_ffn && two) return BadInput("gated: this model's activation has a gate");
-  if (r.activation == ActivationKind::kNone) return BadInput("the feed-forward has no activation");
-  if (xielu && (r.gated_ffn || r.layer_embedding > 0)) return BadInput("gated: this model's activation has no gate");
-  if ((r.stored_xielu || r.stored_xielu_beta || r.stored_xielu_eps) && !xielu)
+Status CheckNetwork(const Recipe& r, const Network& n) {
+  TALLY_RETURN_IF_ERROR(CheckFactors({{"scales.gate", n.gate_scale}, {"scales.down", n.down_scale}}));
+  const bool xielu = n.activation == ActivationKind::kXielu;
+  if (!n.gated && n.gate_scale != 1) return BadInput("scales.gate is for a feed-forward with a gate");
+  if (!n.gated && TakesTwo(n.activation)) return BadInput("gated: this model's activation has a gate");
+  if (n.activation == ActivationKind::kNone) return BadInput("the feed-forward has no activation");
+  if (xielu && (n.gated || r.layer_embedding > 0)) return BadInput("gated: this model's activation has no gate");
+  if ((n.stored_xielu || n.stored_xielu_beta || n.stored_xielu_eps) && !xielu)
     return BadInput("numbers of xIELU are stored, and it is not the activation");
-  if (r.ungated_experts && two) return BadInput("ungated_experts: this model's activation has a gate");
-  if (r.shared_activation && (r.d_shared > 0 || !r.pre_norms || xielu || two)) {
+  const Xielu& x = n.xielu;
+  if (!std::isfinite(x.alpha_n) || !std::isfinite(x.alpha_p) || !std::isfinite(x.beta) || !(x.eps <= 0)) {
+    return BadInput("a number of xIELU is not finite, or its eps is above 0");
+  }
+  return {};
+}
+
+Status CheckExperts(const LayerRecipe& l) {
+  const Experts& x = l.experts;
+  const ActivationKind activation = l.network.activation;
+  TALLY_RETURN_IF_ERROR(CheckFactors({{"route_scale", x.route_scale}}));
+  if (!(x.route_sum_eps >= 0)) return BadInput("route_sum_eps is " + std::to_string(x.route_sum_eps));
+  if (x.width < 1) return BadInput("the experts have no width: d_expert is " + Text(x.width));
+  if (x.latent < 0 || x.latent > kMaxWidth) return BadInput("expert_latent is " + Text(x.latent));
+  if (x.top_k < 1 || x.top_k > x.n_experts) {
+    return BadInput("top_k is " + Text(x.top_k) + "; expected 1 to the number of experts, " + Text(x.n_experts));
+  }
+  const int32_t size = x.groups > 0 ? x.n_experts / x.groups : 0;
+  if (x.groups < 1 || x.n_experts % x.groups != 0 || x.kept_groups < 1 || x.kept_groups > x.groups || x.group_best < 1 ||
+      x.group_best > size || x.top_k > int64_t{size} * x.kept_groups) {
+    return BadInput("top_k " + Text(x.top_k) + " experts cannot be chosen from " + Text(x.kept_groups) + " of " + Text(x.groups) +
+                    " groups of " + Text(x.n_experts) + " experts");
+  }
+  if (SoftmaxOfAll(x.routing) && x.group_best > 1) return BadInput("group_best is for routing by sigmoids");
+  if (x.shared_gate && x.shared_width < 1) {
+    return BadInput("shared_gate is for shared experts, and there are none: d_shared is " + Text(x.shared_width));
+  }
+  if (x.ungated && TakesTwo(activation)) return BadInput("ungated_experts: this model's activation has a gate");
+  if (x.shared_activation &&
+      (x.shared_width > 0 || !l.residual.pre_norms || activation == ActivationKind::kXielu || TakesTwo(activation))) {
     return BadInput("shared_activation is for blocks with a norm before them and without shared experts");
   }
-  for (const LayerRecipe& l : r.layers) {
-    for (const float limit : {l.expert_limit, l.shared_limit}) {
-      if (!(limit >= 0) || !std::isfinite(limit)) return BadInput("SwiGLU has a limit of " + std::to_string(limit));
-      if (limit == 0) continue;
-      if (!r.gated_ffn || r.activation != ActivationKind::kSilu) return BadInput("gated: limits are of SwiGLU");
-    }
-    if (l.expert_limit > 0 && r.ungated_experts) return BadInput("ungated_experts: limits are of SwiGLU");
-    const Xielu& n = l.xielu;
-    if (!std::isfinite(n.alpha_n) || !std::isfinite(n.alpha_p) || !std::isfinite(n.beta) || !(n.eps <= 0)) {
-      return BadInput("a number of xIELU is not finite, or its eps is above 0");
-    }
+  for (const float limit : {x.limit, x.shared_limit}) {
+    if (!(limit >= 0) || !std::isfinite(limit)) return BadInput("SwiGLU has a limit of " + std::to_string(limit));
+    if (limit == 0) continue;
+    if (!l.network.gated || activation != ActivationKind::kSilu) return BadInput("gated: limits are of SwiGLU");
+  }
+  if (x.limit > 0 && x.ungated) return BadInput("ungated_experts: limits are of SwiGLU");
+  return {};
+}
+
+Status CheckLayer(const Recipe& r, size_t layer) {
+  const LayerRecipe& l = r.layers[layer];
+  TALLY_RETURN_IF_ERROR(CheckResidual(r, l.residual));
+  if (l.attends()) TALLY_RETURN_IF_ERROR(CheckAttention(r, layer));
+  if (l.mixers.has(Mixer::kLatentAttention)) TALLY_RETURN_IF_ERROR(CheckLatent(l.attention, l.latent));
+  if (l.mixers.has(Mixer::kShortConv)) TALLY_RETURN_IF_ERROR(CheckTaps(l.conv.taps));
+  if (l.mixers.has(Mixer::kDeltaRule)) TALLY_RETURN_IF_ERROR(CheckDeltaRule(l.delta));
+  if (l.mixers.has(Mixer::kMamba2)) TALLY_RETURN_IF_ERROR(CheckMamba2(l.mamba));
+  if (l.mixers.has(Mixer::kDeltaRule) && l.mixers.has(Mixer::kMamba2)) return BadInput("a layer has the delta rule and Mamba-2");
+  if (l.dense() && l.ffn.width < 1) return BadInput("the dense layers have no width: d_ff is " + Text(l.ffn.width));
+  if (!l.feed_forward.empty()) TALLY_RETURN_IF_ERROR(CheckNetwork(r, l.network));
+  if (l.sparse()) TALLY_RETURN_IF_ERROR(CheckExperts(l));
+  return {};
+}
+
+// The symbols of the closed forms, and the step's groups of rows by expert, are the model's.
+Status CheckAlike(const Recipe& r) {
+  const auto alike = [&](Mixer mixer, auto block) {
+    const LayerRecipe& first = FirstLayer(r, mixer);
+    return std::ranges::all_of(r.layers, [&](const LayerRecipe& l) { return !l.mixers.has(mixer) || l.*block == first.*block; });
+  };
+  const auto experts = [&](Experts x) {  // these two may differ
+    x.limit = x.shared_limit = 0;
+    return x;
+  };
+  const bool same_experts = std::ranges::all_of(
+      r.layers, [&](const LayerRecipe& l) { return !l.sparse() || experts(l.experts) == experts(ExpertsOf(r)); });
+  if (!alike(Mixer::kLatentAttention, &LayerRecipe::latent) || !alike(Mixer::kShortConv, &LayerRecipe::conv) ||
+      !alike(Mixer::kDeltaRule, &LayerRecipe::delta) || !alike(Mixer::kMamba2, &LayerRecipe::mamba) || !same_experts) {
+    return BadInput("layers have blocks of one kind and different sizes");
   }
   return {};
 }
@@ -264,23 +288,21 @@ Status CheckCounted(const Recipe& r) {
 // In double, whose rounding does not matter here: the largest published models have 10^12.
 Status CheckSize(const Recipe& r) {
   constexpr double kMost = 1e15;
-  LayerSizes most = SizesOf(r, {});
-  for (const LayerRecipe& l : r.layers) {
-    const LayerSizes s = SizesOf(r, l);
-    most.n_heads = std::max(most.n_heads, s.n_heads);
-    most.head_dim = std::max(most.head_dim, s.head_dim);
-    most.d_ff = std::max(most.d_ff, s.d_ff);
-  }
-  const double width = r.d_model, heads = double{1} * most.n_heads * std::max(most.head_dim, r.latent.nope_dim + r.latent.v_dim);
-  const double latent = double{1} * r.latent.q_rank + r.latent.kv_rank;
-  const double conv = r.conv_taps > 0 ? 4 * width * width : 0;
-  const double delta = double{1} * r.delta.value_heads * (3.0 * r.delta.key_dim + 3.0 * r.delta.value_dim + 2);
-  const double mamba = double{1} * r.mamba.heads * (3.0 * r.mamba.head_dim + 2.0 * r.mamba.state_dim + 1);
-  const double layer = 4 * width * heads + conv + width * (delta + mamba + 2.0 * r.expert_latent) + latent * (width + heads) +
-                       3 * width * (double{1} * most.d_ff + double{1} * r.n_experts * r.d_expert + r.d_shared);
+  const double width = r.d_model;
+  const auto size = [&](const LayerRecipe& l) {
+    const Attention& a = l.attention;
+    const double heads = double{1} * a.n_heads * std::max(a.head_dim, l.latent.nope_dim + l.latent.v_dim);
+    const double latent = double{1} * l.latent.q_rank + l.latent.kv_rank;
+    const double conv = l.taps() > 0 ? 4 * width * width : 0;
+    const double delta = double{1} * l.delta.value_heads * (3.0 * l.delta.key_dim + 3.0 * l.delta.value_dim + 2);
+    const double mamba = double{1} * l.mamba.heads * (3.0 * l.mamba.head_dim + 2.0 * l.mamba.state_dim + 1);
+    return 4 * width * heads + conv + width * (delta + mamba + 2.0 * l.experts.latent) + latent * (width + heads) +
+           3 * width * (double{1} * l.ffn.width + double{1} * l.experts.n_experts * l.experts.width + l.experts.shared_width);
+  };
+  double layers = r.mtp_layers * size(r.all);
+  for (const LayerRecipe& l : r.layers) layers += size(l);
   const double tables = double{1} * r.layer_embedding * r.n_layers * (r.vocab + 3 * width);
-  const double all = (double{1} * r.n_layers + r.mtp_layers) * layer + 2 * width * r.vocab + tables +
-                     (r.learned_positions ? width * r.context : 0);
+  const double all = layers + 2 * width * r.vocab + tables + (r.learned_positions ? width * r.context : 0);
   if (all > kMost) return BadInput("the model would have more than 10^15 parameters");
   return {};
 }
@@ -289,10 +311,10 @@ Status CheckSize(const Recipe& r) {
 
 Status CheckRecipe(const Recipe& recipe) {
   TALLY_RETURN_IF_ERROR(CheckDimensions(recipe));
-  TALLY_RETURN_IF_ERROR(CheckFactors(recipe));
-  TALLY_RETURN_IF_ERROR(CheckAttention(recipe));
-  TALLY_RETURN_IF_ERROR(CheckRecurrent(recipe));
-  TALLY_RETURN_IF_ERROR(CheckFeedForward(recipe));
+  TALLY_RETURN_IF_ERROR(CheckFactors(
+      {{"norm_eps", recipe.norm_eps}, {"embedding_scale", recipe.embedding_scale}, {"logit_scale", recipe.logit_scale}}));
+  for (size_t i = 0; i < recipe.layers.size(); ++i) TALLY_RETURN_IF_ERROR(CheckLayer(recipe, i));
+  TALLY_RETURN_IF_ERROR(CheckAlike(recipe));
   TALLY_RETURN_IF_ERROR(CheckCounted(recipe));
   return CheckSize(recipe);
 }

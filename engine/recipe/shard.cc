@@ -61,12 +61,12 @@ HeadPart PartOfHeads(int64_t heads, int64_t groups, const Shard& shard) {
 LayerPart PartOfLayer(const Recipe& r, const Shard& shard, int32_t layer) {
   const Shard alone, &mixing = shard.whole_mixers ? alone : shard;
   const LayerRecipe& l = r.layers[static_cast<size_t>(layer)];
-  const LayerSizes s = SizesOf(r, l);
+  const Attention& s = l.attention;
   LayerPart part;
   part.attention = l.mixers.has(Mixer::kLatentAttention) ? PartOfHeads(s.n_heads, s.n_heads, mixing)
                                                          : PartOfHeads(s.n_heads, s.n_kv_heads, mixing);
   if (l.mixers.has(Mixer::kDeltaRule)) {
-    const DeltaRule& d = r.delta;
+    const DeltaRule& d = l.delta;
     const int64_t each = d.value_heads / d.key_heads;
     part.key_heads = PartOf(d.key_heads, 1, mixing);
     if (!d.tiled || part.key_heads.size() == d.key_heads) {
@@ -76,7 +76,7 @@ LayerPart PartOfLayer(const Recipe& r, const Shard& shard, int32_t layer) {
     }
   }
   if (l.mixers.has(Mixer::kMamba2)) {
-    const Mamba2& m = r.mamba;
+    const Mamba2& m = l.mamba;
     part.mamba = PartOfHeads(m.heads, m.groups, mixing);
     for (int32_t rank = 0; rank < mixing.ranks; ++rank) {  // some process has a part of a vector
       const Span own = Times(PartOfHeads(m.heads, m.groups, mixing.Of(rank)).heads, m.head_dim);
@@ -86,13 +86,13 @@ LayerPart PartOfLayer(const Recipe& r, const Shard& shard, int32_t layer) {
   }
   part.channels = PartOf(r.d_model, kShardRows, mixing);
   part.mixed = PartOf(r.d_model, kShardRows, mixing);
-  part.hidden = PartOf(s.d_ff, kShardRows, shard);
+  part.hidden = PartOf(l.ffn.width, kShardRows, shard);
   const bool owned = l.sparse() && shard.own_experts;
   const Shard& feeding = owned ? alone : shard;
-  part.shared = PartOf(r.d_shared, kShardRows, feeding);
-  part.experts = PartOf(r.n_experts, 1, owned ? shard : alone);
-  part.expert_hidden = PartOf(r.d_expert, kShardRows, feeding);
-  part.latent = PartOf(r.expert_latent, kShardRows, feeding);
+  part.shared = PartOf(l.experts.shared_width, kShardRows, feeding);
+  part.experts = PartOf(l.experts.n_experts, 1, owned ? shard : alone);
+  part.expert_hidden = PartOf(l.experts.width, kShardRows, feeding);
+  part.latent = PartOf(l.experts.latent, kShardRows, feeding);
   part.fed = PartOf(r.d_model, kShardRows, feeding);
   return part;
 }
@@ -118,7 +118,7 @@ Held HeldOf(const Recipe& r, const Shard& shard, Role role, int32_t layer) {
   }
   const LayerPart part = PartOfLayer(r, shard, layer);
   const LayerRecipe& l = r.layers[static_cast<size_t>(layer)];
-  const LayerSizes s = SizesOf(r, l);
+  const Attention& s = l.attention;
   const int64_t D = s.head_dim;
   // A whole mixer's parts are those of one process, which all ranks have.
   const bool mixer_copy = copy && shard.whole_mixers, fed_copy = copy && l.sparse() && shard.own_experts;
@@ -142,23 +142,23 @@ Held HeldOf(const Recipe& r, const Shard& shard, Role role, int32_t layer) {
       held.slices = part.attention.heads;
       own({0, rows}, mixer_copy);
       break;
-    case Division::kQNorm: r.qk_norm == QkNormKind::kEachHead ? heads(part.attention) : own({0, rows}, copy); break;
-    case Division::kKNorm: r.qk_norm == QkNormKind::kEachHead ? kv_heads(part.attention) : own({0, rows}, copy); break;
+    case Division::kQNorm: l.attention.qk_norm == QkNormKind::kEachHead ? heads(part.attention) : own({0, rows}, copy); break;
+    case Division::kKNorm: l.attention.qk_norm == QkNormKind::kEachHead ? kv_heads(part.attention) : own({0, rows}, copy); break;
     case Division::kChannels:
       for (int64_t at = 0; at < rows; at += r.d_model) own(Plus(part.channels, at), mixer_copy);
       break;
-    case Division::kKeyHeads: own(Times(part.key_heads, rows / r.delta.key_heads), mixer_copy); break;
+    case Division::kKeyHeads: own(Times(part.key_heads, rows / l.delta.key_heads), mixer_copy); break;
     case Division::kStateHeads:
       if (l.mixers.has(Mixer::kMamba2)) {
-        own(Times(part.mamba.heads, rows / r.mamba.heads), mixer_copy);
+        own(Times(part.mamba.heads, rows / l.mamba.heads), mixer_copy);
       } else {
-        for (const Span& v : part.values) own(Times(v, rows / r.delta.value_heads), mixer_copy);
+        for (const Span& v : part.values) own(Times(v, rows / l.delta.value_heads), mixer_copy);
       }
       break;
     case Division::kMambaIn:
     case Division::kConvolved:
       if (l.mixers.has(Mixer::kMamba2)) {
-        const Mamba2& m = r.mamba;
+        const Mamba2& m = l.mamba;
         const int64_t inner = int64_t{m.heads} * m.head_dim, of_b = int64_t{m.groups} * m.state_dim;
         const Span x = Times(part.mamba.heads, m.head_dim), b = Times(part.mamba.groups, m.state_dim);
         const bool b_copy = mixer_copy || part.mamba.copy;
@@ -172,7 +172,7 @@ Held HeldOf(const Recipe& r, const Shard& shard, Role role, int32_t layer) {
         own(Plus(b, at + inner + of_b), b_copy);
         if (facts.division == Division::kMambaIn) own(Plus(part.mamba.heads, at + inner + 2 * of_b), mixer_copy);
       } else {
-        const DeltaRule& d = r.delta;
+        const DeltaRule& d = l.delta;
         const int64_t keys = int64_t{d.key_heads} * d.key_dim;
         own(Times(part.key_heads, d.key_dim), mixer_copy);
         own(Plus(Times(part.key_heads, d.key_dim), keys), mixer_copy);
@@ -181,7 +181,7 @@ Held HeldOf(const Recipe& r, const Shard& shard, Role role, int32_t layer) {
       break;
     case Division::kStateNorm:
       if (l.mixers.has(Mixer::kMamba2) && !part.whole_norm) {
-        own(Times(part.mamba.heads, r.mamba.head_dim), mixer_copy);
+        own(Times(part.mamba.heads, l.mamba.head_dim), mixer_copy);
       } else {
         own({0, rows}, copy);
       }
@@ -193,7 +193,7 @@ Held HeldOf(const Recipe& r, const Shard& shard, Role role, int32_t layer) {
     case Division::kExpertOut: {
       held.slices = part.experts;
       const bool out = facts.division == Division::kExpertOut;
-      own(!out ? part.expert_hidden : r.expert_latent > 0 ? part.latent : part.fed, false);
+      own(!out ? part.expert_hidden : l.experts.latent > 0 ? part.latent : part.fed, false);
       break;
     }
     case Division::kSharedHidden: own(part.shared, fed_copy); break;

@@ -84,7 +84,7 @@ void LiveFeed::AfterStep(uint64_t tokens_drawn, const LoopState& state) {
 }
 
 void LiveFeed::CountExperts() {
-  if (engine_.model().recipe().n_experts == 0) return;
+  if (engine_.model().recipe().all.experts.n_experts == 0) return;
   for (auto& [layer, rows] : books::ExpertTokens(engine_.ledger())) {
     LiveExperts& experts = experts_[layer];
     experts.layer = layer;
@@ -151,7 +151,7 @@ void LiveFeed::Send(const LoopState& state) {
       watcher.exchange->Write(changing);
     }
     // The frame of the experts comes once there is something in it.
-    watcher.told = engine_.model().recipe().n_experts == 0 || !experts_.empty();
+    watcher.told = engine_.model().recipe().all.experts.n_experts == 0 || !experts_.empty();
   }
 }
 

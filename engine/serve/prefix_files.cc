@@ -51,8 +51,9 @@ int64_t Now() {
 }
 
 bool NeedsWhole(const Recipe& recipe) {
-  return AnyLayer(recipe, &LayerRecipe::recurrent) ||
-         std::ranges::any_of(recipe.layers, [](const LayerRecipe& layer) { return layer.window > 0 || layer.chunk > 0; });
+  return AnyLayer(recipe, &LayerRecipe::recurrent) || std::ranges::any_of(recipe.layers, [](const LayerRecipe& layer) {
+           return layer.attention.window > 0 || layer.attention.chunk > 0;
+         });
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ class ModelLoader {
     const ModelSpec& spec = model_->spec_;
     model_->table_ = books::WeightTable(inventory_, Stored());
     model_->types_ = books::WeightTypes(inventory_, Stored());
-    model_->parameters_ = books::CountParameters(model_->table_, spec.recipe.top_k);
+    model_->parameters_ = books::CountParameters(model_->table_, ExpertsOf(spec.recipe).top_k);
     model_->not_run_ = books::CountNotRun(inventory_, Stored());
     model_->description_ = spec.recipe.family + ", " + std::to_string(spec.recipe.n_layers) + " layers, " +
                            JoinTypes(model_->matrix_types_) + ", " + BytesText(model_->plan_.packed_weights) + " packed";
@@ -141,7 +141,7 @@ class ModelLoader {
   Status SetXielus() {
     for (const TensorBinding& b : Stored().bindings) {
       if (b.role != Role::kXieluBeta && b.role != Role::kXieluEps) continue;
-      Xielu& xielu = model_->spec_.recipe.layers[static_cast<size_t>(b.layer)].xielu;
+      Xielu& xielu = model_->spec_.recipe.layers[static_cast<size_t>(b.layer)].network.xielu;
       const bool beta = b.role == Role::kXieluBeta;
       (beta ? xielu.beta : xielu.eps) = model_->weights_.HostVector(b.role, b.layer)[0];
       if (!(xielu.eps <= 0)) return BadInput(path_ + ": tensor " + Quote(b.names[0]) + " is above 0, and xIELU's eps cannot be");

@@ -27,7 +27,8 @@ int64_t CommonLength(std::span<const int32_t> a, std::span<const int32_t> b) {
 double RowCost(Engine& engine) {
   constexpr double kArithmetic = .1;
   const Recipe& r = engine.model().recipe();
-  const double used = r.n_experts > 0 ? static_cast<double>(r.top_k) / r.n_experts : 0;
+  const Experts& x = ExpertsOf(r);
+  const double used = x.n_experts > 0 ? static_cast<double>(x.top_k) / x.n_experts : 0;
   double all = 0, experts = 0, predicting = 0;
   for (const WeightInfo& w : engine.ledger().weights()) {
     const bool looked_up =

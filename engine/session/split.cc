@@ -48,25 +48,25 @@ SplitEstimate EstimateSplit(const Recipe& r, std::span<const WeightInfo> weights
       (r.layers[static_cast<size_t>(w.layer)].sparse() ? shared : dense) += bytes;
     }
   }
-  const double k = r.top_k;
+  const double k = ExpertsOf(r).top_k;
   const bool owned = split == Split::kExperts;
   e.weight_bytes = owned ? mixers + shared + dense / n + experts * MostExperts(k, n) + head / n
                          : (mixers + shared + dense + experts * k + head) / n;
   e.gathers = 2;  // the embedding, logits
   double bytes = 4 * E + 4. * r.vocab;
   for (const LayerRecipe& l : r.layers) {
-    const LayerSizes s = SizesOf(r, l);
+    const Experts& x = l.experts;
     if (!l.mixers.empty() && !owned) {
       e.gathers += 2;
-      bytes += kPackedByte * s.n_heads * s.head_dim + 4 * E;
+      bytes += kPackedByte * l.attention.n_heads * l.attention.head_dim + 4 * E;
     }
     if (l.feed_forward.empty()) continue;
     if (l.sparse() && owned) {
       e.gathers += 1;
-      bytes += 4 * k * (r.expert_latent > 0 ? r.expert_latent : E);
+      bytes += 4 * k * (x.latent > 0 ? x.latent : E);
     } else {
-      e.gathers += 2 + (l.sparse() && r.d_shared > 0 ? 1 : 0);
-      bytes += kPackedByte * (l.sparse() ? k * r.d_expert + r.d_shared : s.d_ff) + 4 * E;
+      e.gathers += 2 + (l.sparse() && x.shared_width > 0 ? 1 : 0);
+      bytes += kPackedByte * (l.sparse() ? k * x.width + x.shared_width : l.ffn.width) + 4 * E;
     }
   }
   e.received_bytes = bytes * others;

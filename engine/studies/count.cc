@@ -167,7 +167,7 @@ Result<CountedModel> CountModel(const CountRequest& request) {
   books::CountOptions options = request.options;
   std::optional<DType> start_type;
   std::map<std::string, DType> start_types;
-  if (IsOfExperts(source.type) && source.recipe.n_experts == 0) {  // settings have taken the experts away
+  if (IsOfExperts(source.type) && source.recipe.all.experts.n_experts == 0) {  // settings have taken the experts away
     source.type = DType::kBF16;
     source.stored_as = TypeText(source.type);
   }
@@ -239,7 +239,8 @@ std::vector<CountedModel> KnownModelsLike(const Recipe& recipe) {
     if (!known.ok()) continue;
     const Recipe& r = known->recipe;
     const auto sizes = [](const Recipe& x) {
-      return std::tuple(x.n_layers, x.d_model, x.vocab, x.n_heads, x.n_kv_heads, x.head_dim, x.d_ff, x.n_experts, x.top_k);
+      return std::tuple(x.n_layers, x.d_model, x.vocab, x.all.attention.n_heads, x.all.attention.n_kv_heads,
+                        x.all.attention.head_dim, x.all.ffn.width, x.all.experts.n_experts, x.all.experts.top_k);
     };
     if (sizes(r) != sizes(recipe)) continue;
     Result<CountedModel> counted = CountModel({.model = std::string(name), .settings = {}, .options = {}});

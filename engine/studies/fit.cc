@@ -219,7 +219,7 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
   double written = 0, seen = 0;  // bytes of a position, and of those that the next one sees, in all layers
   for (const LayerRecipe& l : count.recipe.layers) {
     const double position = static_cast<double>(books::CachedBytesPerPosition(count.recipe, l, StorageOf(options.kv)).value());
-    written += l.cache_of < 0 ? position : 0;
+    written += l.attention.cache_of < 0 ? position : 0;
     seen += static_cast<double>(books::SeenPositions(l, options.context)) * position;
   }
   const double states = 2 * B * static_cast<double>(count.state_bytes);  // read and written once a step

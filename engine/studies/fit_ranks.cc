@@ -26,7 +26,8 @@ double Real(int64_t n) { return static_cast<double>(n); }
 std::vector<books::RankRows> DecodeRows(const Recipe& recipe, uint64_t sequences, int32_t ranks) {
   std::vector<books::RankRows> rows(static_cast<size_t>(ranks));
   rows[0].embedded = sequences;
-  const uint64_t routed = sequences * static_cast<uint64_t>(std::max(recipe.top_k, 0)), n = static_cast<uint64_t>(ranks);
+  const uint64_t routed = sequences * static_cast<uint64_t>(std::max(recipe.all.experts.top_k, 0)),
+                 n = static_cast<uint64_t>(ranks);
   for (uint64_t r = 0; r < n; ++r) rows[r].routed.assign(recipe.layers.size(), routed / n + (r < routed % n ? 1 : 0));
   return rows;
 }
@@ -44,12 +45,13 @@ double WeightBytes(const Recipe& recipe, const PackedViews& packed, const Shard&
     } else if (!facts.experts) {
       bytes += all;
     } else if (shard.own_experts) {
-      const double chosen = sequences == 1 ? BusiestOwner(recipe.n_experts, recipe.top_k, shard.ranks)
-                                           : books::UniformExperts(recipe.n_experts, recipe.top_k, sequences) *
-                                                 Real(view.slices) / static_cast<double>(recipe.n_experts);
+      const double chosen = sequences == 1
+                                ? BusiestOwner(recipe.all.experts.n_experts, recipe.all.experts.top_k, shard.ranks)
+                                : books::UniformExperts(recipe.all.experts.n_experts, recipe.all.experts.top_k, sequences) *
+                                      Real(view.slices) / static_cast<double>(recipe.all.experts.n_experts);
       bytes += all / Real(view.slices) * chosen;
     } else {
-      bytes += all / Real(view.slices) * books::UniformExperts(recipe.n_experts, recipe.top_k, sequences);
+      bytes += all / Real(view.slices) * books::UniformExperts(recipe.all.experts.n_experts, recipe.all.experts.top_k, sequences);
     }
   }
   return bytes;
@@ -66,9 +68,9 @@ double CacheBytes(const books::Count& count, const Shard& shard, const FitOption
     const LayerPart part = PartOfLayer(recipe, shard, i);
     const bool latent = l.mixers.has(Mixer::kLatentAttention);
     const double held = latent ? (part.attention.heads.size() > 0 ? 1 : 0)
-                               : Real(part.attention.groups.size()) / static_cast<double>(SizesOf(recipe, l).n_kv_heads);
+                               : Real(part.attention.groups.size()) / static_cast<double>(l.attention.n_kv_heads);
     const double position = Real(books::CachedBytesPerPosition(recipe, l, StorageOf(options.kv)).value());
-    bytes += B * held * position * (Real(books::CachedPositions(l, options.context)) + (l.cache_of < 0 ? 1 : 0));
+    bytes += B * held * position * (Real(books::CachedPositions(l, options.context)) + (l.attention.cache_of < 0 ? 1 : 0));
   }
   return bytes + 2 * B * Real(count.state_bytes) / (shard.whole_mixers ? 1 : shard.ranks);
 }
@@ -132,7 +134,7 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
   const Recipe& recipe = model.count.recipe;
   if (ranks < 1 || ranks > 1024) return BadInput("--ranks must be from 1 to 1024, not " + std::to_string(ranks));
   const bool owned = split == FitSplit::kExperts;
-  if (owned && recipe.n_experts == 0) return BadInput(model.name + " has no experts to be divided by owner");
+  if (owned && recipe.all.experts.n_experts == 0) return BadInput(model.name + " has no experts to be divided by owner");
   TALLY_ASSIGN_OR_RETURN(const FitOptions options, FitDefaults(recipe, given));
   TALLY_ASSIGN_OR_RETURN(const Fit alone, BoundModel(model, options, machine));
   TALLY_ASSIGN_OR_RETURN(const books::Count count, CountSteps(model, options));
@@ -189,7 +191,7 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
 Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& options, const FitMachine& machine,
                           const FitNetwork& network, int32_t ranks) {
   TALLY_ASSIGN_OR_RETURN(RanksFit rows, FitRanks(model, options, machine, network, ranks, FitSplit::kRows));
-  if (model.count.recipe.n_experts == 0 || ranks == 1) return rows;
+  if (model.count.recipe.all.experts.n_experts == 0 || ranks == 1) return rows;
   TALLY_ASSIGN_OR_RETURN(RanksFit experts, FitRanks(model, options, machine, network, ranks, FitSplit::kExperts));
   if (experts.fits != rows.fits) return experts.fits ? experts : rows;
   return rows.fits && experts.tokens_per_second > rows.tokens_per_second ? experts : rows;

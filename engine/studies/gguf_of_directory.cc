@@ -50,7 +50,7 @@ Result<GgufOfDirectory> GgufOfDirectory::Open(const std::string& directory, cons
   TALLY_ASSIGN_OR_RETURN(d.source_, ReadHuggingFace(directory));
   TALLY_RETURN_IF_ERROR(d.ReadModel());
   TALLY_RETURN_IF_ERROR(d.SetTypes());
-  if (d.spec_.recipe.stored_xielu) TALLY_RETURN_IF_ERROR(d.SetXielu());
+  if (d.spec_.recipe.all.network.stored_xielu) TALLY_RETURN_IF_ERROR(d.SetXielu());
   d.made_.inventory.path = directory;
   d.made_.inventory.metadata.Set("general.name", NameOf(directory));
   TALLY_RETURN_IF_ERROR(d.SetTokenizer(allowed));
@@ -193,12 +193,12 @@ uint64_t GgufOfDirectory::RotatedRow(const TensorBinding& b, uint64_t row) const
   const RopeStyle from = r.rope.style, to = made_.spec.recipe.rope.style;
   if (from == to || from == RopeStyle::kNone || to == RopeStyle::kNone) return row;
   const LayerRecipe layer = b.layer >= 0 ? r.layers[static_cast<size_t>(b.layer)] : LayerRecipe();
-  const LayerSizes sizes = SizesOf(r, layer);
+  const Attention& sizes = layer.attention;
   const bool latent = layer.mixers.has(Mixer::kLatentAttention);
   const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
   const uint64_t dim = u(r.rope.dim), half = dim / 2;
-  uint64_t head = latent ? u(r.latent.nope_dim + r.latent.rope_dim) : u(sizes.head_dim),
-           first = latent ? u(r.latent.nope_dim) : 0;
+  uint64_t head = latent ? u(layer.latent.nope_dim + layer.latent.rope_dim) : u(sizes.head_dim),
+           first = latent ? u(layer.latent.nope_dim) : 0;
   switch (b.role) {
     case Role::kQ:
     case Role::kK:
@@ -207,7 +207,7 @@ uint64_t GgufOfDirectory::RotatedRow(const TensorBinding& b, uint64_t row) const
     case Role::kQNorm:
     case Role::kKNorm:
     case Role::kQB: break;
-    case Role::kKvA: head = u(r.latent.kv_rank + r.latent.rope_dim), first = u(r.latent.kv_rank); break;
+    case Role::kKvA: head = u(layer.latent.kv_rank + layer.latent.rope_dim), first = u(layer.latent.kv_rank); break;
     case Role::kQkv:
     case Role::kQkvBias:
       if (row >= u(sizes.n_heads + sizes.n_kv_heads) * head) return row;  // values
@@ -222,15 +222,15 @@ uint64_t GgufOfDirectory::RotatedRow(const TensorBinding& b, uint64_t row) const
 
 // An element of value heads of this width in the directory's order; `element`: in the file's, whose heads with one key head are apart.
 uint64_t GgufOfDirectory::OfTiled(uint64_t element, int32_t width) const {
-  const DeltaRule& d = spec_.recipe.delta;
-  if (d.tiled == made_.spec.recipe.delta.tiled) return element;
+  const DeltaRule& d = spec_.recipe.all.delta;
+  if (d.tiled == made_.spec.recipe.all.delta.tiled) return element;
   const uint64_t w = static_cast<uint64_t>(width), keys = static_cast<uint64_t>(d.key_heads), head = element / w;
   return (head % keys * (static_cast<uint64_t>(d.value_heads) / keys) + head / keys) * w + element % w;
 }
 
 // The row of the directory's weight (of a vector: the element) for row `row` of the file's.
 uint64_t GgufOfDirectory::SourceRow(const TensorBinding& b, uint64_t row) const {
-  const DeltaRule& d = spec_.recipe.delta;
+  const DeltaRule& d = spec_.recipe.all.delta;
   const bool delta = b.layer >= 0 && spec_.recipe.layers[static_cast<size_t>(b.layer)].mixers.has(Mixer::kDeltaRule);
   if (!delta) return RotatedRow(b, row);
   const uint64_t keys = 2 * static_cast<uint64_t>(d.key_heads) * static_cast<uint64_t>(d.key_dim);
@@ -307,8 +307,8 @@ void GgufOfDirectory::Row(uint64_t row, float* out) const {
   }
   const auto& [part, from] = rows_[row % rows_.size()];
   UnpackRow(parts_[part].view, static_cast<int64_t>(row / rows_.size()), static_cast<int64_t>(from), out);
-  const DeltaRule& d = spec_.recipe.delta;
-  if (parts_[part].binding->role != Role::kSsmOut || d.tiled == made_.spec.recipe.delta.tiled) return;
+  const DeltaRule& d = spec_.recipe.all.delta;
+  if (parts_[part].binding->role != Role::kSsmOut || d.tiled == made_.spec.recipe.all.delta.tiled) return;
   const std::vector<float> columns(out, out + cols_);
   for (uint64_t i = 0; i < cols_; ++i) out[i] = columns[OfTiled(i, d.value_dim)];
 }

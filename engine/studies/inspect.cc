@@ -35,7 +35,7 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
   const bool counted_only = spec.ok() && spec->recipe.counted_only;
   out.runnable = !spec.ok() ? spec.status() : counted_only ? CheckRunnable(out.recipe) : CheckClaims(out.inventory, *spec);
   if (out.runnable.ok()) {
-    out.parameters = books::CountParameters(books::WeightTable(out.inventory, *spec), spec->recipe.top_k);
+    out.parameters = books::CountParameters(books::WeightTable(out.inventory, *spec), spec->recipe.all.experts.top_k);
     out.not_run = books::CountNotRun(out.inventory, *spec);
     out.runnable = CheckTypes(out.inventory, *spec);
   }

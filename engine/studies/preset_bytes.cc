@@ -32,11 +32,11 @@ QuantModel PresetFacts(const Recipe& r, std::span<const StoredTensor> tensors) {
   QuantModel m;
   m.architecture = r.family;
   m.layers = r.n_layers;
-  m.experts = r.n_experts;
+  m.experts = r.all.experts.n_experts;
   // Of the first layer, as QuantModelOf has them.
   const LayerRecipe first = r.layers.empty() ? LayerRecipe() : r.layers.front();
-  m.heads = SizesOf(r, first).n_heads;
-  m.kv_heads = first.attends() ? SizesOf(r, first).n_kv_heads : 0;
+  m.heads = first.attention.n_heads;
+  m.kv_heads = first.attends() ? first.attention.n_kv_heads : 0;
   m.tied_head = r.tied_head;
   for (const StoredTensor& t : tensors) m.value_tensors += HoldsValues(t.name) ? 1 : 0;
   return m;

@@ -70,20 +70,24 @@ std::vector<ReportSymbol> SymbolsOf(const Recipe& r, uint64_t context) {
     const std::string other = s.name.size() > 1 ? " of other layers" : "";
     if (dense || s.name.front() != 'F') add(s.name, kSizes.at(s.name.front()) + other, static_cast<int64_t>(s.value));
   }
-  add(dense ? "F_x" : "F", dense ? "width of an expert" : "width of the feed-forward", r.d_expert);
-  add("F_s", "width of the shared experts", r.d_shared);
-  add("X", "experts of a layer", r.n_experts);
-  add("k", "experts that a token uses", r.n_experts > 0 ? r.top_k : 0);
+  add(dense ? "F_x" : "F", dense ? "width of an expert" : "width of the feed-forward", r.all.experts.width);
+  add("F_s", "width of the shared experts", r.all.experts.shared_width);
+  add("X", "experts of a layer", r.all.experts.n_experts);
+  add("k", "experts that a token uses", r.all.experts.n_experts > 0 ? r.all.experts.top_k : 0);
   for (const books::SizeSymbol& s : books::RecurrentSymbols(r))
     add(s.name, std::string(s.meaning), static_cast<int64_t>(s.value));
-  add("R_q", "rank of the queries", r.latent.q_rank);
-  add("R_kv", "rank of keys and values", r.latent.kv_rank);
-  add("D_n", "elements of a head without rope", r.latent.nope_dim);
-  add("D_r", "elements of a head with rope", r.latent.kv_rank > 0 ? r.latent.rope_dim : r.rope.dim < r.head_dim ? r.rope.dim : 0);
-  add("D_v", "elements of a head's values", r.latent.v_dim);
+  add("R_q", "rank of the queries", r.all.latent.q_rank);
+  add("R_kv", "rank of keys and values", r.all.latent.kv_rank);
+  add("D_n", "elements of a head without rope", r.all.latent.nope_dim);
+  add("D_r", "elements of a head with rope",
+      r.all.latent.kv_rank > 0                ? r.all.latent.rope_dim
+      : r.rope.dim < r.all.attention.head_dim ? r.rope.dim
+                                              : 0);
+  add("D_v", "elements of a head's values", r.all.latent.v_dim);
   add("T", "trained context", r.context);
-  const auto window = std::ranges::max_element(r.layers, {}, &LayerRecipe::window);
-  add("W", "positions of a window", window == r.layers.end() ? 0 : window->window);
+  int32_t window = 0;
+  for (const LayerRecipe& l : r.layers) window = std::max(window, l.attention.window);
+  add("W", "positions of a window", window);
   add("S", "positions that a decode token sees", static_cast<int64_t>(context));
   return symbols;
 }
@@ -103,11 +107,10 @@ RunInfo DescribeRun(Engine& engine, const std::string& command, const std::strin
   info.kv = kKvTypeNames[static_cast<size_t>(engine.kv_type())];
   info.context = Positive(engine.context());
   for (const LayerRecipe& l : recipe.layers) {
-    const LayerSizes s = SizesOf(recipe, l);
-    if (l.attends()) info.attention_width += Positive(int64_t{s.n_heads} * s.head_dim);
+    if (l.attends()) info.attention_width += Positive(int64_t{l.attention.n_heads} * l.attention.head_dim);
   }
-  info.n_experts = Positive(recipe.n_experts);
-  info.top_k = recipe.n_experts > 0 ? Positive(recipe.top_k) : 0;
+  info.n_experts = Positive(recipe.all.experts.n_experts);
+  info.top_k = recipe.all.experts.n_experts > 0 ? Positive(recipe.all.experts.top_k) : 0;
   info.not_run = engine.model().not_run().parameters;
   info.not_run_names = engine.model().not_run().names;
   info.weights = engine.ledger().weights();

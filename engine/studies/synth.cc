@@ -60,14 +60,14 @@ Filling FillingOf(const TensorBinding& b, const StoredTensor& t, const Recipe& p
       f.value = 1;
       break;
     case Role::kQNorm:  // where nothing else scales the scores
-      if (published.attention_scale == 1) f.value = 1 / std::sqrt(static_cast<float>(inputs));
+      if (published.all.attention.scale == 1) f.value = 1 / std::sqrt(static_cast<float>(inputs));
       break;
     case Role::kSinks:
     case Role::kXieluN:  // about the published alphas of a new model
     case Role::kXieluP: f.deviation = 1; break;
     case Role::kSsmA:  // -1, so that states decay; 1 with a bound
       f.fill = Fill::kValue;
-      f.value = b.storage == Storage::kMinusExp || b.storage == Storage::kExp ? 0 : published.delta.decay_bound != 0 ? 1 : -1;
+      f.value = b.storage == Storage::kMinusExp || b.storage == Storage::kExp ? 0 : published.all.delta.decay_bound != 0 ? 1 : -1;
       break;
     case Role::kRopeFactors:
     case Role::kRopeShortFactors:
@@ -193,7 +193,7 @@ Result<std::string> ConfigText(std::string_view model) {
 }
 
 Status PlanGgufFile(std::string_view model, const MadeTypes& types, const SynthOptions& options, SynthPlan& plan) {
-  const bool experts = plan.made.spec.recipe.n_experts > 0;
+  const bool experts = plan.made.spec.recipe.all.experts.n_experts > 0;
   plan.writer.Set("general.architecture", *plan.made.inventory.metadata.Find("general.architecture"));
   plan.writer.Set("general.name", std::string(model) + " (synthetic)");
   plan.writer.Set("general.file_type", static_cast<int64_t>(GgufFileType(experts ? types.expert_type : types.type)));

@@ -17,49 +17,54 @@ namespace {
 
 struct Number {
   std::string_view key;
-  int32_t Recipe::*field;  // null: not one field, but one of each layer
+  int32_t* (*field)(Recipe&);  // null: what layers differ in
   int64_t min, max;
 };
 
+#define TALLY_FIELD(path) [](Recipe& r) { return &r.path; }
+
 constexpr Number kNumbers[] = {
-    {"n_layers", &Recipe::n_layers, 1, kMaxLayers},
-    {"d_model", &Recipe::d_model, 1, kMaxWidth},
-    {"n_heads", &Recipe::n_heads, 1, kMaxHeads},
-    {"n_kv_heads", &Recipe::n_kv_heads, 1, kMaxHeads},
-    {"head_dim", &Recipe::head_dim, 1, kMaxHeads},
-    {"d_ff", &Recipe::d_ff, 1, kMaxWidth},
-    {"vocab", &Recipe::vocab, 1, kMaxVocab},
-    {"context", &Recipe::context, 1, kMaxContext},
+    {"n_layers", TALLY_FIELD(n_layers), 1, kMaxLayers},
+    {"d_model", TALLY_FIELD(d_model), 1, kMaxWidth},
+    {"n_heads", TALLY_FIELD(all.attention.n_heads), 1, kMaxHeads},
+    {"n_kv_heads", TALLY_FIELD(all.attention.n_kv_heads), 1, kMaxHeads},
+    {"head_dim", TALLY_FIELD(all.attention.head_dim), 1, kMaxHeads},
+    {"d_ff", TALLY_FIELD(all.ffn.width), 1, kMaxWidth},
+    {"vocab", TALLY_FIELD(vocab), 1, kMaxVocab},
+    {"context", TALLY_FIELD(context), 1, kMaxContext},
     {"window", nullptr, 0, kMaxContext},
-    {"n_experts", &Recipe::n_experts, 0, kMaxExperts},
-    {"top_k", &Recipe::top_k, 1, kMaxExperts},
-    {"d_expert", &Recipe::d_expert, 1, kMaxWidth},
-    {"d_shared", &Recipe::d_shared, 0, kMaxWidth},
+    {"n_experts", TALLY_FIELD(all.experts.n_experts), 0, kMaxExperts},
+    {"top_k", TALLY_FIELD(all.experts.top_k), 1, kMaxExperts},
+    {"d_expert", TALLY_FIELD(all.experts.width), 1, kMaxWidth},
+    {"d_shared", TALLY_FIELD(all.experts.shared_width), 0, kMaxWidth},
     {"dense_layers", nullptr, 0, kMaxLayers},
-    {"mtp_layers", &Recipe::mtp_layers, 0, kMaxLayers},
+    {"mtp_layers", TALLY_FIELD(mtp_layers), 0, kMaxLayers},
 };
 
 struct Switch {
   std::string_view key;
-  bool Recipe::*fields[3];
+  bool* (*field)(Recipe&);
+  bool* (*more[2])(Recipe&) = {};
 };
 
 constexpr Switch kSwitches[] = {
-    {"qkv_bias", {&Recipe::q_bias, &Recipe::k_bias, &Recipe::v_bias}},
-    {"q_bias", {&Recipe::q_bias}},
-    {"k_bias", {&Recipe::k_bias}},
-    {"v_bias", {&Recipe::v_bias}},
-    {"o_bias", {&Recipe::o_bias}},
-    {"ffn_bias", {&Recipe::ffn_bias}},
-    {"expert_bias", {&Recipe::expert_bias}},
-    {"router_bias", {&Recipe::router_bias}},
-    {"gated", {&Recipe::gated_ffn}},
-    {"tied", {&Recipe::tied_head}},
-    {"sinks", {&Recipe::sinks}},
-    {"learned_positions", {&Recipe::learned_positions}},
-    {"post_norms", {&Recipe::post_norms}},
-    {"shared_gate", {&Recipe::shared_gate}},
+    {"qkv_bias", TALLY_FIELD(all.attention.q_bias), {TALLY_FIELD(all.attention.k_bias), TALLY_FIELD(all.attention.v_bias)}},
+    {"q_bias", TALLY_FIELD(all.attention.q_bias)},
+    {"k_bias", TALLY_FIELD(all.attention.k_bias)},
+    {"v_bias", TALLY_FIELD(all.attention.v_bias)},
+    {"o_bias", TALLY_FIELD(all.attention.o_bias)},
+    {"ffn_bias", TALLY_FIELD(all.ffn.bias)},
+    {"expert_bias", TALLY_FIELD(all.experts.bias)},
+    {"router_bias", TALLY_FIELD(all.experts.router_bias)},
+    {"gated", TALLY_FIELD(all.network.gated)},
+    {"tied", TALLY_FIELD(tied_head)},
+    {"sinks", TALLY_FIELD(all.attention.sinks)},
+    {"learned_positions", TALLY_FIELD(learned_positions)},
+    {"post_norms", TALLY_FIELD(all.residual.post_norms)},
+    {"shared_gate", TALLY_FIELD(all.experts.shared_gate)},
 };
+
+#undef TALLY_FIELD
 
 constexpr std::string_view kQkNorms[] = {"none", "head", "whole"};  // in the order of QkNormKind
 constexpr std::string_view kYes[] = {"true", "yes", "on", "1"}, kNo[] = {"false", "no", "off", "0"};
@@ -121,7 +126,7 @@ class Change {
     TALLY_RETURN_IF_ERROR(FollowHeads());
     TALLY_RETURN_IF_ERROR(FollowExperts());
     TALLY_RETURN_IF_ERROR(FollowLayers());
-    if (!AnyLayer(r_, &LayerRecipe::dense) && (Named("d_ff") || r_.ffn_bias != old_.ffn_bias)) {
+    if (!AnyLayer(r_, &LayerRecipe::dense) && (Named("d_ff") || r_.all.ffn.bias != old_.all.ffn.bias)) {
       return BadInput("d_ff and ffn_bias are for dense layers, and there are none; set d_expert, expert_bias or dense_layers");
     }
     TALLY_RETURN_IF_ERROR(CheckRecipe(r_));
@@ -139,7 +144,7 @@ class Change {
     }
     named_.insert(number.key);
     if (number.field != nullptr)
-      r_.*number.field = static_cast<int32_t>(n);
+      *number.field(r_) = static_cast<int32_t>(n);
     else
       (number.key == "window" ? window_ : dense_layers_) = static_cast<int32_t>(n);
     return {};
@@ -148,8 +153,9 @@ class Change {
   Status SetSwitch(const Switch& choice, std::string_view value) {
     const bool yes = IndexOf(kYes, value) >= 0;
     if (!yes && IndexOf(kNo, value) < 0) return BadValue(choice.key, value, "true or false");
-    for (bool Recipe::*field : choice.fields) {
-      if (field != nullptr) r_.*field = yes;
+    *choice.field(r_) = yes;
+    for (const auto more : choice.more) {
+      if (more != nullptr) *more(r_) = yes;
     }
     return {};
   }
@@ -161,55 +167,60 @@ class Change {
       r_.norm = static_cast<NormKind>(norm);
     } else {
       if (qk_norm < 0) return BadValue(key, value, "none, head or whole");
-      r_.qk_norm = static_cast<QkNormKind>(qk_norm);
+      r_.all.attention.qk_norm = static_cast<QkNormKind>(qk_norm);
     }
     return {};
   }
 
   Status FollowHeads() {
     if (old_.embedding_scale == UsualEmbeddingScale(old_.d_model)) r_.embedding_scale = UsualEmbeddingScale(r_.d_model);
-    if (old_.n_kv_heads == old_.n_heads && !Named("n_kv_heads")) r_.n_kv_heads = r_.n_heads;
-    if (old_.latent.kv_rank > 0) {
+    if (old_.all.attention.n_kv_heads == old_.all.attention.n_heads && !Named("n_kv_heads"))
+      r_.all.attention.n_kv_heads = r_.all.attention.n_heads;
+    if (old_.all.latent.kv_rank > 0) {
       if (Named("head_dim")) return BadInput("setting head_dim: the heads of latent attention do not have one width");
-      if (r_.n_kv_heads != r_.n_heads) return BadInput("setting n_kv_heads: latent attention has as many as it has heads");
+      if (r_.all.attention.n_kv_heads != r_.all.attention.n_heads)
+        return BadInput("setting n_kv_heads: latent attention has as many as it has heads");
       return {};
     }
-    const bool divided = int64_t{old_.head_dim} * old_.n_heads == old_.d_model;
+    const bool divided = int64_t{old_.all.attention.head_dim} * old_.all.attention.n_heads == old_.d_model;
     if (divided && !Named("head_dim")) {
-      if (r_.d_model % r_.n_heads != 0) {
-        return BadInput("width " + Text(r_.d_model) + " cannot be divided among " + Text(r_.n_heads) +
+      if (r_.d_model % r_.all.attention.n_heads != 0) {
+        return BadInput("width " + Text(r_.d_model) + " cannot be divided among " + Text(r_.all.attention.n_heads) +
                         " heads; set d_model, n_heads or head_dim");
       }
-      r_.head_dim = r_.d_model / r_.n_heads;
+      r_.all.attention.head_dim = r_.d_model / r_.all.attention.n_heads;
     }
-    if (r_.head_dim == old_.head_dim) return {};
-    if (r_.head_dim > kMaxHeads) return BadInput("heads of " + Text(r_.head_dim) + " are wider than " + Text(kMaxHeads));
-    if (old_.head_dim > 0) {
+    if (r_.all.attention.head_dim == old_.all.attention.head_dim) return {};
+    if (r_.all.attention.head_dim > kMaxHeads)
+      return BadInput("heads of " + Text(r_.all.attention.head_dim) + " are wider than " + Text(kMaxHeads));
+    if (old_.all.attention.head_dim > 0) {
       for (Rope* rope : {&r_.rope, &r_.local_rope}) {
-        rope->dim = static_cast<int32_t>(int64_t{rope->dim} * r_.head_dim / old_.head_dim);
+        rope->dim = static_cast<int32_t>(int64_t{rope->dim} * r_.all.attention.head_dim / old_.all.attention.head_dim);
       }
-      if (old_.attention_scale == UsualScale(old_.head_dim)) r_.attention_scale = UsualScale(r_.head_dim);
+      if (old_.all.attention.scale == UsualScale(old_.all.attention.head_dim))
+        r_.all.attention.scale = UsualScale(r_.all.attention.head_dim);
     }
     return {};
   }
 
   Status FollowExperts() {
-    if (r_.n_experts > 0) return {};
+    if (r_.all.experts.n_experts > 0) return {};
     for (const std::string_view key : {"top_k", "d_expert", "d_shared", "dense_layers"}) {
       if (Named(key)) return BadInput("setting " + std::string(key) + ": the model has no experts; set n_experts too");
     }
-    if (r_.router_bias != old_.router_bias || r_.expert_bias != old_.expert_bias || r_.shared_gate != old_.shared_gate) {
+    if (r_.all.experts.router_bias != old_.all.experts.router_bias || r_.all.experts.bias != old_.all.experts.bias ||
+        r_.all.experts.shared_gate != old_.all.experts.shared_gate) {
       return BadInput("router_bias, expert_bias and shared_gate are for models with experts; set n_experts too");
     }
-    r_.top_k = r_.d_expert = r_.d_shared = 0;
-    r_.router_bias = r_.expert_bias = r_.shared_gate = false;
+    r_.all.experts.top_k = r_.all.experts.width = r_.all.experts.shared_width = 0;
+    r_.all.experts.router_bias = r_.all.experts.bias = r_.all.experts.shared_gate = false;
     return {};
   }
 
   Status FollowLayers() {
     const std::vector<LayerRecipe>& old = old_.layers;
     if (old.empty()) return InternalError("a recipe without layers");
-    if (r_.n_experts > 0 && dense_layers_ >= r_.n_layers) {
+    if (r_.all.experts.n_experts > 0 && dense_layers_ >= r_.n_layers) {
       return BadInput("of " + Text(r_.n_layers) + " layers, " + Text(dense_layers_) + " dense ones leave none for the experts");
     }
     const size_t first = static_cast<size_t>(LeadingDense(old_));
@@ -219,17 +230,16 @@ class Change {
     });
     const size_t sparse =
         Period(old, first, [](const LayerRecipe& a, const LayerRecipe& b) { return a.feed_forward == b.feed_forward; });
-    const bool windowed = std::any_of(old.begin(), old.end(), [](const LayerRecipe& l) { return l.window > 0; });
+    const bool windowed = std::any_of(old.begin(), old.end(), [](const LayerRecipe& l) { return l.attention.window > 0; });
     const size_t dense = static_cast<size_t>(dense_layers_);
     r_.layers.resize(static_cast<size_t>(r_.n_layers));
     for (size_t i = 0; i < r_.layers.size(); ++i) {
       LayerRecipe& layer = r_.layers[i];
-      layer = i < old.size() ? old[i] : old[i % kinds];
-      if (Named("window") && (!windowed || layer.window > 0)) layer.window = window_;
-      if (layer.attention_scale == old_.attention_scale) layer.attention_scale = r_.attention_scale;
-      if (layer.feed_forward.empty() || (layer.both() && r_.n_experts > 0)) continue;
-      const bool experts = old_.n_experts == 0 || old[first + (i - dense) % sparse].sparse();
-      layer.feed_forward = r_.n_experts > 0 && i >= dense && experts ? FeedForward::kSparse : FeedForward::kDense;
+      layer = LayerOf(r_.all, i < old.size() ? old[i] : old[i % kinds], old_.all);
+      if (Named("window") && (!windowed || layer.attention.window > 0)) layer.attention.window = window_;
+      if (layer.feed_forward.empty() || (layer.both() && r_.all.experts.n_experts > 0)) continue;
+      const bool experts = old_.all.experts.n_experts == 0 || old[first + (i - dense) % sparse].sparse();
+      layer.feed_forward = r_.all.experts.n_experts > 0 && i >= dense && experts ? FeedForward::kSparse : FeedForward::kDense;
     }
     return {};
   }

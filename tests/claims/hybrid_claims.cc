@@ -22,7 +22,7 @@ Count Counted(const char* name) {
 // llmfit takes a twentieth of any mixture for what every token uses, and shares the rest among the experts.
 uint64_t ByLlmfit(uint64_t total, const Recipe& r) {
   const uint64_t common = total / 20;
-  return common + (total - common) / static_cast<uint64_t>(r.n_experts) * static_cast<uint64_t>(r.top_k);
+  return common + (total - common) / static_cast<uint64_t>(r.all.experts.n_experts) * static_cast<uint64_t>(r.all.experts.top_k);
 }
 
 // FLOPs a token of the matrices before and after the recurrences of Mamba-2.
@@ -30,7 +30,7 @@ uint64_t MambaProjections(const Recipe& r, uint64_t inner) {
   const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
   uint64_t layers = 0;
   for (const LayerRecipe& l : r.layers) layers += l.mixers.has(Mixer::kMamba2) ? 1 : 0;
-  const uint64_t in = 2 * inner + 2 * u(r.mamba.groups) * u(r.mamba.state_dim) + u(r.mamba.heads);
+  const uint64_t in = 2 * inner + 2 * u(r.all.mamba.groups) * u(r.all.mamba.state_dim) + u(r.all.mamba.heads);
   return layers * 2 * u(r.d_model) * (in + inner);
 }
 
@@ -38,14 +38,14 @@ uint64_t MambaProjections(const Recipe& r, uint64_t inner) {
 uint64_t GrowingKv(const Recipe& r) {
   uint64_t elements = 0;
   for (const LayerRecipe& l : r.layers) {
-    if (l.window == 0 && l.cache_of < 0) elements += books::CachedPerPosition(r, l).value();
+    if (l.attention.window == 0 && l.attention.cache_of < 0) elements += books::CachedPerPosition(r, l).value();
   }
   return 2 * elements;
 }
 
 // The recipe as if every layer kept all positions and had a cache of its own.
 Recipe NoSharing(Recipe r) {
-  for (LayerRecipe& l : r.layers) l.window = 0, l.cache_of = -1;
+  for (LayerRecipe& l : r.layers) l.attention.window = 0, l.attention.cache_of = -1;
   return r;
 }
 
@@ -81,7 +81,7 @@ std::vector<HybridClaim> HybridClaims() {
   const Count e2b = Counted("Gemma-4-E2B"), e4b = Counted("Gemma-4-E4B"), dense = Counted("Gemma-4-12B"),
               moe = Counted("Gemma-4-26B-A4B");
   const uint64_t delta_layers = u(qwen.recipe.n_layers) - attending(qwen.recipe);
-  const uint64_t square = u(qwen.recipe.delta.value_dim) * u(qwen.recipe.delta.value_dim);
+  const uint64_t square = u(qwen.recipe.all.delta.value_dim) * u(qwen.recipe.all.delta.value_dim);
   return {{"Qwen3-Coder-Next", "active parameters by llmfit's formula for every mixture, 5 % and k/X of the rest (llmfit #544)",
            ByLlmfit(coder.parameters.total, coder.recipe), coder.parameters.active_none,
            "without embedding and head; with the head " + WithThousands(coder.parameters.active_head) + ", with both " +
@@ -101,10 +101,10 @@ std::vector<HybridClaim> HybridClaims() {
            "f16; and " + WithThousands(qwen.state_bytes) + " bytes of states, whatever the length"},
           {"Nemotron-3-Nano", "FLOPs a token of Mamba's matrices, heads twice as wide as the model (Megatron-LM)",
            MambaProjections(nano.recipe, 2 * u(nano.recipe.d_model)),
-           MambaProjections(nano.recipe, u(nano.recipe.mamba.heads) * u(nano.recipe.mamba.head_dim)),
-           "its heads are " + WithThousands(u(nano.recipe.mamba.heads) * u(nano.recipe.mamba.head_dim)) + " wide"},
+           MambaProjections(nano.recipe, u(nano.recipe.all.mamba.heads) * u(nano.recipe.all.mamba.head_dim)),
+           "its heads are " + WithThousands(u(nano.recipe.all.mamba.heads) * u(nano.recipe.all.mamba.head_dim)) + " wide"},
           {"Qwen3.6-35B-A3B", "FLOPs a token of the delta rule, 8 N_v^2 a head (Megatron-LM)",
-           delta_layers * u(qwen.recipe.delta.value_heads) * 8 * square,
+           delta_layers * u(qwen.recipe.all.delta.value_heads) * 8 * square,
            PartFlops(qwen.decode, books::Part::kRecurrence) + PartFlops(qwen.decode, books::Part::kStateWork),
            "7 N_k N_v + 6 N_v + 3 N_k a head"},
           {"Gemma-4-E2B", "2.3B effective (its card)", 2'300'000'000, e2b.parameters.active_head,

@@ -34,8 +34,8 @@ uint64_t Vectors(const Count& c) {
 uint64_t ByTorchtitan(const Count& c, uint64_t seq, bool windows) {
   uint64_t flops = 6 * c.parameters.active_head;
   for (const LayerRecipe& l : c.recipe.layers) {
-    const LayerSizes shape = SizesOf(c.recipe, l);
-    const uint64_t seen = windows && l.window > 0 ? std::min(seq, U(l.window)) : seq;
+    const Attention& shape = l.attention;
+    const uint64_t seen = windows && l.attention.window > 0 ? std::min(seq, U(l.attention.window)) : seq;
     flops += 6 * U(shape.n_heads) * 2 * U(shape.head_dim) * seen;
   }
   return flops;

@@ -104,8 +104,8 @@ TEST(ClosedForm, TextsEvaluateToTheirValues) {
         SCOPED_TRACE(std::string(ComponentName(f.component)));
         for (const Form* form : {&f.flops, &f.special, &f.full_square}) {
           EXPECT_FALSE(form->overflow());
-          if (symbols.count("W") == 1 && recipe.layers[std::max(f.layer, 0)].window > 0)
-            symbols["W"] = static_cast<uint64_t>(recipe.layers[std::max(f.layer, 0)].window);
+          if (symbols.count("W") == 1 && recipe.layers[std::max(f.layer, 0)].attention.window > 0)
+            symbols["W"] = static_cast<uint64_t>(recipe.layers[std::max(f.layer, 0)].attention.window);
           EXPECT_EQ(Expression(form->text(), symbols).Value(), form->value()) << form->text();
         }
       }
@@ -136,7 +136,7 @@ TEST(ClosedForm, PublishedFlops) {
 TEST(ClosedForm, VisiblePositionsAreSummed) {
   Recipe r = Decoder(1, 32, 2, 1, 16, 64, 100, true);
   for (const int32_t window : {0, 1, 5, 16}) {
-    r.layers[0].window = window;
+    r.layers[0].attention.window = window;
     for (uint64_t context = 1; context <= 24; ++context) {
       for (uint64_t rows = 1; rows <= context; ++rows) {
         uint64_t visible = 0;
@@ -189,15 +189,15 @@ TEST(ClosedForm, RopesByLayerAndScaledEmbeddings) {
   r.embedding_scale = 5.6f;
   EXPECT_EQ(FlopsAt(r, -1, Component::kEmbedding, WorkClass::kResidualBias), 6u * 32);
   r.local_rope = {.style = RopeStyle::kRotateHalf, .dim = 4, .scaling = {}};
-  r.layers[1].rope = LayerRope::kLocal;
-  r.layers[2].rope = LayerRope::kNone;
+  r.layers[1].attention.rope = LayerRope::kLocal;
+  r.layers[2].attention.rope = LayerRope::kNone;
   EXPECT_EQ(rope(-1), 6u * 3 * (8 + 2));
   EXPECT_EQ(rope(0), 6u * 3 * 6 * 8);
   EXPECT_EQ(rope(1), 6u * 3 * 6 * 2);
   EXPECT_EQ(rope(2), 0u);
-  for (LayerRecipe& layer : r.layers) layer.rope = LayerRope::kLocal;
+  for (LayerRecipe& layer : r.layers) layer.attention.rope = LayerRope::kLocal;
   EXPECT_EQ(rope(-1), 6u * 3 * 2);
-  for (LayerRecipe& layer : r.layers) layer.rope = LayerRope::kNone;
+  for (LayerRecipe& layer : r.layers) layer.attention.rope = LayerRope::kNone;
   EXPECT_EQ(rope(-1), 0u);
   const auto all = [](const Recipe& recipe) {
     std::vector<uint64_t> flops;

@@ -57,12 +57,12 @@ TEST(Count, WindowsCapTheCache) {
   EXPECT_EQ(c.kv_bytes_read, c.kv_bytes_at_context);
   // Of a chunk a row reads what is before it, and layers that share a cache read it each.
   Recipe chunks = Decoder(2, 64, 4, 2, 16, 96, 100, true);
-  chunks.layers[0].chunk = 8;
+  chunks.layers[0].attention.chunk = 8;
   const Count chunked = MustCount(chunks, {.context = 11});
   EXPECT_EQ(chunked.kv_bytes_at_context, (8u + 11) * 64 * 2);
   EXPECT_EQ(chunked.kv_bytes_read, (3u + 11) * 64 * 2);
-  chunks.layers[0].chunk = 0;
-  chunks.layers[1].cache_of = 0;
+  chunks.layers[0].attention.chunk = 0;
+  chunks.layers[1].attention.cache_of = 0;
   const Count shared = MustCount(chunks, {.context = 11});
   EXPECT_EQ(shared.kv_bytes_at_context, 11u * 64 * 2);
   EXPECT_EQ(shared.kv_bytes_read, 2u * 11 * 64 * 2);
@@ -198,7 +198,7 @@ TEST(Count, PartsAndClassesAddUp) {
 // What is printed for a part of the model, all layers together, is what it says.
 TEST(Count, PartsEvaluateToTheirValues) {
   Recipe gemma = Decoder(34, 2560, 8, 4, 256, 10240, 262208, true);
-  for (size_t i = 0; i < gemma.layers.size(); ++i) gemma.layers[i].window = i % 6 == 5 ? 0 : 1024;
+  for (size_t i = 0; i < gemma.layers.size(); ++i) gemma.layers[i].attention.window = i % 6 == 5 ? 0 : 1024;
   Recipe partial = DeepSeekV3();  // GLM-4.5 turns half of each head
   partial.latent = {};
   for (LayerRecipe& layer : partial.layers) layer.mixers = Mixer::kAttention;

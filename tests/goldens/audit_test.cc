@@ -50,12 +50,12 @@ TEST_P(AuditOf, AllAccountsAgree) {
     EXPECT_EQ(report->steps.size(), 2u + 5u);
     EXPECT_GT(report->compared, 100u);
     const Recipe& recipe = opened.model->recipe();
-    EXPECT_EQ(report->experts.empty(), recipe.n_experts == 0);
+    EXPECT_EQ(report->experts.empty(), recipe.all.experts.n_experts == 0);
     for (const AuditReport::Experts& e : report->experts) {
       uint64_t tokens = 0;
       for (const uint64_t n : e.tokens) tokens += n;
-      EXPECT_EQ(tokens, 16u * static_cast<uint64_t>(recipe.top_k));
-      EXPECT_EQ(e.step_union.back(), static_cast<uint64_t>(recipe.top_k));
+      EXPECT_EQ(tokens, 16u * static_cast<uint64_t>(recipe.all.experts.top_k));
+      EXPECT_EQ(e.step_union.back(), static_cast<uint64_t>(recipe.all.experts.top_k));
     }
   }
 }
@@ -154,10 +154,10 @@ TEST(Audit, FindsWhatDiffers) {
   EXPECT_EQ(differing(spec.recipe, table, facts), "");
 
   Recipe recipe = spec.recipe;
-  recipe.sinks = false;
+  recipe.all.attention.sinks = false;
   EXPECT_EQ(differing(recipe, table, facts), "FLOPs;special;weight bytes;touched, all;");
   recipe = spec.recipe;
-  recipe.layers[0].window = 2;
+  recipe.layers[0].attention.window = 2;
   EXPECT_EQ(differing(recipe, table, facts), "FLOPs;special;KV bytes read;");
   recipe = spec.recipe;
   recipe.tied_head = true;

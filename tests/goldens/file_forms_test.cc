@@ -187,7 +187,7 @@ class Experts : public testing::TestWithParam<std::string> {};
 
 TEST_P(Experts, InEveryForm) {
   Made made(SmallConfig(GetParam()));
-  const bool ungated = made.spec.recipe.ungated_experts || !made.spec.recipe.gated_ffn;
+  const bool ungated = made.spec.recipe.all.experts.ungated || !made.spec.recipe.all.network.gated;
   if (made.split()) GTEST_SKIP() << "experts in a format of their own";
   const std::vector<float> published = LogitsOf(made.folder / "made");
   ASSERT_FALSE(published.empty());
@@ -199,7 +199,8 @@ TEST_P(Experts, InEveryForm) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Experts, testing::ValuesIn(OneOfEach([](const Recipe& r) { return r.n_experts > 0; })),
+INSTANTIATE_TEST_SUITE_P(Families, Experts,
+                         testing::ValuesIn(OneOfEach([](const Recipe& r) { return r.all.experts.n_experts > 0; })),
                          SmallModelName);
 
 // transformers 5 calls every mixture "mlp".
@@ -223,7 +224,7 @@ TEST(ExpertNames, SquareMatrices) {
     OrderedJson config = SmallConfig("Qwen3-30B-A3B");
     config["moe_intermediate_size"] = width;
     Made made(config);
-    ASSERT_EQ(made.spec.recipe.d_expert, width);
+    ASSERT_EQ(made.spec.recipe.all.experts.width, width);
     const std::vector<float> published = LogitsOf(made.folder / "made");
     for (const Form form : {Form::kFused, Form::kTransposed}) {
       ExpectSameLogits(LogitsOf(made.Save(form == Form::kFused ? "fused" : "transposed", InForm(made, form))), published, "");

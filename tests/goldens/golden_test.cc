@@ -76,12 +76,12 @@ TEST_P(GoldenTest, HiddenStatesExpertsAndWeights) {
       opened.engine->probe().SetTap([&](Site site, std::string_view op, Mat<const float> out) {
         const std::string layer = std::to_string(site.layer);
         const bool sparse = site.layer >= 0 && recipe.layers[static_cast<size_t>(site.layer)].sparse();
-        const bool last_of_layer = recipe.post_norms              ? site.component == Component::kFfnPostNorm
-                                   : sparse && recipe.shared_gate ? op == "gated_add"
-                                   : sparse                       ? site.component == Component::kMoeCombine
-                                                                  : site.component == Component::kFfnDown && op == "matmul";
-        const bool after_attention = recipe.post_norms ? site.component == Component::kAttnPostNorm
-                                                       : site.component == Component::kAttnOutput && op == "matmul";
+        const bool last_of_layer = recipe.all.residual.post_norms             ? site.component == Component::kFfnPostNorm
+                                   : sparse && recipe.all.experts.shared_gate ? op == "gated_add"
+                                   : sparse                                   ? site.component == Component::kMoeCombine
+                                            : site.component == Component::kFfnDown && op == "matmul";
+        const bool after_attention = recipe.all.residual.post_norms ? site.component == Component::kAttnPostNorm
+                                                                    : site.component == Component::kAttnOutput && op == "matmul";
         if (site.component == (recipe.learned_positions ? Component::kPositionEmbedding : Component::kEmbedding))
           compare("hidden.0", out);
         if (after_attention) compare("mid." + layer, out);

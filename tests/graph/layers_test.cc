@@ -24,14 +24,14 @@ Recipe MixedRecipe() {
   Recipe r;
   r.family = "mixed";
   r.d_model = 32;
-  r.n_heads = 4;
-  r.n_kv_heads = 2;
-  r.head_dim = 8;
-  r.d_ff = 40;
+  r.all.attention.n_heads = 4;
+  r.all.attention.n_kv_heads = 2;
+  r.all.attention.head_dim = 8;
+  r.all.ffn.width = 40;
   r.vocab = 50;
   r.context = 64;
   r.tied_head = true;
-  r.qk_norm = QkNormKind::kHead;
+  r.all.attention.qk_norm = QkNormKind::kHead;
   r.rope = {.style = RopeStyle::kRotateHalf, .dim = 16, .scaling = {}};
   r.local_rope = {.style = RopeStyle::kRotateHalf, .dim = 8, .scaling = {}};
   const LayerRecipe narrow = {.window = 5, .attention_scale = 0.3f, .rope = LayerRope::kLocal};
@@ -260,12 +260,12 @@ Recipe ConvRecipe() {
 TEST(Layers, ConvolutionsAloneAndBesideAttention) {
   Recipe r = ConvRecipe();
   ExpectAllOfIt(r);
-  r.residual_scale = 0.5f;
+  r.all.residual.scale = 0.5f;
   ExpectAllOfIt(r);
-  r.residual_scale = 1;
+  r.all.residual.scale = 1;
   r.conv_taps = 5;
   ExpectAllOfIt(r);
-  r.post_norms = true;
+  r.all.residual.post_norms = true;
   ExpectAllOfIt(r);
 }
 
@@ -273,7 +273,7 @@ TEST(Layers, ConvolutionsAloneAndBesideAttention) {
 TEST(Layers, CachesAreNumberedApartFromLayers) {
   const auto kept = [](const Recipe& r) {
     std::vector<std::pair<int32_t, size_t>> layers;  // window and bytes of a block
-    for (const StoreLayer& l : KvLayers(r, KvType::kF16)) layers.emplace_back(l.window, l.bytes);
+    for (const StoreLayer& l : KvLayers(r, KvType::kF16)) layers.emplace_back(l.attention.window, l.bytes);
     return layers;
   };
   const size_t narrow = KvLayout{.type = KvType::kF16, .kv_heads = 2, .k_dim = 8}.BlockBytes();
@@ -310,15 +310,15 @@ TEST(Layers, WhatDoesNotFitIsRefused) {
     EXPECT_FALSE(status.ok());
     EXPECT_NE(status.message().find(reason), std::string::npos) << status.message();
   };
-  refused([](Recipe& r) { r.layers[1].n_kv_heads = 2; }, "3 attention heads cannot share 2");
-  refused([](Recipe& r) { r.layers[0].rope = LayerRope::kGlobal; }, "rope turns 16 of a head's 8");
-  refused([](Recipe& r) { r.layers[4].cache_of = 4; }, "no earlier one");
-  refused([](Recipe& r) { r.layers[4].cache_of = 3; }, "which has none");
-  refused([](Recipe& r) { r.layers[5].cache_of = 4; }, "which has none");
-  refused([](Recipe& r) { r.layers[5].cache_of = 0; }, "other key-value heads");
-  refused([](Recipe& r) { r.layers[4].window = 6; }, "does not keep");
+  refused([](Recipe& r) { r.layers[1].attention.n_kv_heads = 2; }, "3 attention heads cannot share 2");
+  refused([](Recipe& r) { r.layers[0].attention.rope = LayerRope::kGlobal; }, "rope turns 16 of a head's 8");
+  refused([](Recipe& r) { r.layers[4].attention.cache_of = 4; }, "no earlier one");
+  refused([](Recipe& r) { r.layers[4].attention.cache_of = 3; }, "which has none");
+  refused([](Recipe& r) { r.layers[5].attention.cache_of = 4; }, "which has none");
+  refused([](Recipe& r) { r.layers[5].attention.cache_of = 0; }, "other key-value heads");
+  refused([](Recipe& r) { r.layers[4].attention.window = 6; }, "does not keep");
   refused([](Recipe& r) { r.layers[3].mixers = Mixer::kLatentAttention; }, "kv_rank");
-  refused([](Recipe& r) { r.layers[3].d_ff = -1; }, "negative");
+  refused([](Recipe& r) { r.layers[3].ffn.width = -1; }, "negative");
 }
 
 TEST(Layers, WhatNoPlanCoversIsNamed) {
@@ -331,7 +331,7 @@ TEST(Layers, WhatNoPlanCoversIsNamed) {
               r.layers[0].feed_forward = {FeedForward::kDense, FeedForward::kSparse};
             }),
             std::vector<std::string>{"experts beside a dense feed-forward without RMSNorms before and after them"});
-  EXPECT_EQ(named([](Recipe& r) { r.residual = Residual::kParallel; }),
+  EXPECT_EQ(named([](Recipe& r) { r.all.residual.kind = Residual::kParallel; }),
             std::vector<std::string>{"parallel blocks of which one is absent"});
   EXPECT_EQ(named([](Recipe& r) { r.alibi_bias = 8; }),
             std::vector<std::string>{"ALiBi with heads that differ from layer to layer"});

@@ -10,10 +10,10 @@ Recipe SmallRecipe() {
   Recipe r;
   r.n_layers = 2;
   r.d_model = 16;
-  r.n_heads = 2;
-  r.n_kv_heads = 2;
-  r.head_dim = 4;
-  r.d_ff = 32;
+  r.all.attention.n_heads = 2;
+  r.all.attention.n_kv_heads = 2;
+  r.all.attention.head_dim = 4;
+  r.all.ffn.width = 32;
   r.vocab = 1 << 10;
   r.layers.resize(2, {.attention_scale = 0.5f});
   return r;
@@ -23,8 +23,8 @@ Recipe SmallRecipe() {
 WeightView ViewOf(const Recipe& r, Role role) {
   WeightView w;
   w.layout = WeightLayout::kPanel16;
-  w.cols = role == Role::kDown ? r.d_ff : r.d_model;
-  w.rows = role == Role::kHead ? r.vocab : role == Role::kGate || role == Role::kUp ? r.d_ff : r.d_model;
+  w.cols = role == Role::kDown ? r.all.ffn.width : r.d_model;
+  w.rows = role == Role::kHead ? r.vocab : role == Role::kGate || role == Role::kUp ? r.all.ffn.width : r.d_model;
   w.panel_stride = PanelBytes(w.dtype, w.cols);
   return w;
 }
@@ -49,7 +49,7 @@ TEST(PlanBytes, MoreThanAnyMachineHasIsNoSmallPlan) {
 TEST(PlanBytes, HoldsTheScratchOfAttentionAndBlas) {
   Recipe r = SmallRecipe();
   const uint64_t small = Bytes(r, {.max_batch = 1}, 8) - Bytes(r, {.max_batch = 1}, 1);
-  r.head_dim = 256;
+  r.all.attention.head_dim = 256;
   EXPECT_GT(Bytes(r, {.max_batch = 1}, 8) - Bytes(r, {.max_batch = 1}, 1), small + 7 * 128 * sizeof(float));
 }
 
@@ -60,8 +60,8 @@ TEST(MakePlan, NormsOfQueriesAndKeysAreRmsInAnyModel) {
     for (const int32_t heads : {1, 2}) {
       Recipe r = SmallRecipe();
       r.norm = kind;
-      r.n_heads = r.n_kv_heads = heads;
-      r.qk_norm = QkNormKind::kHead;
+      r.all.attention.n_heads = r.all.attention.n_kv_heads = heads;
+      r.all.attention.qk_norm = QkNormKind::kHead;
       const auto weight = [&](Role role, int32_t) {
         static constexpr uint8_t kData = 0;  // a view with data is a weight that the model has
         WeightView view = ViewOf(r, role);
@@ -118,10 +118,10 @@ TEST(MakePlan, PacksHaveRoomWhateverIsWidest) {
 TEST(CannotRun, NamesWhatNoPlanCovers) {
   Recipe r = SmallRecipe();
   EXPECT_TRUE(CannotRun(r).empty());
-  r.post_norms = true;
+  r.all.residual.post_norms = true;
   r.norm = NormKind::kLayer;
-  r.residual_scale = 0.5f;
-  r.residual = Residual::kParallel;
+  r.all.residual.scale = 0.5f;
+  r.all.residual.kind = Residual::kParallel;
   EXPECT_EQ(CannotRun(r),
             (std::vector<std::string>{"LayerNorm after attention and feed-forward",
                                       "a residual scale with norms after the blocks", "parallel blocks with norms after them"}));

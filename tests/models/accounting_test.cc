@@ -66,24 +66,26 @@ struct Place {
 };
 
 bool HasTemperature(const Recipe& r, const LayerRecipe& l) {
-  return r.temperature_scale != 0 && l.attends() && (r.temperature_everywhere || l.rope == LayerRope::kNone);
+  return r.all.attention.temperature.scale != 0 && l.attends() &&
+         (r.all.attention.temperature.everywhere || l.attention.rope == LayerRope::kNone);
 }
 int32_t Rotated(const Recipe& r, const LayerRecipe& l) {
-  const Rope& rope = l.rope == LayerRope::kLocal ? r.local_rope : r.rope;
-  return l.rope == LayerRope::kNone || rope.style == RopeStyle::kNone ? 0 : rope.dim;
+  const Rope& rope = l.attention.rope == LayerRope::kLocal ? r.local_rope : r.rope;
+  return l.attention.rope == LayerRope::kNone || rope.style == RopeStyle::kNone ? 0 : rope.dim;
 }
 
 using Holds = std::function<bool(const Place&)>;
 const std::map<std::string, Holds>& Conditions() {
   using A = ActivationKind;
   using R = RoutingRule;
-  const auto activation = [](A kind) { return [kind](const Place& p) { return p.r.activation == kind; }; };
+  const auto activation = [](A kind) { return [kind](const Place& p) { return p.r.all.network.activation == kind; }; };
   const auto mixer = [](Mixer m) { return [m](const Place& p) { return p.in_layer && p.l.mixers.has(m); }; };
-  const auto multiplier = [](size_t i) { return [i](const Place& p) { return p.r.mamba.multipliers[i] != 1; }; };
+  const auto multiplier = [](size_t i) { return [i](const Place& p) { return p.r.all.mamba.multipliers[i] != 1; }; };
   const auto qk = [](QkNormKind kind) {
     return [kind](const Place& p) {
-      const bool normed = kind != QkNormKind::kUnweighted || p.r.qk_norm_everywhere || p.l.rope != LayerRope::kNone;
-      return p.r.qk_norm == kind && normed;
+      const bool normed =
+          kind != QkNormKind::kUnweighted || p.r.all.attention.qk_norm_everywhere || p.l.attention.rope != LayerRope::kNone;
+      return p.r.all.attention.qk_norm == kind && normed;
     };
   };
 #define TALLY_IF(condition) [](const Place& p) -> bool { return condition; }
@@ -104,7 +106,7 @@ const std::map<std::string, Holds>& Conditions() {
       {"embedding norm", TALLY_IF(p.r.embedding_norm)},
       {"unweighted embedding norm", TALLY_IF(p.r.embedding_rms)},
       {"layer embeddings", TALLY_IF(p.r.layer_embedding > 0)},
-      {"layer factor", TALLY_IF(p.r.layer_scale)},
+      {"layer factor", TALLY_IF(p.r.all.residual.layer_scale)},
       {"temperature", TALLY_IF(AnyLayer(p.r, [&](const LayerRecipe& l) { return HasTemperature(p.r, l); }))},
       {"temperature here", TALLY_IF(HasTemperature(p.r, p.l))},
       {"head bias", TALLY_IF(p.r.head_bias)},
@@ -112,76 +114,78 @@ const std::map<std::string, Holds>& Conditions() {
       {"soft cap of logits", TALLY_IF(p.r.logit_softcap != 0)},
       {"mixer", TALLY_IF(!p.l.mixers.empty())},
       {"feed-forward", TALLY_IF(!p.l.feed_forward.empty())},
-      {"pre-norms", TALLY_IF(p.r.pre_norms)},
-      {"post-norms", TALLY_IF(p.r.post_norms)},
-      {"one norm for both blocks", TALLY_IF(p.r.residual == Residual::kParallelOneNorm)},
-      {"scaled residual", TALLY_IF(p.r.residual_scale != 1)},
+      {"pre-norms", TALLY_IF(p.r.all.residual.pre_norms)},
+      {"post-norms", TALLY_IF(p.r.all.residual.post_norms)},
+      {"one norm for both blocks", TALLY_IF(p.r.all.residual.kind == Residual::kParallelOneNorm)},
+      {"scaled residual", TALLY_IF(p.r.all.residual.scale != 1)},
       {"attention", mixer(Mixer::kAttention)},
       {"latent attention", mixer(Mixer::kLatentAttention)},
       {"short convolution", mixer(Mixer::kShortConv)},
       {"delta rule", mixer(Mixer::kDeltaRule)},
       {"Mamba-2", mixer(Mixer::kMamba2)},
-      {"query bias", TALLY_IF(p.r.q_bias)},
-      {"key bias", TALLY_IF(p.r.fused_qkv ? p.r.q_bias : p.r.k_bias)},
-      {"value bias", TALLY_IF(p.r.fused_qkv ? p.r.q_bias : p.r.v_bias)},
-      {"output bias", TALLY_IF(p.r.o_bias)},
-      {"own keys", TALLY_IF(p.l.cache_of < 0)},
-      {"own values", TALLY_IF(!p.l.v_is_k)},
-      {"value norm", TALLY_IF(p.r.v_norm)},
+      {"query bias", TALLY_IF(p.r.all.attention.q_bias)},
+      {"key bias", TALLY_IF(p.r.all.attention.fused_qkv ? p.r.all.attention.q_bias : p.r.all.attention.k_bias)},
+      {"value bias", TALLY_IF(p.r.all.attention.fused_qkv ? p.r.all.attention.q_bias : p.r.all.attention.v_bias)},
+      {"output bias", TALLY_IF(p.r.all.attention.o_bias)},
+      {"own keys", TALLY_IF(p.l.attention.cache_of < 0)},
+      {"own values", TALLY_IF(!p.l.attention.v_is_k)},
+      {"value norm", TALLY_IF(p.r.all.attention.v_norm)},
       {"head norms", qk(QkNormKind::kHead)},
       {"whole norms", qk(QkNormKind::kWhole)},
       {"weighted head norms", qk(QkNormKind::kEachHead)},
       {"unweighted head norms", qk(QkNormKind::kUnweighted)},
-      {"limited queries", TALLY_IF(p.r.qkv_limit != 0)},
+      {"limited queries", TALLY_IF(p.r.all.attention.qkv_limit != 0)},
       {"rope", TALLY_IF(Rotated(p.r, p.l) > 0)},
-      {"sinks", TALLY_IF(p.r.sinks)},
-      {"soft cap of scores", TALLY_IF(p.r.attention_softcap != 0)},
+      {"sinks", TALLY_IF(p.r.all.attention.sinks)},
+      {"soft cap of scores", TALLY_IF(p.r.all.attention.softcap != 0)},
       {"ALiBi", TALLY_IF(p.r.alibi_bias > 0)},
-      {"scaled attention", TALLY_IF(p.r.scales.attention != 1)},
-      {"output gate", TALLY_IF(p.r.attention_gate)},
-      {"a gate a head", TALLY_IF(p.r.gate_each_head)},
-      {"softplus", TALLY_IF(p.r.gate_softplus)},
-      {"query rank", TALLY_IF(p.r.latent.q_rank > 0)},
-      {"gate rank", TALLY_IF(p.r.delta.gate_rank > 0)},
-      {"channel decay", TALLY_IF(p.r.delta.channel_decay)},
-      {"bounded decay", TALLY_IF(p.r.delta.decay_bound != 0)},
+      {"scaled attention", TALLY_IF(p.r.all.attention.out_scale != 1)},
+      {"output gate", TALLY_IF(p.r.all.attention.gate)},
+      {"a gate a head", TALLY_IF(p.r.all.attention.gate_each_head)},
+      {"softplus", TALLY_IF(p.r.all.attention.gate_softplus)},
+      {"query rank", TALLY_IF(p.r.all.latent.q_rank > 0)},
+      {"gate rank", TALLY_IF(p.r.all.delta.gate_rank > 0)},
+      {"channel decay", TALLY_IF(p.r.all.delta.channel_decay)},
+      {"bounded decay", TALLY_IF(p.r.all.delta.decay_bound != 0)},
       {"factor of z", multiplier(0)},
       {"factor of x", multiplier(1)},
       {"factor of B", multiplier(2)},
       {"factor of C", multiplier(3)},
       {"factor of the steps", multiplier(4)},
-      {"convolution bias", TALLY_IF(p.r.mamba.conv_bias)},
-      {"least step", TALLY_IF(p.r.mamba.dt_min > 0)},
-      {"greatest step", TALLY_IF(std::isfinite(p.r.mamba.dt_max))},
-      {"state norm", TALLY_IF(p.r.mamba.norm)},
-      {"scaled state output", TALLY_IF(p.r.scales.mamba != 1)},
+      {"convolution bias", TALLY_IF(p.r.all.mamba.conv_bias)},
+      {"least step", TALLY_IF(p.r.all.mamba.dt_min > 0)},
+      {"greatest step", TALLY_IF(std::isfinite(p.r.all.mamba.dt_max))},
+      {"state norm", TALLY_IF(p.r.all.mamba.norm)},
+      {"scaled state output", TALLY_IF(p.r.all.mamba.out_scale != 1)},
       {"dense", TALLY_IF(p.l.dense())},
       {"experts", TALLY_IF(p.l.sparse())},
       {"dense and experts", TALLY_IF(p.l.both())},
-      {"shared experts", TALLY_IF(p.l.sparse() && p.r.d_shared > 0)},
-      {"gated", TALLY_IF(p.r.gated_ffn)},
-      {"gated experts", TALLY_IF(p.r.gated_ffn && !p.r.ungated_experts)},
-      {"feed-forward bias", TALLY_IF(p.r.ffn_bias)},
-      {"expert bias", TALLY_IF(p.r.expert_bias)},
-      {"scaled gate", TALLY_IF(p.r.scales.gate != 1)},
-      {"scaled down", TALLY_IF(p.r.scales.down != 1)},
-      {"limited experts", TALLY_IF(p.l.expert_limit > 0)},
-      {"limited shared experts", TALLY_IF(p.l.shared_limit > 0)},
-      {"router norm", TALLY_IF(p.r.router_norm)},
-      {"logit bias", TALLY_IF(p.r.router_bias && !SigmoidOfAll(p.r.routing) && !SoftmaxOfAll(p.r.routing))},
-      {"choice bias", TALLY_IF(p.r.router_bias && (SigmoidOfAll(p.r.routing) || SoftmaxOfAll(p.r.routing)))},
-      {"expert groups", TALLY_IF(p.r.expert_groups > 1)},
-      {"routed scaling", TALLY_IF(p.r.route_scale != 1)},
-      {"expert factors", TALLY_IF(p.r.expert_scale)},
-      {"softmax over the chosen", TALLY_IF(p.r.routing == R::kTopKThenSoftmax)},
-      {"softmax over all", TALLY_IF(SoftmaxOfAll(p.r.routing))},
-      {"sigmoid of the chosen", TALLY_IF(p.r.routing == R::kTopKThenSigmoid)},
-      {"sigmoid of all", TALLY_IF(SigmoidOfAll(p.r.routing))},
-      {"weights summed to 1", TALLY_IF(Renormed(p.r.routing))},
-      {"eps in the sum", TALLY_IF(p.r.route_sum_eps != 0)},
-      {"latent experts", TALLY_IF(p.r.expert_latent > 0)},
-      {"input activation", TALLY_IF(p.r.shared_activation)},
-      {"gate of shared experts", TALLY_IF(p.r.shared_gate)},
+      {"shared experts", TALLY_IF(p.l.sparse() && p.r.all.experts.shared_width > 0)},
+      {"gated", TALLY_IF(p.r.all.network.gated)},
+      {"gated experts", TALLY_IF(p.r.all.network.gated && !p.r.all.experts.ungated)},
+      {"feed-forward bias", TALLY_IF(p.r.all.ffn.bias)},
+      {"expert bias", TALLY_IF(p.r.all.experts.bias)},
+      {"scaled gate", TALLY_IF(p.r.all.network.gate_scale != 1)},
+      {"scaled down", TALLY_IF(p.r.all.network.down_scale != 1)},
+      {"limited experts", TALLY_IF(p.l.experts.limit > 0)},
+      {"limited shared experts", TALLY_IF(p.l.experts.shared_limit > 0)},
+      {"router norm", TALLY_IF(p.r.all.experts.router_norm)},
+      {"logit bias",
+       TALLY_IF(p.r.all.experts.router_bias && !SigmoidOfAll(p.r.all.experts.routing) && !SoftmaxOfAll(p.r.all.experts.routing))},
+      {"choice bias",
+       TALLY_IF(p.r.all.experts.router_bias && (SigmoidOfAll(p.r.all.experts.routing) || SoftmaxOfAll(p.r.all.experts.routing)))},
+      {"expert groups", TALLY_IF(p.r.all.experts.groups > 1)},
+      {"routed scaling", TALLY_IF(p.r.all.experts.route_scale != 1)},
+      {"expert factors", TALLY_IF(p.r.all.experts.weight_scales)},
+      {"softmax over the chosen", TALLY_IF(p.r.all.experts.routing == R::kTopKThenSoftmax)},
+      {"softmax over all", TALLY_IF(SoftmaxOfAll(p.r.all.experts.routing))},
+      {"sigmoid of the chosen", TALLY_IF(p.r.all.experts.routing == R::kTopKThenSigmoid)},
+      {"sigmoid of all", TALLY_IF(SigmoidOfAll(p.r.all.experts.routing))},
+      {"weights summed to 1", TALLY_IF(Renormed(p.r.all.experts.routing))},
+      {"eps in the sum", TALLY_IF(p.r.all.experts.route_sum_eps != 0)},
+      {"latent experts", TALLY_IF(p.r.all.experts.latent > 0)},
+      {"input activation", TALLY_IF(p.r.all.experts.shared_activation)},
+      {"gate of shared experts", TALLY_IF(p.r.all.experts.shared_gate)},
   };
 #undef TALLY_IF
   return conditions;
@@ -202,38 +206,38 @@ bool AllHold(const std::string& conditions, const Place& place) {
 using Sizes = std::map<std::string, int64_t, std::less<>>;
 Sizes SizesAt(const Place& p) {
   const Recipe& r = p.r;
-  const LayerSizes s = SizesOf(r, p.l);
+  const Attention& s = p.l.attention;
   return {{"V", r.vocab},
           {"E", r.d_model},
           {"L", r.n_layers},
           {"H", s.n_heads},
           {"K", s.n_kv_heads},
           {"D", s.head_dim},
-          {"F", s.d_ff},
-          {"F_x", r.d_expert},
-          {"F_s", r.d_shared},
-          {"X", r.n_experts},
-          {"k", r.top_k},
-          {"g", r.expert_groups},
-          {"g_k", r.kept_groups},
-          {"g_b", r.group_best},
-          {"D_r", p.in_layer && p.l.mixers.has(Mixer::kLatentAttention) ? r.latent.rope_dim : p.rotated},
-          {"R_q", r.latent.q_rank},
-          {"R_kv", r.latent.kv_rank},
-          {"D_n", r.latent.nope_dim},
-          {"D_v", r.latent.v_dim},
-          {"J", r.conv_taps},
-          {"H_k", r.delta.key_heads},
-          {"H_v", r.delta.value_heads},
-          {"N_k", r.delta.key_dim},
-          {"N_v", r.delta.value_dim},
-          {"R_g", r.delta.gate_rank},
-          {"H_m", r.mamba.heads},
-          {"D_m", r.mamba.head_dim},
-          {"G", r.mamba.groups},
-          {"G_n", r.mamba.norm_groups},
-          {"N", r.mamba.state_dim},
-          {"E_x", r.expert_latent > 0 ? r.expert_latent : r.d_model},
+          {"F", p.l.ffn.width},
+          {"F_x", r.all.experts.width},
+          {"F_s", r.all.experts.shared_width},
+          {"X", r.all.experts.n_experts},
+          {"k", r.all.experts.top_k},
+          {"g", r.all.experts.groups},
+          {"g_k", r.all.experts.kept_groups},
+          {"g_b", r.all.experts.group_best},
+          {"D_r", p.in_layer && p.l.mixers.has(Mixer::kLatentAttention) ? r.all.latent.rope_dim : p.rotated},
+          {"R_q", r.all.latent.q_rank},
+          {"R_kv", r.all.latent.kv_rank},
+          {"D_n", r.all.latent.nope_dim},
+          {"D_v", r.all.latent.v_dim},
+          {"J", TapsOf(r)},
+          {"H_k", r.all.delta.key_heads},
+          {"H_v", r.all.delta.value_heads},
+          {"N_k", r.all.delta.key_dim},
+          {"N_v", r.all.delta.value_dim},
+          {"R_g", r.all.delta.gate_rank},
+          {"H_m", r.all.mamba.heads},
+          {"D_m", r.all.mamba.head_dim},
+          {"G", r.all.mamba.groups},
+          {"G_n", r.all.mamba.norm_groups},
+          {"N", r.all.mamba.state_dim},
+          {"E_x", r.all.experts.latent > 0 ? r.all.experts.latent : r.d_model},
           {"E_v", r.embedding_width > 0 ? r.embedding_width : r.d_model},
           {"E_l", r.layer_embedding},
           {"v", static_cast<int64_t>(p.seen)}};
@@ -349,7 +353,7 @@ class Terms {
     Add("model", model, 1, totals);
     for (const LayerRope rope : {LayerRope::kGlobal, LayerRope::kLocal}) {
       for (const LayerRecipe& l : r.layers) {
-        if (!l.attends() || l.rope != rope) continue;
+        if (!l.attends() || l.attention.rope != rope) continue;
         model.rotated = Rotated(r, l);
         Add("rope", model, 1, totals);
         break;
@@ -362,8 +366,8 @@ class Terms {
     }
     for (const auto& [l, times] : alike) {
       Place place{r, l, context, Rotated(r, l), true};
-      if (l.window > 0) place.seen = std::min(context, static_cast<uint64_t>(l.window));
-      if (l.chunk > 0) place.seen = (context - 1) % static_cast<uint64_t>(l.chunk) + 1;
+      if (l.attention.window > 0) place.seen = std::min(context, static_cast<uint64_t>(l.attention.window));
+      if (l.attention.chunk > 0) place.seen = (context - 1) % static_cast<uint64_t>(l.attention.chunk) + 1;
       int64_t mixers = 0;
       for (const Mixer m : kMixers) mixers += l.mixers.has(m) ? 1 : 0;
       Add("layer", place, times, totals);
@@ -407,35 +411,35 @@ std::vector<Recipe> Variants() {
   const auto scaled = [](Recipe& r) { r.scales = {.attention = 2, .mamba = 2, .gate = 2, .down = 2}; };
   return {change("Llama-3.1-8B",
                  [&](Recipe& r) {
-                   r.qk_norm = QkNormKind::kEachHead;
-                   r.qkv_limit = 8;
-                   r.ffn_bias = r.attention_gate = r.gate_softplus = true;
+                   r.all.attention.qk_norm = QkNormKind::kEachHead;
+                   r.all.attention.qkv_limit = 8;
+                   r.all.ffn.bias = r.all.attention.gate = r.all.attention.gate_softplus = true;
                  }),
           change("DeepSeek-V3",
                  [&](Recipe& r) {
                    scaled(r);
-                   r.latent.q_rank = 0;
-                   r.q_bias = r.o_bias = r.expert_bias = true;
-                   r.temperature_scale = 1;
-                   r.temperature_everywhere = true;
-                   for (LayerRecipe& l : r.layers) l.expert_limit = l.shared_limit = 7;
+                   r.all.latent.q_rank = 0;
+                   r.all.attention.q_bias = r.all.attention.o_bias = r.all.experts.bias = true;
+                   r.all.attention.temperature.scale = 1;
+                   r.all.attention.temperature.everywhere = true;
+                   for (LayerRecipe& l : r.layers) l.experts.limit = l.experts.shared_limit = 7;
                  }),
           change("Nemotron-3-Nano",
                  [&](Recipe& r) {
                    scaled(r);
-                   r.expert_bias = true;
-                   r.mamba.dt_min = 0.1f;
-                   r.mamba.dt_max = 10;
-                   r.expert_latent = 512;
+                   r.all.experts.bias = true;
+                   r.all.mamba.dt_min = 0.1f;
+                   r.all.mamba.dt_max = 10;
+                   r.all.experts.latent = 512;
                  }),
           change("Kimi-Linear-48B-A3B",
                  [](Recipe& r) {
-                   r.d_shared = 0;
-                   r.shared_activation = true;
-                   r.delta.decay_bound = -5;
-                   r.delta.gate_rank = 0;
+                   r.all.experts.shared_width = 0;
+                   r.all.experts.shared_activation = true;
+                   r.all.delta.decay_bound = -5;
+                   r.all.delta.gate_rank = 0;
                  }),
-          change("Qwen3-Coder-Next", [](Recipe& r) { r.gated_ffn = false; })};
+          change("Qwen3-Coder-Next", [](Recipe& r) { r.all.network.gated = false; })};
 }
 
 TEST(Accounting, ThePageGivesEverything) {

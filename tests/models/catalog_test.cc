@@ -271,17 +271,17 @@ TEST(Catalog, RecipesAreWhole) {
     EXPECT_FALSE(r.family.empty());
     ASSERT_EQ(r.layers.size(), static_cast<size_t>(r.n_layers));
     const bool attends = AnyLayer(r, &LayerRecipe::attends), recurrent = AnyLayer(r, &LayerRecipe::recurrent);
-    EXPECT_TRUE(!attends || r.n_heads % r.n_kv_heads == 0);
+    EXPECT_TRUE(!attends || r.all.attention.n_heads % r.all.attention.n_kv_heads == 0);
     EXPECT_GT(r.context, 0);
     EXPECT_TRUE(recurrent || (r.learned_positions || r.alibi_bias > 0) == (r.rope.style == RopeStyle::kNone));
     EXPECT_EQ(r.rope.dim > 0, r.rope.style != RopeStyle::kNone);
     EXPECT_EQ(r.rope.dim % 2, 0);
-    EXPECT_LE(r.top_k, r.n_experts);
+    EXPECT_LE(r.all.experts.top_k, r.all.experts.n_experts);
     for (const LayerRecipe& layer : r.layers) {
-      EXPECT_TRUE(!layer.attends() || layer.attention_scale > 0);
-      EXPECT_TRUE(layer.rope != LayerRope::kGlobal || r.rope.dim <= SizesOf(r, layer).head_dim);
+      EXPECT_TRUE(!layer.attends() || layer.attention.scale > 0);
+      EXPECT_TRUE(layer.attention.rope != LayerRope::kGlobal || r.rope.dim <= layer.attention.head_dim);
       EXPECT_TRUE(recurrent || (!layer.mixers.empty() && !layer.feed_forward.empty()));
-      EXPECT_TRUE(layer.feed_forward.empty() || (layer.sparse() ? r.d_expert : r.d_ff) > 0);
+      EXPECT_TRUE(layer.feed_forward.empty() || (layer.sparse() ? r.all.experts.width : r.all.ffn.width) > 0);
     }
     EXPECT_EQ(model.expert_type != model.type, r.family == "gpt-oss");
   }
@@ -289,22 +289,22 @@ TEST(Catalog, RecipesAreWhole) {
 
 TEST(Catalog, WindowsScalesAndTypes) {
   const Recipe oss = MustFind("gpt-oss-20b").recipe;
-  for (int i = 0; i < oss.n_layers; ++i) EXPECT_EQ(oss.layers[i].window, i % 2 == 0 ? 128 : 0) << i;
+  for (int i = 0; i < oss.n_layers; ++i) EXPECT_EQ(oss.layers[i].attention.window, i % 2 == 0 ? 128 : 0) << i;
   EXPECT_NEAR(oss.rope.scaling.attention_factor, 1.34657, 1e-5);
   const Recipe gemma = MustFind("Gemma-3-27B").recipe;
-  for (int i = 0; i < gemma.n_layers; ++i) EXPECT_EQ(gemma.layers[i].window, i % 6 == 5 ? 0 : 1024) << i;
-  EXPECT_FLOAT_EQ(gemma.layers[7].attention_scale, 0.07715167f);  // 1 / sqrt(168)
-  EXPECT_EQ(MustFind("Gemma-3-1B").recipe.layers[0].window, 512);
+  for (int i = 0; i < gemma.n_layers; ++i) EXPECT_EQ(gemma.layers[i].attention.window, i % 6 == 5 ? 0 : 1024) << i;
+  EXPECT_FLOAT_EQ(gemma.layers[7].attention.scale, 0.07715167f);  // 1 / sqrt(168)
+  EXPECT_EQ(MustFind("Gemma-3-1B").recipe.layers[0].attention.window, 512);
   const Recipe e2b = MustFind("Gemma-4-E2B").recipe;
-  EXPECT_EQ(e2b.layers[13].cache_of, -1);
-  EXPECT_EQ(e2b.layers[15].cache_of, 13);
-  EXPECT_EQ(e2b.layers[34].cache_of, 14);
+  EXPECT_EQ(e2b.layers[13].attention.cache_of, -1);
+  EXPECT_EQ(e2b.layers[15].attention.cache_of, 13);
+  EXPECT_EQ(e2b.layers[34].attention.cache_of, 14);
   EXPECT_EQ(SizesOf(e2b, e2b.layers[14]).d_ff, 6144);
   EXPECT_EQ(SizesOf(e2b, e2b.layers[15]).d_ff, 12288);
   EXPECT_EQ(SizesOf(e2b, e2b.layers[4]).head_dim, 512);
   EXPECT_EQ(e2b.rope.turned, 64);
   const Recipe a4b = MustFind("Gemma-4-26B-A4B").recipe;
-  for (int i = 0; i < a4b.n_layers; ++i) EXPECT_EQ(a4b.layers[i].v_is_k, i % 6 == 5) << i;
+  for (int i = 0; i < a4b.n_layers; ++i) EXPECT_EQ(a4b.layers[i].attention.v_is_k, i % 6 == 5) << i;
   EXPECT_EQ(SizesOf(a4b, a4b.layers[5]).n_kv_heads, 2);
   const Recipe v3 = MustFind("DeepSeek-V3").recipe;
   EXPECT_FLOAT_EQ(v3.attention_scale, 0.13523377f);  // (0.1 ln 40 + 1)^2 / sqrt(192)

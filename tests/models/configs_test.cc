@@ -106,7 +106,7 @@ TEST_F(ConfigsTest, DefaultsOfTheClasses) {
   EXPECT_FALSE(Read(Without(qwen3, R"("tie_word_embeddings": true)"))->tied_head);
   EXPECT_EQ(Read(Without(qwen3, R"("head_dim": 128)"))->head_dim, 128);
   EXPECT_EQ(Read(Without(qwen3, R"("rope_theta": 1000000)"))->rope.theta, 10000);
-  EXPECT_EQ(Read(Without(JsonOf("Gemma-3-1B"), R"("sliding_window_pattern": 6)"))->layers[5].window, 0);
+  EXPECT_EQ(Read(Without(JsonOf("Gemma-3-1B"), R"("sliding_window_pattern": 6)"))->layers[5].attention.window, 0);
   EXPECT_EQ(Read(Without(JsonOf("GLM-4.5"), R"("num_nextn_predict_layers": 1)"))->mtp_layers, 0);
   EXPECT_EQ(Read(Without(JsonOf("DeepSeek-V2"), R"("q_lora_rank": 1536)"))->latent.q_rank, 1536);
   EXPECT_EQ(Read(Without(JsonOf("Qwen3-30B-A3B"), R"("norm_topk_prob": true)"))->routing, RoutingRule::kSoftmaxThenTopK);
@@ -118,11 +118,11 @@ TEST_F(ConfigsTest, DefaultsOfTheClasses) {
 TEST_F(ConfigsTest, WindowsAndSparseLayers) {
   const std::string qwen2 = With(JsonOf("Qwen2.5-7B"), R"("use_sliding_window": false)", R"("use_sliding_window": true)");
   const Recipe late = *Read(With(qwen2, R"("max_window_layers": 28)", R"("max_window_layers": 20)"));
-  for (int i = 0; i < 28; ++i) EXPECT_EQ(late.layers[i].window, i >= 20 ? 131072 : 0) << i;
+  for (int i = 0; i < 28; ++i) EXPECT_EQ(late.layers[i].attention.window, i >= 20 ? 131072 : 0) << i;
   const Recipe listed = *Read(With(qwen2, R"("max_window_layers": 28)", R"("layer_types": )" + LayerTypes(28, 4)));
-  for (int i = 0; i < 28; ++i) EXPECT_EQ(listed.layers[i].window, i % 4 == 3 ? 0 : 131072) << i;
+  for (int i = 0; i < 28; ++i) EXPECT_EQ(listed.layers[i].attention.window, i % 4 == 3 ? 0 : 131072) << i;
   const Recipe mixtral = *Read(With(JsonOf("Mixtral-8x7B"), R"("sliding_window": null)", R"("sliding_window": 4096)"));
-  for (const LayerRecipe& layer : mixtral.layers) EXPECT_EQ(layer.window, 4096);
+  for (const LayerRecipe& layer : mixtral.layers) EXPECT_EQ(layer.attention.window, 4096);
   const std::string moe = JsonOf("Qwen3-30B-A3B");
   const Recipe some = *Read(With(moe, R"("mlp_only_layers": [])", R"("mlp_only_layers": [0, 3])"));
   for (int i = 0; i < 48; ++i) EXPECT_EQ(some.layers[i].sparse(), i != 0 && i != 3) << i;
@@ -170,7 +170,7 @@ TEST_F(ConfigsTest, BadConfigurations) {
                                     R"("sliding_window": null)", R"("sliding_window": 8)");
   ASSERT_TRUE(ReadFamily(*ReadConfigText(windowed, "config.json")).ok());
   const Recipe all = ReadFamily(*ReadConfigText(windowed, "config.json"))->recipe;  // where the class has windows, all layers do
-  EXPECT_TRUE(std::ranges::all_of(all.layers, [](const LayerRecipe& l) { return l.window == 8; }));
+  EXPECT_TRUE(std::ranges::all_of(all.layers, [](const LayerRecipe& l) { return l.attention.window == 8; }));
   ExpectBad(With(qwen3, R"("hidden_act": "silu")", R"("hidden_act": "silu", "layer_types": ["linear_attention"])"),
             {"layer_types 'linear_attention' in this architecture is not supported"});
   ExpectBad(With(qwen3, R"("hidden_act": "silu")", R"("hidden_act": "silu", "attn_logit_softcapping": 50)"),
@@ -327,7 +327,7 @@ TEST_F(ConfigsTest, ModelTypesAndArchitectures) {
   const auto read = [](const std::string& text) { return ReadFamily(*ReadConfigText(text, "config.json")).value(); };
   const std::string mistral = JsonOf("Mistral-7B-v0.1"), type = R"("model_type": "mistral")";
   const ModelSpec agreed = read(mistral);
-  ASSERT_GT(agreed.recipe.layers[0].window, 0);
+  ASSERT_GT(agreed.recipe.layers[0].attention.window, 0);
   EXPECT_EQ(agreed.notes.size(), 0u);
   const ModelSpec other = read(With(mistral, "\"MistralForCausalLM\"", "\"LlamaForCausalLM\""));
   EXPECT_EQ(other.recipe, agreed.recipe);

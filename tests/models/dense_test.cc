@@ -52,9 +52,9 @@ TEST(Dense, Mistral3) {
   text["rope_parameters"] = {{"rope_theta", 1e9}, {"rope_type", "default"}};
   text["model_type"] = "mistral";  // Mistral Small 3
   EXPECT_EQ(MustRead(config).temperature_scale, 0);
-  EXPECT_EQ(MustRead(config).layers[0].window, 0);
+  EXPECT_EQ(MustRead(config).layers[0].attention.window, 0);
   text.erase("sliding_window");
-  EXPECT_EQ(MustRead(config).layers[0].window, 4096);  // MistralConfig's default
+  EXPECT_EQ(MustRead(config).layers[0].attention.window, 4096);  // MistralConfig's default
   text["model_type"] = "mistral7";
   ExpectBad(config, "text_config.model_type 'mistral7' is not supported");
 }
@@ -62,16 +62,16 @@ TEST(Dense, Mistral3) {
 TEST(Dense, Exaone4) {
   Json config = ConfigOf("EXAONE-4.0-32B");
   const Recipe r = MustRead(config);
-  EXPECT_TRUE(r.post_norms && !r.pre_norms);
+  EXPECT_TRUE(r.all.residual.post_norms && !r.all.residual.pre_norms);
   for (size_t i = 0; i < r.layers.size(); ++i) {
-    EXPECT_EQ(r.layers[i].window, i % 4 == 3 ? 0 : 4096);
-    EXPECT_EQ(r.layers[i].rope, i % 4 == 3 ? LayerRope::kNone : LayerRope::kGlobal);
+    EXPECT_EQ(r.layers[i].attention.window, i % 4 == 3 ? 0 : 4096);
+    EXPECT_EQ(r.layers[i].attention.rope, i % 4 == 3 ? LayerRope::kNone : LayerRope::kGlobal);
   }
   // The smaller model: no window, and rope in every layer. Its published pattern says nothing then.
   Json smaller = ConfigOf("EXAONE-4.0-1.2B");
   smaller["sliding_window_pattern"] = "LLLG";
   for (const LayerRecipe& layer : MustRead(smaller).layers) {
-    EXPECT_TRUE(layer.window == 0 && layer.rope == LayerRope::kGlobal);
+    EXPECT_TRUE(layer.attention.window == 0 && layer.attention.rope == LayerRope::kGlobal);
   }
 }
 
@@ -79,9 +79,9 @@ TEST(Dense, Exaone4) {
 TEST(Dense, Olmo3) {
   const Recipe r = MustRead(ConfigOf("Olmo-3-7B"));
   EXPECT_EQ(r.family, "olmo3");
-  EXPECT_EQ(r.layers[2].rope, LayerRope::kLocal);
-  EXPECT_EQ(r.layers[3].rope, LayerRope::kGlobal);
-  EXPECT_EQ(r.layers[3].window, 0);
+  EXPECT_EQ(r.layers[2].attention.rope, LayerRope::kLocal);
+  EXPECT_EQ(r.layers[3].attention.rope, LayerRope::kGlobal);
+  EXPECT_EQ(r.layers[3].attention.window, 0);
   EXPECT_EQ(r.local_rope.scaling.kind, RopeScalingKind::kNone);
   EXPECT_EQ(r.local_rope.theta, r.rope.theta);
 }
@@ -89,10 +89,11 @@ TEST(Dense, Olmo3) {
 TEST(Dense, MuseGlimmer) {
   Json config = ConfigOf("Muse-Glimmer-30B");
   const Recipe r = MustRead(config);
-  EXPECT_FLOAT_EQ(r.layers[0].attention_scale, 3.87f / std::sqrt(128.0f));
-  EXPECT_FLOAT_EQ(r.post_norm_eps, 1e-8f);
-  for (size_t i = 0; i < r.layers.size(); ++i) EXPECT_EQ(r.layers[i].window > 0, r.layers[i].rope == LayerRope::kGlobal);
-  EXPECT_EQ(r.layers[51].window, 0);
+  EXPECT_FLOAT_EQ(r.layers[0].attention.scale, 3.87f / std::sqrt(128.0f));
+  EXPECT_FLOAT_EQ(r.all.residual.post_norm_eps, 1e-8f);
+  for (size_t i = 0; i < r.layers.size(); ++i)
+    EXPECT_EQ(r.layers[i].attention.window > 0, r.layers[i].attention.rope == LayerRope::kGlobal);
+  EXPECT_EQ(r.layers[51].attention.window, 0);
   config["text_config"]["layer_rope_theta"] = {1, 0};
   ExpectBad(config, "layer_rope_theta has not one number for each layer");
 }
@@ -119,7 +120,7 @@ TEST(Dense, Glm4vWithAndWithoutATextConfig) {
 TEST(Dense, Apertus) {
   const Json published = ConfigOf("Apertus-8B");
   const Recipe r = MustRead(published);
-  EXPECT_TRUE(r.stored_xielu && !r.gated_ffn && r.qk_norm == QkNormKind::kHead);
+  EXPECT_TRUE(r.all.network.stored_xielu && !r.all.network.gated && r.all.attention.qk_norm == QkNormKind::kHead);
   EXPECT_EQ(r.rope.scaling.kind, RopeScalingKind::kLlama3);
   for (const auto& [key, value, part] : {std::tuple<const char*, Json, const char*>{"hidden_act", "silu", "hidden_act 'silu'"},
                                          {"rope_scaling", nullptr, "rope_parameters is missing"},
@@ -141,8 +142,8 @@ TEST(Dense, Apertus) {
   alphas[3] = 1;
   const Result<ModelSpec> read = with("xielu.alpha_n", alphas);
   ASSERT_TRUE(read.ok()) << read.status().message();
-  EXPECT_FLOAT_EQ(read->recipe.layers[3].xielu.alpha_n, 0.5f + 1.3132617f);  // beta + ln(1 + e)
-  EXPECT_FLOAT_EQ(read->recipe.layers[4].xielu.alpha_n, 0.5f + 0.6931472f);
+  EXPECT_FLOAT_EQ(read->recipe.layers[3].network.xielu.alpha_n, 0.5f + 1.3132617f);  // beta + ln(1 + e)
+  EXPECT_FLOAT_EQ(read->recipe.layers[4].network.xielu.alpha_n, 0.5f + 0.6931472f);
   EXPECT_NE(with("xielu.beta", {0.5, 0.5}).status().message().find("xielu.beta lists 2 layers of 32"), std::string::npos);
   EXPECT_FALSE(with("xielu.eps", std::vector<double>(32, 0.5)).ok());
 }

@@ -44,7 +44,7 @@ uint64_t StoredParameters(const Inventory& inventory, const ModelSpec& spec) {
 
 void ExpectAccountsAgree(const Inventory& inventory, const ModelSpec& spec) {
   const std::vector<WeightInfo> table = books::WeightTable(inventory, spec);
-  const books::ParameterCounts counted = books::CountParameters(table, spec.recipe.top_k),
+  const books::ParameterCounts counted = books::CountParameters(table, spec.recipe.all.experts.top_k),
                                closed = books::ClosedFormCounts(spec.recipe);
   // Tensor by tensor, by name.
   std::map<std::string, uint64_t> forms;
@@ -289,17 +289,18 @@ TEST(Gpt2, HuggingFace) {
     const Recipe& r = spec.recipe;
     EXPECT_EQ(r.family, "gpt2");
     EXPECT_EQ(r.n_layers, 2);
-    EXPECT_EQ(r.d_ff, 32);  // n_inner is null: 4 widths
-    EXPECT_EQ(r.head_dim, 4);
-    EXPECT_EQ(r.n_kv_heads, 2);
+    EXPECT_EQ(r.all.ffn.width, 32);  // n_inner is null: 4 widths
+    EXPECT_EQ(r.all.attention.head_dim, 4);
+    EXPECT_EQ(r.all.attention.n_kv_heads, 2);
     EXPECT_EQ(r.context, 16);
     EXPECT_EQ(r.norm, NormKind::kLayer);
-    EXPECT_TRUE(r.learned_positions && r.fused_qkv && r.q_bias && r.k_bias && r.v_bias && r.o_bias && r.ffn_bias && r.tied_head);
-    EXPECT_FALSE(r.gated_ffn || r.qk_norm != QkNormKind::kNone || r.sinks);
+    EXPECT_TRUE(r.learned_positions && r.all.attention.fused_qkv && r.all.attention.q_bias && r.all.attention.k_bias &&
+                r.all.attention.v_bias && r.all.attention.o_bias && r.all.ffn.bias && r.tied_head);
+    EXPECT_FALSE(r.all.network.gated || r.all.attention.qk_norm != QkNormKind::kNone || r.all.attention.sinks);
     EXPECT_EQ(r.rope.style, RopeStyle::kNone);
-    EXPECT_EQ(r.activation, ActivationKind::kGeluTanh);
-    EXPECT_EQ(r.attention_scale, 0.5f);
-    EXPECT_EQ(r.layers[1].attention_scale, 0.5f);
+    EXPECT_EQ(r.all.network.activation, ActivationKind::kGeluTanh);
+    EXPECT_EQ(r.all.attention.scale, 0.5f);
+    EXPECT_EQ(r.layers[1].attention.scale, 0.5f);
     EXPECT_EQ(r.eos_tokens, std::vector<int32_t>{10});
     EXPECT_EQ(spec.buffers, (std::vector<std::string>{prefix + "h.0.attn.bias", prefix + "h.1.attn.bias"}));
     const TensorBinding* qkv = Bound(spec, Role::kQkv, 1);
@@ -314,10 +315,10 @@ TEST(Gpt2, HuggingFace) {
 TEST(Gpt2, AttentionScales) {
   const Inventory base = synthetic::HfGpt2();
   const Recipe plain = MustRead(With(base, "scale_attn_weights", false)).recipe;
-  EXPECT_EQ(plain.layers[0].attention_scale, 1.0f);
+  EXPECT_EQ(plain.layers[0].attention.scale, 1.0f);
   const Recipe by_layer = MustRead(With(base, "scale_attn_by_inverse_layer_idx", true)).recipe;
-  EXPECT_EQ(by_layer.layers[0].attention_scale, 0.5f);
-  EXPECT_EQ(by_layer.layers[1].attention_scale, 0.25f);
+  EXPECT_EQ(by_layer.layers[0].attention.scale, 0.5f);
+  EXPECT_EQ(by_layer.layers[1].attention.scale, 0.25f);
 }
 
 TEST(Gpt2, Activations) {
@@ -370,15 +371,15 @@ TEST(Llama, HuggingFace) {
   const ModelSpec spec = MustRead(synthetic::HfLlama());
   const Recipe& r = spec.recipe;
   EXPECT_EQ(r.family, "llama");
-  EXPECT_EQ(r.head_dim, 6);
+  EXPECT_EQ(r.all.attention.head_dim, 6);
   EXPECT_EQ(r.rope.style, RopeStyle::kRotateHalf);
   EXPECT_EQ(r.rope.dim, 6);
   EXPECT_EQ(r.norm, NormKind::kRms);
-  EXPECT_EQ(r.activation, ActivationKind::kSilu);
+  EXPECT_EQ(r.all.network.activation, ActivationKind::kSilu);
   EXPECT_FLOAT_EQ(r.norm_eps, 1e-5f);
-  EXPECT_FLOAT_EQ(r.layers[2].attention_scale, 1 / std::sqrt(6.0f));
-  EXPECT_FALSE(r.tied_head || r.q_bias || r.o_bias || r.ffn_bias || r.fused_qkv);
-  EXPECT_EQ(r.layers[0].window, 0);
+  EXPECT_FLOAT_EQ(r.layers[2].attention.scale, 1 / std::sqrt(6.0f));
+  EXPECT_FALSE(r.tied_head || r.all.attention.q_bias || r.all.attention.o_bias || r.all.ffn.bias || r.all.attention.fused_qkv);
+  EXPECT_EQ(r.layers[0].attention.window, 0);
   const Recipe biased = MustRead(synthetic::HfLlama(true)).recipe;
   EXPECT_TRUE(biased.q_bias && biased.k_bias && biased.v_bias && biased.o_bias && biased.ffn_bias);
   const Inventory tied = WithoutTensors(With(synthetic::HfLlama(), "tie_word_embeddings", true), "lm_head.weight");
@@ -432,18 +433,19 @@ TEST(Llama, RopeScaling) {
 
 TEST(Llama, Mistral) {
   Inventory inv = With(synthetic::HfLlama(), "model_type", std::string("mistral"));
-  for (const LayerRecipe& layer : MustRead(inv).recipe.layers) EXPECT_EQ(layer.window, 4096);  // MistralConfig's default
+  for (const LayerRecipe& layer : MustRead(inv).recipe.layers)
+    EXPECT_EQ(layer.attention.window, 4096);  // MistralConfig's default
   inv = With(inv, "sliding_window", int64_t{8});
-  for (const LayerRecipe& layer : MustRead(inv).recipe.layers) EXPECT_EQ(layer.window, 8);
+  for (const LayerRecipe& layer : MustRead(inv).recipe.layers) EXPECT_EQ(layer.attention.window, 8);
   // Llama's published classes have no window.
-  EXPECT_EQ(MustRead(With(synthetic::HfLlama(), "sliding_window", int64_t{8})).recipe.layers[0].window, 0);
+  EXPECT_EQ(MustRead(With(synthetic::HfLlama(), "sliding_window", int64_t{8})).recipe.layers[0].attention.window, 0);
 }
 
 // Where MistralConfig has a default, an explicit null says "none".
 TEST(Llama, MistralNulls) {
   Inventory inv = With(synthetic::HfLlama(), "model_type", std::string("mistral"));
   inv.metadata.SetNull("sliding_window");
-  for (const LayerRecipe& layer : MustRead(inv).recipe.layers) EXPECT_EQ(layer.window, 0);
+  for (const LayerRecipe& layer : MustRead(inv).recipe.layers) EXPECT_EQ(layer.attention.window, 0);
   inv = Without(inv, "num_key_value_heads");
   ExpectBadInput(inv, {"4 attention heads cannot share 8 key-value heads"});  // the default
   inv.metadata.SetNull("num_key_value_heads");
@@ -499,17 +501,18 @@ TEST(GptOss, HuggingFace) {
   const ModelSpec spec = MustRead(synthetic::HfGptOss());
   const Recipe& r = spec.recipe;
   EXPECT_EQ(r.family, "gpt-oss");
-  EXPECT_EQ(r.n_experts, 5);
-  EXPECT_EQ(r.top_k, 2);
-  EXPECT_EQ(r.d_expert, 32);
-  EXPECT_TRUE(r.sinks && r.q_bias && r.k_bias && r.v_bias && r.o_bias && r.router_bias && r.expert_bias);
-  EXPECT_FALSE(r.tied_head || r.ffn_bias || r.qk_norm != QkNormKind::kNone);
-  EXPECT_EQ(r.activation, ActivationKind::kSwigluOai);
-  EXPECT_EQ(r.swiglu_limit, 7.0f);
-  EXPECT_EQ(r.routing, RoutingRule::kTopKThenSoftmax);
-  EXPECT_EQ(r.layers[0].window, 8);
-  EXPECT_EQ(r.layers[1].window, 0);
-  EXPECT_EQ(r.layers[2].window, 8);
+  EXPECT_EQ(r.all.experts.n_experts, 5);
+  EXPECT_EQ(r.all.experts.top_k, 2);
+  EXPECT_EQ(r.all.experts.width, 32);
+  EXPECT_TRUE(r.all.attention.sinks && r.all.attention.q_bias && r.all.attention.k_bias && r.all.attention.v_bias &&
+              r.all.attention.o_bias && r.all.experts.router_bias && r.all.experts.bias);
+  EXPECT_FALSE(r.tied_head || r.all.ffn.bias || r.all.attention.qk_norm != QkNormKind::kNone);
+  EXPECT_EQ(r.all.network.activation, ActivationKind::kSwigluOai);
+  EXPECT_EQ(r.all.network.swiglu_limit, 7.0f);
+  EXPECT_EQ(r.all.experts.routing, RoutingRule::kTopKThenSoftmax);
+  EXPECT_EQ(r.layers[0].attention.window, 8);
+  EXPECT_EQ(r.layers[1].attention.window, 0);
+  EXPECT_EQ(r.layers[2].attention.window, 8);
   EXPECT_TRUE(r.layers[0].sparse() && r.layers[1].sparse());
   EXPECT_EQ(r.rope.style, RopeStyle::kRotateHalf);
   EXPECT_EQ(r.rope.scaling.kind, RopeScalingKind::kYarn);
@@ -533,7 +536,7 @@ TEST(GptOss, HuggingFaceOptions) {
   const Inventory base = synthetic::HfGptOss();
   EXPECT_TRUE(MustRead(Without(base, "rope_scaling.truncate")).recipe.rope.scaling.truncate);
   const std::vector<LayerRecipe> layers = MustRead(Without(base, "layer_types")).recipe.layers;
-  EXPECT_TRUE(layers[0].window == 8 && layers[1].window == 0 && layers[2].window == 8);
+  EXPECT_TRUE(layers[0].attention.window == 8 && layers[1].attention.window == 0 && layers[2].attention.window == 8);
   EXPECT_EQ(MustRead(With(Without(base, "num_experts_per_tok"), "experts_per_token", int64_t{3})).recipe.top_k, 3);
   EXPECT_EQ(MustRead(With(base, "swiglu_limit", 5.0)).recipe.swiglu_limit, 5.0f);
   ExpectBadInput(With(base, "layer_types", std::vector<std::string>{"full_attention"}), {"layer_types lists 1 layers of 3"});
@@ -566,7 +569,7 @@ TEST(GptOss, Gguf) {
   EXPECT_EQ(r.rope.scaling.beta_fast, 32);
   EXPECT_EQ(r.rope.scaling.beta_slow, 1);
   EXPECT_EQ(r.rope.scaling.original_context, 4096);
-  EXPECT_TRUE(r.layers[0].window == 8 && r.layers[1].window == 0 && r.layers[2].window == 8);
+  EXPECT_TRUE(r.layers[0].attention.window == 8 && r.layers[1].attention.window == 0 && r.layers[2].attention.window == 8);
   EXPECT_EQ(Bound(spec, Role::kFfnNorm, 0)->names, std::vector<std::string>{"blk.0.post_attention_norm.weight"});
   EXPECT_EQ(Bound(spec, Role::kExpertGate, 0)->storage, Storage::kPlain);
   EXPECT_EQ(MustRead(With(synthetic::GgufGptOss(), "gpt-oss.rope.scaling.yarn_beta_fast", 8.0)).recipe.rope.scaling.beta_fast, 8);
@@ -577,10 +580,11 @@ TEST(Qwen2Moe, BothFormats) {
   const ModelSpec hf = MustRead(synthetic::HfQwen2Moe()), gguf = MustRead(synthetic::GgufQwen2Moe());
   for (const Recipe& r : {hf.recipe, gguf.recipe}) {
     EXPECT_EQ(r.family, "qwen2-moe");
-    EXPECT_EQ(r.d_shared, 6);
-    EXPECT_EQ(r.d_expert, 5);
-    EXPECT_TRUE(r.shared_gate && r.q_bias && r.k_bias && r.v_bias && !r.o_bias);
-    EXPECT_EQ(r.routing, RoutingRule::kSoftmaxThenTopK);
+    EXPECT_EQ(r.all.experts.shared_width, 6);
+    EXPECT_EQ(r.all.experts.width, 5);
+    EXPECT_TRUE(r.all.experts.shared_gate && r.all.attention.q_bias && r.all.attention.k_bias && r.all.attention.v_bias &&
+                !r.all.attention.o_bias);
+    EXPECT_EQ(r.all.experts.routing, RoutingRule::kSoftmaxThenTopK);
     EXPECT_TRUE(r.layers[1].sparse());
   }
   EXPECT_FALSE(hf.recipe.layers[0].sparse());
@@ -598,21 +602,21 @@ TEST(Gemma3, BothFormats) {
   const ModelSpec hf = MustRead(synthetic::HfGemma3()), gguf = MustRead(synthetic::GgufGemma3());
   for (const Recipe& r : {hf.recipe, gguf.recipe}) {
     EXPECT_EQ(r.family, "gemma3");
-    EXPECT_TRUE(r.post_norms && r.tied_head && r.gated_ffn);
-    EXPECT_EQ(r.qk_norm, QkNormKind::kHead);
-    EXPECT_EQ(r.activation, ActivationKind::kGeluTanh);
+    EXPECT_TRUE(r.all.residual.post_norms && r.tied_head && r.all.network.gated);
+    EXPECT_EQ(r.all.attention.qk_norm, QkNormKind::kHead);
+    EXPECT_EQ(r.all.network.activation, ActivationKind::kGeluTanh);
     EXPECT_EQ(r.embedding_scale, std::sqrt(8.0f));
     EXPECT_EQ(r.rope.theta, 1e6);
     EXPECT_EQ(r.local_rope.theta, 1e4);
     EXPECT_EQ(r.local_rope.dim, 6);
-    EXPECT_EQ(r.layers[0].window, 4);
-    EXPECT_EQ(r.layers[0].rope, LayerRope::kLocal);
+    EXPECT_EQ(r.layers[0].attention.window, 4);
+    EXPECT_EQ(r.layers[0].attention.rope, LayerRope::kLocal);
   }
-  EXPECT_EQ(hf.recipe.layers[1].window, 0);
-  EXPECT_EQ(hf.recipe.layers[1].rope, LayerRope::kGlobal);
-  EXPECT_EQ(gguf.recipe.layers[1].rope, LayerRope::kLocal);  // one in six is global
-  EXPECT_EQ(hf.recipe.attention_scale, 0.25f);
-  EXPECT_FLOAT_EQ(gguf.recipe.attention_scale, 1 / std::sqrt(6.0f));
+  EXPECT_EQ(hf.recipe.layers[1].attention.window, 0);
+  EXPECT_EQ(hf.recipe.layers[1].attention.rope, LayerRope::kGlobal);
+  EXPECT_EQ(gguf.recipe.layers[1].attention.rope, LayerRope::kLocal);  // one in six is global
+  EXPECT_EQ(hf.recipe.all.attention.scale, 0.25f);
+  EXPECT_FLOAT_EQ(gguf.recipe.all.attention.scale, 1 / std::sqrt(6.0f));
   for (const Role norm : {Role::kAttnNorm, Role::kAttnPostNorm, Role::kFfnNorm, Role::kFfnPostNorm, Role::kQNorm, Role::kKNorm}) {
     EXPECT_EQ(Bound(hf, norm, 1)->storage, Storage::kPlusOne);
     EXPECT_EQ(Bound(gguf, norm, 1)->storage, Storage::kPlain);
@@ -630,11 +634,11 @@ TEST(Gemma3, WindowsByLayer) {
   const Inventory inv = synthetic::GgufGemma3();
   const std::string key = "gemma3.attention.sliding_window_pattern";
   const Recipe r = MustRead(With(inv, key, std::vector<bool>{false, true})).recipe;
-  EXPECT_EQ(r.layers[0].window, 0);
-  EXPECT_EQ(r.layers[0].rope, LayerRope::kGlobal);
-  EXPECT_EQ(r.layers[1].window, 4);
-  EXPECT_EQ(MustRead(With(inv, key, std::vector<int64_t>{1, 0})).recipe.layers[1].window, 0);
-  EXPECT_EQ(MustRead(With(inv, key, int64_t{1})).recipe.layers[0].window, 0);
+  EXPECT_EQ(r.layers[0].attention.window, 0);
+  EXPECT_EQ(r.layers[0].attention.rope, LayerRope::kGlobal);
+  EXPECT_EQ(r.layers[1].attention.window, 4);
+  EXPECT_EQ(MustRead(With(inv, key, std::vector<int64_t>{1, 0})).recipe.layers[1].attention.window, 0);
+  EXPECT_EQ(MustRead(With(inv, key, int64_t{1})).recipe.layers[0].attention.window, 0);
   ExpectBadInput(With(inv, key, std::vector<bool>{true}), {"sliding_window_pattern lists 1 layers of 2"});
   ExpectBadInput(With(inv, key, std::vector<int64_t>{2, 0}), {"sliding_window_pattern", "an array of booleans"});
 }
@@ -692,15 +696,16 @@ TEST(GptNeox, BothFormats) {
   for (const Recipe& r : {hf.recipe, gguf.recipe}) {
     EXPECT_EQ(r.family, "gpt-neox");
     EXPECT_EQ(r.norm, NormKind::kLayer);
-    EXPECT_TRUE(r.q_bias && r.k_bias && r.v_bias && r.o_bias && r.ffn_bias);
-    EXPECT_FALSE(r.gated_ffn || r.fused_qkv || r.tied_head);
-    EXPECT_EQ(r.activation, ActivationKind::kGeluErf);
+    EXPECT_TRUE(r.all.attention.q_bias && r.all.attention.k_bias && r.all.attention.v_bias && r.all.attention.o_bias &&
+                r.all.ffn.bias);
+    EXPECT_FALSE(r.all.network.gated || r.all.attention.fused_qkv || r.tied_head);
+    EXPECT_EQ(r.all.network.activation, ActivationKind::kGeluErf);
     EXPECT_EQ(r.rope.style, RopeStyle::kRotateHalf);
     EXPECT_EQ(r.rope.dim, 2);
-    EXPECT_EQ(r.n_kv_heads, 2);
+    EXPECT_EQ(r.all.attention.n_kv_heads, 2);
   }
-  EXPECT_EQ(hf.recipe.residual, Residual::kParallel);
-  EXPECT_EQ(gguf.recipe.residual, Residual::kSequential);
+  EXPECT_EQ(hf.recipe.all.residual.kind, Residual::kParallel);
+  EXPECT_EQ(gguf.recipe.all.residual.kind, Residual::kSequential);
   EXPECT_EQ(hf.buffers.size(), 6u);
   EXPECT_EQ(Bound(hf, Role::kK, 1)->rows, (RowMap{4, 4, 12}));
   EXPECT_EQ(Bound(hf, Role::kVBias, 1)->rows, (RowMap{8, 4, 12}));

@@ -54,9 +54,9 @@ TEST(Goldens, FormatsAgree) {
               gguf.rope.scaling.truncate || gguf.rope.scaling.kind != RopeScalingKind::kYarn);
     EXPECT_DOUBLE_EQ(hf.rope.scaling.attention_factor, gguf.rope.scaling.attention_factor);
     for (int32_t i = 0; i < hf.n_layers; ++i) {
-      EXPECT_EQ(hf.layers[i].window, gguf.layers[i].window);
+      EXPECT_EQ(hf.layers[i].attention.window, gguf.layers[i].attention.window);
       EXPECT_EQ(hf.layers[i].sparse(), gguf.layers[i].sparse());
-      EXPECT_EQ(hf.layers[i].attention_scale, gguf.layers[i].attention_scale);
+      EXPECT_EQ(hf.layers[i].attention.scale, gguf.layers[i].attention.scale);
     }
   }
 }

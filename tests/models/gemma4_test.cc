@@ -61,8 +61,8 @@ TEST(Gemma4, TheLastLayerSeesAll) {
   const Result<ModelSpec> spec =
       Changed("Gemma-4-12B", [](Json& text) { text["layer_types"] = std::vector<std::string>(48, "sliding_attention"); });
   ASSERT_TRUE(spec.ok()) << spec.status().message();
-  EXPECT_GT(spec->recipe.layers[46].window, 0);
-  EXPECT_EQ(spec->recipe.layers[47].window, 0);
+  EXPECT_GT(spec->recipe.layers[46].attention.window, 0);
+  EXPECT_EQ(spec->recipe.layers[47].attention.window, 0);
 }
 
 TEST(Gemma4, Refused) {

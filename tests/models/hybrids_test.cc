@@ -91,8 +91,8 @@ TEST(Hybrids, LayersOfNemotron) {
   EXPECT_TRUE(r.layers[0].mixers == Mixer::kMamba2 && r.layers[0].feed_forward.empty());
   EXPECT_TRUE(r.layers[1].mixers.empty() && r.layers[1].sparse());
   EXPECT_TRUE(r.layers[5].mixers == Mixer::kAttention && r.layers[5].feed_forward.empty());
-  EXPECT_TRUE(!r.gated_ffn && r.activation == ActivationKind::kRelu2);
-  EXPECT_EQ(r.mamba.norm_groups, 8);
+  EXPECT_TRUE(!r.all.network.gated && r.all.network.activation == ActivationKind::kRelu2);
+  EXPECT_EQ(r.all.mamba.norm_groups, 8);
   EXPECT_EQ(Bound(gguf.spec, Role::kSsmNorm, 0)->StoredShape(0), (std::vector<uint64_t>{8, 512}));
   EXPECT_EQ(Bound(gguf.spec, Role::kSsmA, 0)->StoredShape(0), (std::vector<uint64_t>{64, 1}));
   ExpectBadInput(With(hf.inventory, "hybrid_override_pattern", std::string("MX")),
@@ -103,18 +103,18 @@ TEST(Hybrids, LayersOfNemotron) {
 TEST(Hybrids, FactorsOfFalconH1) {
   const Recipe r = Made("Falcon-H1-0.5B", false).spec.recipe;
   EXPECT_TRUE(r.layers[0].mixers.has(Mixer::kAttention) && r.layers[0].mixers.has(Mixer::kMamba2));
-  EXPECT_FLOAT_EQ(r.layers[0].attention_scale, 0.390625f / 8);
-  EXPECT_FLOAT_EQ(r.mamba.multipliers[1], 1.25f * 0.25f);
-  EXPECT_FLOAT_EQ(r.scales.attention, 0.9375f);
-  EXPECT_FLOAT_EQ(r.scales.down, 0.5859375f);
-  EXPECT_FALSE(r.mamba.norm);
+  EXPECT_FLOAT_EQ(r.layers[0].attention.scale, 0.390625f / 8);
+  EXPECT_FLOAT_EQ(r.all.mamba.multipliers[1], 1.25f * 0.25f);
+  EXPECT_FLOAT_EQ(r.all.attention.out_scale, 0.9375f);
+  EXPECT_FLOAT_EQ(r.all.network.down_scale, 0.5859375f);
+  EXPECT_FALSE(r.all.mamba.norm);
 }
 
 // A file of either format is the same model.
 TEST(Hybrids, GroupsOfMamba2) {
   const MadeCheckpoint hf = Made("Codestral-Mamba-7B", false), gguf = Made("Codestral-Mamba-7B", true);
   EXPECT_EQ(hf.spec.recipe, gguf.spec.recipe);
-  EXPECT_EQ(hf.spec.recipe.mamba.norm_groups, 8);
+  EXPECT_EQ(hf.spec.recipe.all.mamba.norm_groups, 8);
 }
 
 TEST(Hybrids, StepsAreLimited) {
@@ -123,8 +123,8 @@ TEST(Hybrids, StepsAreLimited) {
   EXPECT_EQ(usual.mamba.dt_min, 0);
   EXPECT_TRUE(std::isinf(usual.mamba.dt_max));
   const Recipe r = MustRead(With(hf, "time_step_limit", std::vector<double>{0.001, 0.1})).recipe;
-  EXPECT_FLOAT_EQ(r.mamba.dt_min, 0.001f);
-  EXPECT_FLOAT_EQ(r.mamba.dt_max, 0.1f);
+  EXPECT_FLOAT_EQ(r.all.mamba.dt_min, 0.001f);
+  EXPECT_FLOAT_EQ(r.all.mamba.dt_max, 0.1f);
   EXPECT_EQ(MustRead(With(hf, "time_step_limit", std::vector<int64_t>{0, 100})).recipe.mamba.dt_max, 100);
   ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1, 0.001}), {"steps are limited"});
   ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1}), {"time_step_limit"});
@@ -135,12 +135,12 @@ TEST(Hybrids, KimiDeltaAttention) {
                        ling = Made("Ling-3.0-tiny", false), ling_gguf = Made("Ling-3.0-tiny", true);
   const Recipe &k = kimi.spec.recipe, &l = ling.spec.recipe;
   EXPECT_EQ(k.layers, kimi_gguf.spec.recipe.layers);
-  EXPECT_EQ(k.delta, kimi_gguf.spec.recipe.delta);
+  EXPECT_EQ(k.delta, kimi_gguf.spec.recipe.all.delta);
   EXPECT_EQ(l.layers, ling_gguf.spec.recipe.layers);
-  EXPECT_EQ(l.delta, ling_gguf.spec.recipe.delta);
+  EXPECT_EQ(l.delta, ling_gguf.spec.recipe.all.delta);
   EXPECT_TRUE(k.layers[2].mixers == Mixer::kDeltaRule && k.layers[3].mixers == Mixer::kLatentAttention);
   EXPECT_TRUE(k.layers[24].mixers == Mixer::kDeltaRule && k.layers[26].mixers == Mixer::kLatentAttention);
-  EXPECT_TRUE(k.rope.style == RopeStyle::kNone && l.rope.style == RopeStyle::kAdjacentPair);
+  EXPECT_TRUE(k.rope.style == RopeStyle::kNone && l.attention.rope.style == RopeStyle::kAdjacentPair);
   EXPECT_EQ(k.delta.gate_rank, 128);
   EXPECT_EQ(l.delta.gate_rank, 0);
   EXPECT_EQ(k.delta.decay_bound, 0);
@@ -174,7 +174,7 @@ TEST(Hybrids, LayersOfKimiDeltaAttention) {
   const auto limited = [&](float LayerRecipe::*limit) {
     return [limit](const Recipe& r) { return std::pair(r.layers[20].*limit, r.layers[23].*limit); };
   };
-  const auto shared = limited(&LayerRecipe::shared_limit), experts = limited(&LayerRecipe::expert_limit);
+  const auto shared = limited(/*FIXME*/ &LayerRecipe::shared_limit), experts = limited(/*FIXME*/ &LayerRecipe::expert_limit);
   for (const Recipe& r : {MustRead(of(ling, "expert_swiglu_limit_list", limits)).recipe,
                           MustRead(of(gguf, "bailingmoe3.swiglu_clamp_exp", limits)).recipe}) {
     EXPECT_EQ(experts(r), std::pair(4.0f, 7.0f));

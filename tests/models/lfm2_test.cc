@@ -39,7 +39,7 @@ TEST(Lfm2, BothFormats) {
     EXPECT_EQ(hf.route_sum_eps, gguf.route_sum_eps);
   }
   const Recipe r = Checkpoint(dense).recipe;
-  EXPECT_EQ(r.d_ff, 32);  // two thirds of 41, in steps of 8
+  EXPECT_EQ(r.all.ffn.width, 32);  // two thirds of 41, in steps of 8
   EXPECT_TRUE(r.layers[0].mixers == Mixer::kShortConv && r.layers[1].mixers == Mixer::kAttention);
   EXPECT_FALSE(r.layers[0].attends());
   const ModelSpec hf = Checkpoint(mixture);
@@ -68,8 +68,8 @@ TEST(Lfm2, LayersAndWidths) {
   ExpectBadInput(With(gguf, kv, std::vector<int64_t>{0, 2, 0, 2, -1}), {"attention.head_count_kv has -1 for layer 4"});
   ExpectBadInput(With(gguf, kv, std::vector<int64_t>{0, 0, 0, 0, 0}), {"attention.head_count_kv has 0"});
   const Recipe windowed = MustRead(With(gguf, "lfm2.attention.sliding_window", int64_t{7})).recipe;
-  EXPECT_EQ(windowed.layers[1].window, 7);
-  EXPECT_EQ(windowed.layers[0].window, 0);
+  EXPECT_EQ(windowed.layers[1].attention.window, 7);
+  EXPECT_EQ(windowed.layers[0].attention.window, 0);
   // A list of which nothing is 0 is of sizes.
   const Recipe listed =
       MustRead(With(synthetic::GgufLlama(), "llama.attention.head_count_kv", std::vector<int64_t>{2, 2, 2})).recipe;

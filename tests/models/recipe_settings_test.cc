@@ -76,9 +76,9 @@ TEST(RecipeSettings, OnePublishedModelIsAnotherChanged) {
     EXPECT_EQ(changed.rope.dim, expected.rope.dim);
     ASSERT_EQ(changed.layers.size(), expected.layers.size());
     for (size_t i = 0; i < changed.layers.size(); ++i) {
-      EXPECT_EQ(changed.layers[i].window, expected.layers[i].window) << i;
+      EXPECT_EQ(changed.layers[i].attention.window, expected.layers[i].attention.window) << i;
       EXPECT_EQ(changed.layers[i].sparse(), expected.layers[i].sparse()) << i;
-      EXPECT_EQ(changed.layers[i].attention_scale, expected.layers[i].attention_scale) << i;
+      EXPECT_EQ(changed.layers[i].attention.scale, expected.layers[i].attention.scale) << i;
     }
   }
 }
@@ -88,7 +88,7 @@ TEST(RecipeSettings, HeadsFollow) {
   EXPECT_EQ(more.head_dim, 8);
   EXPECT_EQ(more.n_kv_heads, 8);
   EXPECT_EQ(more.rope.dim, 8);
-  EXPECT_FLOAT_EQ(more.layers[1].attention_scale, static_cast<float>(1 / std::sqrt(8.0)));
+  EXPECT_FLOAT_EQ(more.layers[1].attention.scale, static_cast<float>(1 / std::sqrt(8.0)));
   const Recipe set = Changed("mini-gpt", {"n_heads=8", "head_dim=16", "n_kv_heads=2"});
   EXPECT_EQ(set.head_dim, 16);
   EXPECT_EQ(set.n_kv_heads, 2);
@@ -102,12 +102,12 @@ TEST(RecipeSettings, HeadsFollow) {
 
 TEST(RecipeSettings, WindowsKeepTheirPattern) {
   const Recipe gemma = Changed("Gemma-3-1B", {"n_layers=100", "window=2048"});
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(gemma.layers[i].window, i % 6 == 5 ? 0 : 2048) << i;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(gemma.layers[i].attention.window, i % 6 == 5 ? 0 : 2048) << i;
   const Recipe none = Changed("gpt-oss-20b", {"window=0"});
-  for (const LayerRecipe& layer : none.layers) EXPECT_EQ(layer.window, 0);
+  for (const LayerRecipe& layer : none.layers) EXPECT_EQ(layer.attention.window, 0);
   const Recipe all = Changed("Llama-2-7B", {"window=1024", "n_layers=5"});
   ASSERT_EQ(all.layers.size(), 5u);
-  for (const LayerRecipe& layer : all.layers) EXPECT_EQ(layer.window, 1024);
+  for (const LayerRecipe& layer : all.layers) EXPECT_EQ(layer.attention.window, 1024);
 }
 
 TEST(RecipeSettings, SparseLayersKeepTheirPattern) {

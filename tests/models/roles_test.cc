@@ -61,11 +61,12 @@ TEST(Roles, AreTheClosedFormsTensorsWithEveryOption) {
     SCOPED_TRACE(name);
     Recipe r = FindCatalogModel(name)->recipe;
     r.norm = NormKind::kLayer;
-    r.q_bias = r.k_bias = r.v_bias = r.o_bias = r.ffn_bias = r.expert_bias = r.router_bias = true;
+    r.all.attention.q_bias = r.all.attention.k_bias = r.all.attention.v_bias = r.all.attention.o_bias = r.all.ffn.bias =
+        r.all.experts.bias = r.all.experts.router_bias = true;
     r.head_bias = !r.tied_head;
-    r.post_norms = r.sinks = true;
+    r.all.residual.post_norms = r.all.attention.sinks = true;
     ExpectSameTensors(r);
-    r.gated_ffn = !r.gated_ffn;
+    r.all.network.gated = !r.all.network.gated;
     ExpectSameTensors(r);
   }
 }

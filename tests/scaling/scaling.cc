@@ -65,7 +65,7 @@ std::string FormsTable(const CountedModel& model, FitSplit split, const FitMachi
   constexpr int32_t kShown = 4;
   std::vector<books::RankRows> rows(kShown);
   rows[0].embedded = 1;
-  for (books::RankRows& r : rows) r.routed.assign(recipe.layers.size(), static_cast<uint64_t>(recipe.top_k) / kShown);
+  for (books::RankRows& r : rows) r.routed.assign(recipe.layers.size(), static_cast<uint64_t>(recipe.all.experts.top_k) / kShown);
   const Shard shard{.rank = 0, .ranks = kShown, .whole_mixers = owned, .own_experts = owned};
   const Result<PackedViews> packed = PackedOf(model, shard);
   if (!packed.ok()) return "";

@@ -49,12 +49,12 @@ class PredictionReference {
     }
     std::vector<Vector> normed;
     for (const Vector& v : x) normed.push_back(Norm(v, "input_layernorm.weight", r_.norm_eps));
-    const std::vector<Vector> mixed = r_.latent.kv_rank > 0 ? Latent(normed) : Attention(normed);
+    const std::vector<Vector> mixed = r_.all.latent.kv_rank > 0 ? Latent(normed) : Attention(normed);
     Outputs out;
     for (size_t i = 0; i < x.size(); ++i) {
       AddTo(x[i], Times(Of("self_attn.o_proj.weight"), mixed[i]));
       const Vector in = Norm(x[i], "post_attention_layernorm.weight", r_.norm_eps);
-      AddTo(x[i], r_.n_experts > 0 ? Experts(in) : Network("mlp.", in));
+      AddTo(x[i], r_.all.experts.n_experts > 0 ? Experts(in) : Network("mlp.", in));
       out.head_in.push_back(Norm(x[i], "shared_head.norm.weight", r_.norm_eps));
       out.logits.push_back(Times(Tensor(Head()), out.head_in.back()));
     }
@@ -182,7 +182,7 @@ class PredictionReference {
   }
   Vector Projected(const std::string& name, const Vector& x) {
     Vector y = Times(Of(name + ".weight"), x);
-    if (r_.q_bias) AddTo(y, Of(name + ".bias"));
+    if (r_.all.attention.q_bias) AddTo(y, Of(name + ".bias"));
     return y;
   }
   // The first elements of a head at a position.
@@ -215,13 +215,13 @@ class PredictionReference {
     return out;
   }
   std::vector<Vector> Attention(const std::vector<Vector>& in) {
-    const size_t D = static_cast<size_t>(r_.head_dim), H = static_cast<size_t>(r_.n_heads),
-                 K = static_cast<size_t>(r_.n_kv_heads);
+    const size_t D = static_cast<size_t>(r_.all.attention.head_dim), H = static_cast<size_t>(r_.all.attention.n_heads),
+                 K = static_cast<size_t>(r_.all.attention.n_kv_heads);
     std::vector<std::vector<Vector>> keys(K), values(K);
     std::vector<Vector> out;
     const auto head = [&](const Vector& all, size_t h, const char* norm, size_t position) {
       Vector x = Part(all, h * D, D);
-      if (r_.qk_norm != QkNormKind::kNone) x = Norm(std::move(x), norm, r_.norm_eps);
+      if (r_.all.attention.qk_norm != QkNormKind::kNone) x = Norm(std::move(x), norm, r_.norm_eps);
       Rotate(x.data(), position);
       return x;
     };
@@ -234,17 +234,17 @@ class PredictionReference {
       }
       Vector& all = out.emplace_back();
       for (size_t h = 0; h < H; ++h) {
-        const size_t at = r_.attention_gate ? 2 * h : h;  // a head's query, and its gate
+        const size_t at = r_.all.attention.gate ? 2 * h : h;  // a head's query, and its gate
         Vector one = Attend(head(q, at, "self_attn.q_norm.weight", i), keys[h * K / H], values[h * K / H]);
-        for (size_t d = 0; d < D && r_.attention_gate; ++d) one[d] /= 1 + std::exp(-q[(at + 1) * D + d]);
+        for (size_t d = 0; d < D && r_.all.attention.gate; ++d) one[d] /= 1 + std::exp(-q[(at + 1) * D + d]);
         all.insert(all.end(), one.begin(), one.end());
       }
     }
     return out;
   }
   std::vector<Vector> Latent(const std::vector<Vector>& in) {
-    const LatentAttention& l = r_.latent;
-    const size_t H = static_cast<size_t>(r_.n_heads), nope = static_cast<size_t>(l.nope_dim),
+    const LatentAttention& l = r_.all.latent;
+    const size_t H = static_cast<size_t>(r_.all.attention.n_heads), nope = static_cast<size_t>(l.nope_dim),
                  rope = static_cast<size_t>(l.rope_dim), v_dim = static_cast<size_t>(l.v_dim),
                  rank = static_cast<size_t>(l.kv_rank);
     std::vector<std::vector<Vector>> keys(H), values(H);
@@ -272,8 +272,8 @@ class PredictionReference {
   // For each head the rows of its keys, then those of its values. GGUF has them apart, those of the keys transposed.
   Vector KeysAndValues() {
     if (files_ != Files::kGguf) return Of("self_attn.kv_b_proj.weight");
-    const size_t H = static_cast<size_t>(r_.n_heads), nope = static_cast<size_t>(r_.latent.nope_dim),
-                 v_dim = static_cast<size_t>(r_.latent.v_dim), rank = static_cast<size_t>(r_.latent.kv_rank);
+    const size_t H = static_cast<size_t>(r_.all.attention.n_heads), nope = static_cast<size_t>(r_.all.latent.nope_dim),
+                 v_dim = static_cast<size_t>(r_.all.latent.v_dim), rank = static_cast<size_t>(r_.all.latent.kv_rank);
     const std::string block = "blk." + std::to_string(r_.n_layers) + ".";
     const Vector k = Tensor(block + "attn_k_b.weight"), v = Tensor(block + "attn_v_b.weight");
     Vector both;
@@ -290,7 +290,7 @@ class PredictionReference {
   template <class Matrix>
   Vector Network(const Matrix& matrix, const Vector& x) {
     Vector hidden = Times(matrix("up_proj"), x);
-    if (!r_.gated_ffn) {
+    if (!r_.all.network.gated) {
       for (double& h : hidden) h = h > 0 ? h * h : 0;  // squared ReLU
     } else {
       const Vector gate = Times(matrix("gate_proj"), x);
@@ -309,19 +309,20 @@ class PredictionReference {
     const bool both = files_ != Files::kGguf && name != "down_proj" && inventory_.Find(StoredName(all)) == nullptr;
     if (both) all = "mlp.experts.gate_up_proj";
     const Vector& w = Of(all);
-    const size_t n = w.size() / static_cast<size_t>(r_.n_experts), half = both ? n / 2 : n;
+    const size_t n = w.size() / static_cast<size_t>(r_.all.experts.n_experts), half = both ? n / 2 : n;
     return Part(w, e * n + (both && name == "up_proj" ? half : 0), half);
   }
   // Sigmoids, where a bias enters the choice alone and a group is judged by its two best, or a softmax.
   Vector Experts(const Vector& x) {
-    const size_t X = static_cast<size_t>(r_.n_experts), groups = static_cast<size_t>(r_.expert_groups), size = X / groups;
+    const size_t X = static_cast<size_t>(r_.all.experts.n_experts), groups = static_cast<size_t>(r_.all.experts.groups),
+                 size = X / groups;
     Vector scores = Times(Of("mlp.gate.weight"), x);
-    const bool softmax = SoftmaxOfAll(r_.routing);
+    const bool softmax = SoftmaxOfAll(r_.all.experts.routing);
     double all = 0;
     for (double& s : scores) all += s = softmax ? std::exp(s) : 1 / (1 + std::exp(-s));
     for (double& s : scores) s /= softmax ? all : 1;
     Vector choice = scores;
-    if (r_.router_bias) AddTo(choice, Of("mlp.gate.e_score_correction_bias"));
+    if (r_.all.experts.router_bias) AddTo(choice, Of("mlp.gate.e_score_correction_bias"));
     std::vector<std::pair<double, size_t>> judged;
     for (size_t g = 0; g < groups; ++g) {
       Vector of = Part(choice, g * size, size);
@@ -330,23 +331,23 @@ class PredictionReference {
     }
     std::sort(judged.begin(), judged.end());
     std::vector<std::pair<double, size_t>> best;
-    for (size_t g = 0; g < static_cast<size_t>(r_.kept_groups); ++g) {
+    for (size_t g = 0; g < static_cast<size_t>(r_.all.experts.kept_groups); ++g) {
       for (size_t e = judged[g].second * size; e < (judged[g].second + 1) * size; ++e) best.emplace_back(-choice[e], e);
     }
     std::sort(best.begin(), best.end());
     double sum = 0;
-    for (size_t i = 0; i < static_cast<size_t>(r_.top_k); ++i) sum += scores[best[i].second];
-    const Vector in = r_.expert_latent > 0 ? Times(Of("mlp.fc1_latent_proj.weight"), x) : x;
+    for (size_t i = 0; i < static_cast<size_t>(r_.all.experts.top_k); ++i) sum += scores[best[i].second];
+    const Vector in = r_.all.experts.latent > 0 ? Times(Of("mlp.fc1_latent_proj.weight"), x) : x;
     Vector routed(in.size());
-    for (size_t i = 0; i < static_cast<size_t>(r_.top_k); ++i) {
+    for (size_t i = 0; i < static_cast<size_t>(r_.all.experts.top_k); ++i) {
       const size_t e = best[i].second;
       Vector y = Network([&](const std::string& name) { return ExpertMatrix(e, name); }, in);
-      for (double& v : y) v *= scores[e] / sum * static_cast<double>(r_.route_scale);
+      for (double& v : y) v *= scores[e] / sum * static_cast<double>(r_.all.experts.route_scale);
       AddTo(routed, y);
     }
-    if (r_.expert_latent > 0) routed = Times(Of("mlp.fc2_latent_proj.weight"), routed);
+    if (r_.all.experts.latent > 0) routed = Times(Of("mlp.fc2_latent_proj.weight"), routed);
     Vector out = Network(files_ == Files::kApart ? "mlp.shared_expert." : "mlp.shared_experts.", x);
-    if (r_.shared_gate) {
+    if (r_.all.experts.shared_gate) {
       const double gate = Times(Of("mlp.shared_expert_gate.weight"), x)[0];
       for (double& v : out) v /= 1 + std::exp(-gate);
     }

@@ -72,7 +72,7 @@ TEST_F(SynthTest, EveryModelOfTheCatalogue) {
   q4.type = DType::kQ4_0;
   for (const std::string_view name : CatalogNames()) {  // variants differ in sizes
     const Recipe recipe = FindCatalogModel(name)->recipe;
-    const bool many = recipe.n_experts * recipe.n_layers > 2000;  // tensors: a few layers tell as much
+    const bool many = recipe.all.experts.n_experts * recipe.n_layers > 2000;  // tensors: a few layers tell as much
     SynthOptions bf16;
     bf16.layers = q4.layers = many ? 6 : 0;
     const uint64_t total = books::ClosedFormCounts(recipe).total;
