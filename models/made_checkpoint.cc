@@ -116,18 +116,20 @@ Recipe AsGguf(Recipe r) {
     s.short_factors = s.long_factors = {};
     r.rope.stored_long_factors = true;
   }
-  const LayerRecipe before = r.all;
   if (r.all.attention.qk_norm_everywhere) {  // stored as weights, the queries' with their factor
-    r.all.attention.qk_norm = QkNormKind::kHead;
-    r.all.attention.qk_norm_everywhere = false;
+    ChangeLayers(r, [](LayerRecipe& l) {
+      l.attention.qk_norm = QkNormKind::kHead;
+      l.attention.qk_norm_everywhere = false;
+    });
     SetAttentionScale(r, UsualAttentionScale(r));
   }
   if (r.all.network
           .stored_xielu) {  // GGUF has keys for them. The numbers are a new model's, since there are no tensors to read them from
-    r.all.network.stored_xielu = r.all.network.stored_xielu_beta = r.all.network.stored_xielu_eps = false;
-    for (LayerRecipe& layer : r.layers) layer.network.xielu = {.alpha_n = 0.8f, .alpha_p = 0.8f};
+    ChangeLayers(r, [](LayerRecipe& l) {
+      l.network.stored_xielu = l.network.stored_xielu_beta = l.network.stored_xielu_eps = false;
+      l.network.xielu = {.alpha_n = 0.8f, .alpha_p = 0.8f};
+    });
   }
-  for (LayerRecipe& layer : r.layers) layer = LayerOf(r.all, layer, before);
   r.eos_tokens = {};
   r.mtp_layers = 0;
   return r;

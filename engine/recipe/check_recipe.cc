@@ -243,6 +243,8 @@ Status CheckExperts(const LayerRecipe& l) {
 
 Status CheckLayer(const Recipe& r, size_t layer) {
   const LayerRecipe& l = r.layers[layer];
+  const Attention& a = l.attention;
+  if (std::min({a.n_heads, a.n_kv_heads, a.head_dim, l.ffn.width}) < 0) return BadInput("a layer has a negative size");
   TALLY_RETURN_IF_ERROR(CheckResidual(r, l.residual));
   if (l.attends()) TALLY_RETURN_IF_ERROR(CheckAttention(r, layer));
   if (l.mixers.has(Mixer::kLatentAttention)) TALLY_RETURN_IF_ERROR(CheckLatent(l.attention, l.latent));

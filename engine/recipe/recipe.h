@@ -62,6 +62,12 @@ struct Recipe {
 LayerRecipe LayerOf(const LayerRecipe& common, const LayerRecipe& layer, const LayerRecipe& before = {});
 // Makes each layer LayerOf Recipe::all.
 void FillLayers(Recipe& recipe);
+// Changes each layer, and what they have in common.
+template <class Change>
+void ChangeLayers(Recipe& r, Change change) {
+  change(r.all);
+  for (LayerRecipe& l : r.layers) change(l);
+}
 
 // True if some layer has the property, a predicate or a member of LayerRecipe.
 template <class Property>

@@ -136,7 +136,7 @@ TEST(Count, OfModelsThatAreCountedOnly) {
 // LFM2-1.2B: 10 of 16 layers have a convolution of 3 positions, and nothing a token.
 TEST(Count, ConvolutionsKeepTheirLastRows) {
   Recipe r = Decoder(16, 2048, 32, 8, 64, 8192, 65536, true);
-  r.conv_taps = 3;
+  ChangeLayers(r, [](LayerRecipe& l) { l.conv.taps = 3; });
   for (size_t i = 0; i < 16; ++i) {
     if (i != 2 && i != 5 && i != 8 && i != 10 && i != 12 && i != 14) r.layers[i].mixers = Mixer::kShortConv;
   }

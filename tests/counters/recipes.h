@@ -25,6 +25,7 @@ inline Recipe Decoder(int32_t layers, int32_t E, int32_t H, int32_t K, int32_t D
   r.rope.style = RopeStyle::kRotateHalf;
   r.rope.dim = D;
   r.layers.resize(static_cast<size_t>(layers));
+  FillLayers(r);
   return r;
 }
 
@@ -34,9 +35,11 @@ inline Recipe Gpt2(int32_t layers, int32_t E, int32_t H) {
   r.context = 1024;
   r.rope = {};
   r.all.network.activation = ActivationKind::kGeluTanh;
-  r.learned_positions = r.all.attention.fused_qkv = r.all.attention.q_bias = r.all.attention.k_bias = r.all.attention.v_bias =
-      r.all.attention.o_bias = r.all.ffn.bias = true;
+  r.learned_positions = true;
+  r.all.attention.fused_qkv = r.all.attention.q_bias = r.all.attention.k_bias = r.all.attention.v_bias = r.all.attention.o_bias =
+      r.all.ffn.bias = true;
   r.all.network.gated = false;
+  FillLayers(r);
   return r;
 }
 
@@ -45,7 +48,8 @@ inline Recipe Sparse(Recipe r, int32_t experts, int32_t top_k, int32_t width) {
   r.all.experts.top_k = top_k;
   r.all.experts.width = width;
   r.all.ffn.width = 0;
-  for (LayerRecipe& layer : r.layers) layer.feed_forward = FeedForward::kSparse;
+  for (LayerRecipe& layer : r.layers) layer = {.feed_forward = FeedForward::kSparse};
+  FillLayers(r);
   return r;
 }
 
@@ -54,6 +58,7 @@ inline Recipe GptOss(int32_t layers, int32_t experts) {
   r.all.network.activation = ActivationKind::kSwigluOai;
   r.all.attention.q_bias = r.all.attention.k_bias = r.all.attention.v_bias = r.all.attention.o_bias = r.all.attention.sinks =
       r.all.experts.router_bias = r.all.experts.bias = true;
+  FillLayers(r);
   for (size_t i = 0; i < r.layers.size(); i += 2) r.layers[i].attention.window = 128;
   return r;
 }
@@ -70,6 +75,7 @@ inline Recipe DeepSeekV3() {
   r.all.experts.routing = RoutingRule::kSigmoidThenTopKRenormed;
   r.mtp_layers = 1;
   for (size_t i = 0; i < 3; ++i) r.layers[i].feed_forward = FeedForward::kDense;
+  FillLayers(r);
   return r;
 }
 

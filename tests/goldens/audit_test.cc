@@ -154,7 +154,7 @@ TEST(Audit, FindsWhatDiffers) {
   EXPECT_EQ(differing(spec.recipe, table, facts), "");
 
   Recipe recipe = spec.recipe;
-  recipe.all.attention.sinks = false;
+  ChangeLayers(recipe, [](LayerRecipe& l) { l.attention.sinks = false; });
   EXPECT_EQ(differing(recipe, table, facts), "FLOPs;special;weight bytes;touched, all;");
   recipe = spec.recipe;
   recipe.layers[0].attention.window = 2;

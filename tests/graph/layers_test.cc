@@ -34,21 +34,19 @@ Recipe MixedRecipe() {
   r.all.attention.qk_norm = QkNormKind::kHead;
   r.rope = {.style = RopeStyle::kRotateHalf, .dim = 16, .scaling = {}};
   r.local_rope = {.style = RopeStyle::kRotateHalf, .dim = 8, .scaling = {}};
-  const LayerRecipe narrow = {.window = 5, .attention_scale = 0.3f, .rope = LayerRope::kLocal};
-  LayerRecipe wide = {.attention_scale = 0.2f};
-  wide.n_heads = 3;
-  wide.n_kv_heads = 1;
-  wide.head_dim = 16;
+  const LayerRecipe narrow = {.attention = {.window = 5, .scale = 0.3f, .rope = LayerRope::kLocal}};
+  const LayerRecipe wide = {.attention = {.n_heads = 3, .n_kv_heads = 1, .head_dim = 16, .scale = 0.2f}};
   LayerRecipe mixer_only = wide, network_only = narrow, reads_narrow = narrow, reads_wide = wide;
   mixer_only.feed_forward = {};
-  mixer_only.rope = LayerRope::kNone;
+  mixer_only.attention.rope = LayerRope::kNone;
   network_only.mixers = {};
-  network_only.d_ff = 24;
-  reads_narrow.cache_of = 0;
-  reads_narrow.n_heads = 2;
-  reads_wide.cache_of = 1;
+  network_only.ffn.width = 24;
+  reads_narrow.attention.cache_of = 0;
+  reads_narrow.attention.n_heads = 2;
+  reads_wide.attention.cache_of = 1;
   r.layers = {narrow, wide, mixer_only, network_only, reads_narrow, reads_wide};
   r.n_layers = static_cast<int32_t>(r.layers.size());
+  FillLayers(r);
   return r;
 }
 
@@ -237,35 +235,36 @@ TEST(Layers, OfManyKindsInOneModel) { ExpectAllOfIt(MixedRecipe()); }
 
 TEST(Layers, BlocksWithOutputsOfTheirOwn) {
   Recipe scaled = MixedRecipe();
-  scaled.residual_scale = 0.5f;
+  ChangeLayers(scaled, [](LayerRecipe& l) { l.residual.scale = 0.5f; });
   ExpectAllOfIt(scaled);
   Recipe normed = MixedRecipe();
-  normed.post_norms = true;
+  ChangeLayers(normed, [](LayerRecipe& l) { l.residual.post_norms = true; });
   ExpectAllOfIt(normed);
 }
 
 // Layers of a short convolution alone, of one without a feed-forward, and of one beside attention on the same normed input.
 Recipe ConvRecipe() {
   Recipe r = MixedRecipe();
-  r.conv_taps = 3;
+  r.all.conv.taps = 3;
   LayerRecipe conv = {.mixers = Mixer::kShortConv};
   LayerRecipe conv_only = conv, both = r.layers[1];
   conv_only.feed_forward = {};
   both.mixers = {Mixer::kAttention, Mixer::kShortConv};
   r.layers = {conv, r.layers[0], both, conv_only, conv};
   r.n_layers = static_cast<int32_t>(r.layers.size());
+  FillLayers(r);
   return r;
 }
 
 TEST(Layers, ConvolutionsAloneAndBesideAttention) {
   Recipe r = ConvRecipe();
   ExpectAllOfIt(r);
-  r.all.residual.scale = 0.5f;
+  ChangeLayers(r, [](LayerRecipe& l) { l.residual.scale = 0.5f; });
   ExpectAllOfIt(r);
-  r.all.residual.scale = 1;
-  r.conv_taps = 5;
+  ChangeLayers(r, [](LayerRecipe& l) { l.residual.scale = 1; });
+  ChangeLayers(r, [](LayerRecipe& l) { l.conv.taps = 5; });
   ExpectAllOfIt(r);
-  r.all.residual.post_norms = true;
+  ChangeLayers(r, [](LayerRecipe& l) { l.residual.post_norms = true; });
   ExpectAllOfIt(r);
 }
 
@@ -331,7 +330,7 @@ TEST(Layers, WhatNoPlanCoversIsNamed) {
               r.layers[0].feed_forward = {FeedForward::kDense, FeedForward::kSparse};
             }),
             std::vector<std::string>{"experts beside a dense feed-forward without RMSNorms before and after them"});
-  EXPECT_EQ(named([](Recipe& r) { r.all.residual.kind = Residual::kParallel; }),
+  EXPECT_EQ(named([](Recipe& r) { ChangeLayers(r, [](LayerRecipe& l) { l.residual.kind = Residual::kParallel; }); }),
             std::vector<std::string>{"parallel blocks of which one is absent"});
   EXPECT_EQ(named([](Recipe& r) { r.alibi_bias = 8; }),
             std::vector<std::string>{"ALiBi with heads that differ from layer to layer"});

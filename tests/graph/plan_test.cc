@@ -15,7 +15,9 @@ Recipe SmallRecipe() {
   r.all.attention.head_dim = 4;
   r.all.ffn.width = 32;
   r.vocab = 1 << 10;
-  r.layers.resize(2, {.attention_scale = 0.5f});
+  r.all.attention.scale = 0.5f;
+  r.layers.resize(2);
+  FillLayers(r);
   return r;
 }
 
@@ -49,7 +51,7 @@ TEST(PlanBytes, MoreThanAnyMachineHasIsNoSmallPlan) {
 TEST(PlanBytes, HoldsTheScratchOfAttentionAndBlas) {
   Recipe r = SmallRecipe();
   const uint64_t small = Bytes(r, {.max_batch = 1}, 8) - Bytes(r, {.max_batch = 1}, 1);
-  r.all.attention.head_dim = 256;
+  ChangeLayers(r, [](LayerRecipe& l) { l.attention.head_dim = 256; });
   EXPECT_GT(Bytes(r, {.max_batch = 1}, 8) - Bytes(r, {.max_batch = 1}, 1), small + 7 * 128 * sizeof(float));
 }
 
@@ -60,8 +62,10 @@ TEST(MakePlan, NormsOfQueriesAndKeysAreRmsInAnyModel) {
     for (const int32_t heads : {1, 2}) {
       Recipe r = SmallRecipe();
       r.norm = kind;
-      r.all.attention.n_heads = r.all.attention.n_kv_heads = heads;
-      r.all.attention.qk_norm = QkNormKind::kHead;
+      ChangeLayers(r, [&](LayerRecipe& l) {
+        l.attention.n_heads = l.attention.n_kv_heads = heads;
+        l.attention.qk_norm = QkNormKind::kHead;
+      });
       const auto weight = [&](Role role, int32_t) {
         static constexpr uint8_t kData = 0;  // a view with data is a weight that the model has
         WeightView view = ViewOf(r, role);
@@ -118,10 +122,8 @@ TEST(MakePlan, PacksHaveRoomWhateverIsWidest) {
 TEST(CannotRun, NamesWhatNoPlanCovers) {
   Recipe r = SmallRecipe();
   EXPECT_TRUE(CannotRun(r).empty());
-  r.all.residual.post_norms = true;
+  ChangeLayers(r, [](LayerRecipe& l) { l.residual = {.kind = Residual::kParallel, .scale = 0.5f, .post_norms = true}; });
   r.norm = NormKind::kLayer;
-  r.all.residual.scale = 0.5f;
-  r.all.residual.kind = Residual::kParallel;
   EXPECT_EQ(CannotRun(r),
             (std::vector<std::string>{"LayerNorm after attention and feed-forward",
                                       "a residual scale with norms after the blocks", "parallel blocks with norms after them"}));

@@ -403,43 +403,44 @@ class Terms {
 
 // Published models with options that no published model has.
 std::vector<Recipe> Variants() {
-  const auto change = [](const char* name, const std::function<void(Recipe&)>& option) {
+  const auto change = [](const char* name, const std::function<void(LayerRecipe&)>& option) {
     Recipe r = FindCatalogModel(name)->recipe;
-    option(r);
+    ChangeLayers(r, option);
     return r;
   };
-  const auto scaled = [](Recipe& r) { r.scales = {.attention = 2, .mamba = 2, .gate = 2, .down = 2}; };
+  const auto scaled = [](LayerRecipe& l) {
+    l.attention.out_scale = l.mamba.out_scale = l.network.gate_scale = l.network.down_scale = 2;
+  };
   return {change("Llama-3.1-8B",
-                 [&](Recipe& r) {
-                   r.all.attention.qk_norm = QkNormKind::kEachHead;
-                   r.all.attention.qkv_limit = 8;
-                   r.all.ffn.bias = r.all.attention.gate = r.all.attention.gate_softplus = true;
+                 [](LayerRecipe& l) {
+                   l.attention.qk_norm = QkNormKind::kEachHead;
+                   l.attention.qkv_limit = 8;
+                   l.ffn.bias = l.attention.gate = l.attention.gate_softplus = true;
                  }),
           change("DeepSeek-V3",
-                 [&](Recipe& r) {
-                   scaled(r);
-                   r.all.latent.q_rank = 0;
-                   r.all.attention.q_bias = r.all.attention.o_bias = r.all.experts.bias = true;
-                   r.all.attention.temperature.scale = 1;
-                   r.all.attention.temperature.everywhere = true;
-                   for (LayerRecipe& l : r.layers) l.experts.limit = l.experts.shared_limit = 7;
+                 [&](LayerRecipe& l) {
+                   scaled(l);
+                   l.latent.q_rank = 0;
+                   l.attention.q_bias = l.attention.o_bias = l.experts.bias = true;
+                   l.attention.temperature = {.scale = 1, .everywhere = true};
+                   l.experts.limit = l.experts.shared_limit = 7;
                  }),
           change("Nemotron-3-Nano",
-                 [&](Recipe& r) {
-                   scaled(r);
-                   r.all.experts.bias = true;
-                   r.all.mamba.dt_min = 0.1f;
-                   r.all.mamba.dt_max = 10;
-                   r.all.experts.latent = 512;
+                 [&](LayerRecipe& l) {
+                   scaled(l);
+                   l.experts.bias = true;
+                   l.mamba.dt_min = 0.1f;
+                   l.mamba.dt_max = 10;
+                   l.experts.latent = 512;
                  }),
           change("Kimi-Linear-48B-A3B",
-                 [](Recipe& r) {
-                   r.all.experts.shared_width = 0;
-                   r.all.experts.shared_activation = true;
-                   r.all.delta.decay_bound = -5;
-                   r.all.delta.gate_rank = 0;
+                 [](LayerRecipe& l) {
+                   l.experts.shared_width = 0;
+                   l.experts.shared_activation = true;
+                   l.delta.decay_bound = -5;
+                   l.delta.gate_rank = 0;
                  }),
-          change("Qwen3-Coder-Next", [](Recipe& r) { r.all.network.gated = false; })};
+          change("Qwen3-Coder-Next", [](LayerRecipe& l) { l.network.gated = false; })};
 }
 
 TEST(Accounting, ThePageGivesEverything) {

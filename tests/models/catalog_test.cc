@@ -299,13 +299,13 @@ TEST(Catalog, WindowsScalesAndTypes) {
   EXPECT_EQ(e2b.layers[13].attention.cache_of, -1);
   EXPECT_EQ(e2b.layers[15].attention.cache_of, 13);
   EXPECT_EQ(e2b.layers[34].attention.cache_of, 14);
-  EXPECT_EQ(SizesOf(e2b, e2b.layers[14]).d_ff, 6144);
-  EXPECT_EQ(SizesOf(e2b, e2b.layers[15]).d_ff, 12288);
-  EXPECT_EQ(SizesOf(e2b, e2b.layers[4]).head_dim, 512);
+  EXPECT_EQ(e2b.layers[14].ffn.width, 6144);
+  EXPECT_EQ(e2b.layers[15].ffn.width, 12288);
+  EXPECT_EQ(e2b.layers[4].attention.head_dim, 512);
   EXPECT_EQ(e2b.rope.turned, 64);
   const Recipe a4b = MustFind("Gemma-4-26B-A4B").recipe;
   for (int i = 0; i < a4b.n_layers; ++i) EXPECT_EQ(a4b.layers[i].attention.v_is_k, i % 6 == 5) << i;
-  EXPECT_EQ(SizesOf(a4b, a4b.layers[5]).n_kv_heads, 2);
+  EXPECT_EQ(a4b.layers[5].attention.n_kv_heads, 2);
   const Recipe v3 = MustFind("DeepSeek-V3").recipe;
   EXPECT_FLOAT_EQ(v3.attention_scale, 0.13523377f);  // (0.1 ln 40 + 1)^2 / sqrt(192)
   for (int i = 0; i < v3.n_layers; ++i) EXPECT_EQ(v3.layers[i].sparse(), i >= 3) << i;

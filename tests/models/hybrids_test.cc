@@ -171,10 +171,10 @@ TEST(Hybrids, LayersOfKimiDeltaAttention) {
   ExpectBadInput(of(ling, "expert_swiglu_limit_list", std::vector<double>{0, 4}), {"lists 2 layers of 24"});
   std::vector<double> limits(24);
   limits[20] = 4, limits[23] = 7;
-  const auto limited = [&](float LayerRecipe::*limit) {
-    return [limit](const Recipe& r) { return std::pair(r.layers[20].*limit, r.layers[23].*limit); };
+  const auto limited = [&](float Experts::*limit) {
+    return [limit](const Recipe& r) { return std::pair(r.layers[20].experts.*limit, r.layers[23].experts.*limit); };
   };
-  const auto shared = limited(/*FIXME*/ &LayerRecipe::shared_limit), experts = limited(/*FIXME*/ &LayerRecipe::expert_limit);
+  const auto shared = limited(&Experts::shared_limit), experts = limited(&Experts::limit);
   for (const Recipe& r : {MustRead(of(ling, "expert_swiglu_limit_list", limits)).recipe,
                           MustRead(of(gguf, "bailingmoe3.swiglu_clamp_exp", limits)).recipe}) {
     EXPECT_EQ(experts(r), std::pair(4.0f, 7.0f));

@@ -30,8 +30,8 @@ TEST(Lfm2, BothFormats) {
   for (const std::string& path : {dense, mixture}) {
     const Recipe hf = Checkpoint(path).recipe, gguf = Checkpoint(path + "/model.gguf").recipe;
     EXPECT_EQ(hf.layers, gguf.layers);
-    EXPECT_EQ(hf.conv_taps, 3);
-    EXPECT_EQ(gguf.conv_taps, 3);
+    EXPECT_EQ(TapsOf(hf), 3);
+    EXPECT_EQ(TapsOf(gguf), 3);
     EXPECT_EQ(hf.d_ff, gguf.d_ff);
     EXPECT_TRUE(hf.tied_head && gguf.tied_head);
     EXPECT_EQ(hf.routing, gguf.routing);

@@ -61,12 +61,13 @@ TEST(Roles, AreTheClosedFormsTensorsWithEveryOption) {
     SCOPED_TRACE(name);
     Recipe r = FindCatalogModel(name)->recipe;
     r.norm = NormKind::kLayer;
-    r.all.attention.q_bias = r.all.attention.k_bias = r.all.attention.v_bias = r.all.attention.o_bias = r.all.ffn.bias =
-        r.all.experts.bias = r.all.experts.router_bias = true;
+    ChangeLayers(r, [](LayerRecipe& l) {
+      l.attention.q_bias = l.attention.k_bias = l.attention.v_bias = l.attention.o_bias = l.attention.sinks = true;
+      l.ffn.bias = l.experts.bias = l.experts.router_bias = l.residual.post_norms = true;
+    });
     r.head_bias = !r.tied_head;
-    r.all.residual.post_norms = r.all.attention.sinks = true;
     ExpectSameTensors(r);
-    r.all.network.gated = !r.all.network.gated;
+    ChangeLayers(r, [](LayerRecipe& l) { l.network.gated = !l.network.gated; });
     ExpectSameTensors(r);
   }
 }
