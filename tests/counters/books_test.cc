@@ -36,10 +36,10 @@ TEST(ClosedForm, PublishedModels) {
   EXPECT_EQ(Text(ClosedFormCounts(Sparse(Decoder(32, 4096, 32, 8, 128, 0, 32000, false), 8, 2, 14336))),
             "46702792704 12879925248 12748853248 12617781248");  // Mixtral 8x7B
   Recipe qwen = Sparse(Decoder(48, 2048, 32, 4, 128, 0, 151936, false), 128, 8, 768);
-  qwen.qk_norm = QkNormKind::kHead;
+  ChangeLayers(qwen, [](LayerRecipe& l) { l.attention.qk_norm = QkNormKind::kHead; });
   EXPECT_EQ(Text(ClosedFormCounts(qwen)), "30532122624 3353032704 3041867776 2730702848");
   Recipe qwen25 = Decoder(28, 3584, 28, 4, 128, 18944, 152064, false);
-  qwen25.q_bias = qwen25.k_bias = qwen25.v_bias = true;
+  ChangeLayers(qwen25, [](LayerRecipe& l) { l.attention.q_bias = l.attention.k_bias = l.attention.v_bias = true; });
   EXPECT_EQ(Text(ClosedFormCounts(qwen25)), "7615616512 7615616512 7070619136 6525621760");
 }
 

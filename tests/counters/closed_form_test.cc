@@ -60,21 +60,29 @@ TEST(Form, SaysWhenItDoesNotFit) {
 
 std::vector<std::pair<const char*, Recipe>> AllRecipes() {
   Recipe whole = Sparse(Decoder(16, 2048, 16, 16, 128, 0, 50304, false), 64, 8, 1024);  // OLMoE
-  whole.qk_norm = QkNormKind::kWhole;
-  whole.routing = RoutingRule::kSoftmaxThenTopK;
+  ChangeLayers(whole, [](LayerRecipe& l) {
+    l.attention.qk_norm = QkNormKind::kWhole;
+    l.experts.routing = RoutingRule::kSoftmaxThenTopK;
+  });
   Recipe gemma = Decoder(34, 2560, 8, 4, 256, 10240, 262208, true);
-  gemma.qk_norm = QkNormKind::kHead;
-  gemma.post_norms = true;
-  gemma.activation = ActivationKind::kGeluTanh;
+  ChangeLayers(gemma, [](LayerRecipe& l) {
+    l.attention.qk_norm = QkNormKind::kHead;
+    l.residual.post_norms = true;
+    l.network.activation = ActivationKind::kGeluTanh;
+  });
   gemma.embedding_scale = 50.6f;
   gemma.local_rope = {.style = RopeStyle::kRotateHalf, .dim = 128, .scaling = {}};
   for (size_t i = 0; i < gemma.layers.size(); ++i) {
-    if (i % 6 != 5) gemma.layers[i] = {.window = 1024, .rope = LayerRope::kLocal};
+    if (i % 6 == 5) continue;
+    gemma.layers[i].attention.window = 1024;
+    gemma.layers[i].attention.rope = LayerRope::kLocal;
   }
   Recipe shared = Sparse(Decoder(24, 2048, 16, 16, 128, 0, 151936, false), 60, 4, 1408);  // Qwen1.5-MoE-A2.7B
-  shared.q_bias = shared.k_bias = shared.v_bias = shared.shared_gate = true;
-  shared.d_shared = 5632;
-  shared.routing = RoutingRule::kSoftmaxThenTopKRenormed;
+  ChangeLayers(shared, [](LayerRecipe& l) {
+    l.attention.q_bias = l.attention.k_bias = l.attention.v_bias = l.experts.shared_gate = true;
+    l.experts.shared_width = 5632;
+    l.experts.routing = RoutingRule::kSoftmaxThenTopKRenormed;
+  });
   return {{"gpt2", Gpt2(12, 768, 12)},     {"llama-3.2-1b", Decoder(16, 2048, 32, 8, 64, 8192, 128256, true)},
           {"gpt-oss-20b", GptOss(24, 32)}, {"olmoe", whole},
           {"gemma-3-4b", gemma},           {"qwen1.5-moe", shared},
@@ -205,7 +213,7 @@ TEST(ClosedForm, RopesByLayerAndScaledEmbeddings) {
     return flops;
   };
   Recipe parallel = r;
-  parallel.residual = Residual::kParallel;
+  ChangeLayers(parallel, [](LayerRecipe& l) { l.residual.kind = Residual::kParallel; });
   EXPECT_EQ(all(parallel), all(r));
 }
 
@@ -214,8 +222,8 @@ TEST(ClosedForm, CachedElements) {
   EXPECT_EQ(first(GptOss(24, 32)).value(), 1024u);
   EXPECT_EQ(first(GptOss(24, 32)).text(), "2 K D");
   EXPECT_EQ(first(DeepSeekV3()).value(), 576u);
-  EXPECT_EQ(CachedPositions({.window = 128}, 1000), 128u);
-  EXPECT_EQ(CachedPositions({.window = 128}, 100), 100u);
+  EXPECT_EQ(CachedPositions({.attention = {.window = 128}}, 1000), 128u);
+  EXPECT_EQ(CachedPositions({.attention = {.window = 128}}, 100), 100u);
   EXPECT_EQ(CachedPositions({}, 1000), 1000u);
 }
 

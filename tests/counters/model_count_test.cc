@@ -200,9 +200,11 @@ TEST(Count, PartsEvaluateToTheirValues) {
   Recipe gemma = Decoder(34, 2560, 8, 4, 256, 10240, 262208, true);
   for (size_t i = 0; i < gemma.layers.size(); ++i) gemma.layers[i].attention.window = i % 6 == 5 ? 0 : 1024;
   Recipe partial = DeepSeekV3();  // GLM-4.5 turns half of each head
-  partial.latent = {};
-  for (LayerRecipe& layer : partial.layers) layer.mixers = Mixer::kAttention;
-  partial.head_dim = 128;
+  ChangeLayers(partial, [](LayerRecipe& l) {
+    l.mixers = Mixer::kAttention;
+    l.latent = {};
+    l.attention.head_dim = 128;
+  });
   for (const Recipe& r : {GptOss(24, 32), Gpt2(12, 768, 12), DeepSeekV3(), gemma, partial}) {
     for (const CountOptions& o : {CountOptions{}, CountOptions{.prompt = 3000, .context = 5000, .batch = 3},
                                   CountOptions{.prompt = 1, .context = 9}, CountOptions{.prompt = 64, .context = 1}}) {
@@ -251,7 +253,7 @@ TEST(Count, StoredTypes) {
   EXPECT_EQ(StoredBytesAs(odd, DType::kQ4_0), 3u * 2 * 18);
   EXPECT_EQ(StoredBytesAs(odd, DType::kMXFP4), 3u * 2 * 17);
   Recipe narrow = r;  // no parameter may be stored in nothing
-  narrow.d_expert = 100;
+  ChangeLayers(narrow, [](LayerRecipe& l) { l.experts.width = 100; });
   for (const ParameterForm& p : ParameterForms(narrow)) {
     for (const DType type : kWeightTypes)
       EXPECT_GE(4 * StoredBytesAs(p, type), p.count.value()) << p.name << " " << DTypeName(type);
@@ -267,7 +269,7 @@ TEST(Count, RefusesAndWarns) {
   EXPECT_EQ(message(gpt2, {.batch = 0}), "a batch must have at least 1 sequence");
   EXPECT_EQ(message(gpt2, {.type = DType::kMXFP4}), "MXFP4 is a type of experts, and this model has none");
   Recipe none = GptOss(24, 32);
-  none.n_experts = 0;
+  ChangeLayers(none, [](LayerRecipe& l) { l.experts.n_experts = 0; });
   EXPECT_EQ(message(none, {}), "top_k is 4; expected 1 to the number of experts, 0");
   none = gpt2;
   none.vocab = 0;

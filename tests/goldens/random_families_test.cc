@@ -146,8 +146,8 @@ TEST(Variants, FilesWithoutTensors) {
     WriteGgufWithout(folder / "whole.gguf", part, folder / "part.gguf");
     const auto recipe = [&](const char* file) { return ReadModelSpec(ReadGguf(folder / file).value())->recipe; };
     const Recipe with = recipe("whole.gguf"), without = recipe("part.gguf");
-    EXPECT_FALSE(with.ungated_experts || with.shared_activation);
-    EXPECT_TRUE(without.ungated_experts != without.shared_activation);
+    EXPECT_FALSE(with.all.experts.ungated || with.all.experts.shared_activation);
+    EXPECT_TRUE(without.all.experts.ungated != without.all.experts.shared_activation);
     ExpectHonest(folder / "part.gguf");
   }
 }

@@ -272,7 +272,7 @@ TEST(Layers, ConvolutionsAloneAndBesideAttention) {
 TEST(Layers, CachesAreNumberedApartFromLayers) {
   const auto kept = [](const Recipe& r) {
     std::vector<std::pair<int32_t, size_t>> layers;  // window and bytes of a block
-    for (const StoreLayer& l : KvLayers(r, KvType::kF16)) layers.emplace_back(l.attention.window, l.bytes);
+    for (const StoreLayer& l : KvLayers(r, KvType::kF16)) layers.emplace_back(l.window, l.bytes);
     return layers;
   };
   const size_t narrow = KvLayout{.type = KvType::kF16, .kv_heads = 2, .k_dim = 8}.BlockBytes();

@@ -93,17 +93,18 @@ TEST(MakePlan, NormsOfQueriesAndKeysAreRmsInAnyModel) {
 // The packed input of each matrix lies in the plan's memory for packs, which the logits follow.
 TEST(MakePlan, PacksHaveRoomWhateverIsWidest) {
   Recipe latent = SmallRecipe();
-  for (LayerRecipe& layer : latent.layers) layer.mixers = Mixer::kLatentAttention;
-  latent.latent = {.kv_rank = 8, .q_rank = 4096, .nope_dim = 2, .rope_dim = 2, .v_dim = 6};
+  ChangeLayers(latent, [](LayerRecipe& l) {
+    l.mixers = Mixer::kLatentAttention;
+    l.latent = {.kv_rank = 8, .q_rank = 4096, .nope_dim = 2, .rope_dim = 2, .v_dim = 6};
+  });
   latent.rope = {.style = RopeStyle::kAdjacentPair, .dim = 2, .scaling = {}};
   Recipe compressed = latent;
-  std::swap(compressed.latent.kv_rank, compressed.latent.q_rank);
+  ChangeLayers(compressed, [](LayerRecipe& l) { std::swap(l.latent.kv_rank, l.latent.q_rank); });
   Recipe sparse = SmallRecipe();
-  sparse.n_experts = 4;
-  sparse.top_k = 3;
-  sparse.d_expert = 5;
-  sparse.d_shared = 96;
-  for (LayerRecipe& layer : sparse.layers) layer.feed_forward = FeedForward::kSparse;
+  ChangeLayers(sparse, [](LayerRecipe& l) {
+    l.feed_forward = FeedForward::kSparse;
+    l.experts = {.n_experts = 4, .top_k = 3, .width = 5, .shared_width = 96};
+  });
   for (const Recipe& r : {SmallRecipe(), latent, compressed, sparse}) {
     const RopeFrequencies two{.inv_freq = {1}}, none;
     Plan plan;

@@ -307,7 +307,7 @@ TEST(Catalog, WindowsScalesAndTypes) {
   for (int i = 0; i < a4b.n_layers; ++i) EXPECT_EQ(a4b.layers[i].attention.v_is_k, i % 6 == 5) << i;
   EXPECT_EQ(a4b.layers[5].attention.n_kv_heads, 2);
   const Recipe v3 = MustFind("DeepSeek-V3").recipe;
-  EXPECT_FLOAT_EQ(v3.attention_scale, 0.13523377f);  // (0.1 ln 40 + 1)^2 / sqrt(192)
+  EXPECT_FLOAT_EQ(v3.all.attention.scale, 0.13523377f);  // (0.1 ln 40 + 1)^2 / sqrt(192)
   for (int i = 0; i < v3.n_layers; ++i) EXPECT_EQ(v3.layers[i].sparse(), i >= 3) << i;
   EXPECT_EQ(v3.mtp_layers, 1);
   EXPECT_EQ(MustFind("GLM-4.5-Air").recipe.rope.dim, 64);

@@ -104,12 +104,13 @@ TEST_F(ConfigsTest, ConfigurationsAsText) {
 TEST_F(ConfigsTest, DefaultsOfTheClasses) {
   const std::string qwen3 = JsonOf("Qwen3-0.6B");
   EXPECT_FALSE(Read(Without(qwen3, R"("tie_word_embeddings": true)"))->tied_head);
-  EXPECT_EQ(Read(Without(qwen3, R"("head_dim": 128)"))->head_dim, 128);
+  EXPECT_EQ(Read(Without(qwen3, R"("head_dim": 128)"))->all.attention.head_dim, 128);
   EXPECT_EQ(Read(Without(qwen3, R"("rope_theta": 1000000)"))->rope.theta, 10000);
   EXPECT_EQ(Read(Without(JsonOf("Gemma-3-1B"), R"("sliding_window_pattern": 6)"))->layers[5].attention.window, 0);
   EXPECT_EQ(Read(Without(JsonOf("GLM-4.5"), R"("num_nextn_predict_layers": 1)"))->mtp_layers, 0);
-  EXPECT_EQ(Read(Without(JsonOf("DeepSeek-V2"), R"("q_lora_rank": 1536)"))->latent.q_rank, 1536);
-  EXPECT_EQ(Read(Without(JsonOf("Qwen3-30B-A3B"), R"("norm_topk_prob": true)"))->routing, RoutingRule::kSoftmaxThenTopK);
+  EXPECT_EQ(Read(Without(JsonOf("DeepSeek-V2"), R"("q_lora_rank": 1536)"))->all.latent.q_rank, 1536);
+  EXPECT_EQ(Read(Without(JsonOf("Qwen3-30B-A3B"), R"("norm_topk_prob": true)"))->all.experts.routing,
+            RoutingRule::kSoftmaxThenTopK);
   const Result<Recipe> by_type = Read(Without(qwen3, R"("architectures": ["Qwen3ForCausalLM"])"));
   ASSERT_TRUE(by_type.ok()) << by_type.status().message();
   EXPECT_EQ(by_type->family, "qwen3");
@@ -183,7 +184,7 @@ TEST_F(ConfigsTest, BadConfigurations) {
   ExpectBad(With(v3, R"("n_shared_experts": 1)", R"("n_shared_experts": 65536)"), {"n_shared_experts"});
   ExpectBad(With(glm, R"("partial_rotary_factor": 0.5)", R"("partial_rotary_factor": 1.5)"), {"partial_rotary_factor"});
   const std::string moe16b = JsonOf("DeepSeekMoE-16B");
-  ASSERT_NE(Read(moe16b).value().n_experts, 0);
+  ASSERT_NE(Read(moe16b).value().all.experts.n_experts, 0);
   ExpectBad(With(moe16b, R"("scoring_func": "softmax")", R"("scoring_func": "sigmoid")"), {"scoring_func 'sigmoid'"});
   for (const auto& [option, part] : {std::pair(R"("topk_method": "noaux_tc")", "topk_method 'noaux_tc'"),
                                      std::pair(R"("routed_scaling_factor": 2.5)", "routed_scaling_factor other than 1")}) {

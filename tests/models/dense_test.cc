@@ -41,17 +41,17 @@ void ExpectBad(const Json& config, std::string_view part) {
 TEST(Dense, Mistral3) {
   Json config = ConfigOf("Ministral-3-8B");
   const Recipe ministral = MustRead(config);
-  EXPECT_TRUE(ministral.temperature_everywhere);
-  EXPECT_FLOAT_EQ(ministral.temperature_scale, 0.1f);
-  EXPECT_FLOAT_EQ(ministral.temperature_floor, 16384);
-  EXPECT_FLOAT_EQ(ministral.temperature_offset, 0);
+  EXPECT_TRUE(ministral.all.attention.temperature.everywhere);
+  EXPECT_FLOAT_EQ(ministral.all.attention.temperature.scale, 0.1f);
+  EXPECT_FLOAT_EQ(ministral.all.attention.temperature.floor, 16384);
+  EXPECT_FLOAT_EQ(ministral.all.attention.temperature.offset, 0);
   EXPECT_EQ(ministral.rope.scaling.kind, RopeScalingKind::kYarn);
   EXPECT_DOUBLE_EQ(ministral.rope.scaling.attention_factor, 1);  // mscale over mscale_all_dim
 
   Json& text = config["text_config"];
   text["rope_parameters"] = {{"rope_theta", 1e9}, {"rope_type", "default"}};
   text["model_type"] = "mistral";  // Mistral Small 3
-  EXPECT_EQ(MustRead(config).temperature_scale, 0);
+  EXPECT_EQ(MustRead(config).all.attention.temperature.scale, 0);
   EXPECT_EQ(MustRead(config).layers[0].attention.window, 0);
   text.erase("sliding_window");
   EXPECT_EQ(MustRead(config).layers[0].attention.window, 4096);  // MistralConfig's default
@@ -113,7 +113,7 @@ TEST(Dense, Glm4vWithAndWithoutATextConfig) {
   const Recipe flat = MustRead(config);
   Json whole = {{"architectures", config["architectures"]}, {"model_type", "glm4v"}, {"text_config", config}};
   EXPECT_EQ(MustRead(whole), flat);
-  EXPECT_TRUE(flat.post_norms);
+  EXPECT_TRUE(flat.all.residual.post_norms);
   EXPECT_EQ(flat.rope.style, RopeStyle::kAdjacentPair);
 }
 
@@ -161,10 +161,10 @@ TEST(Dense, OldOnes) {
 
   config["architectures"] = {"StableLmForCausalLM"};
   config["model_type"] = "stablelm";
-  EXPECT_EQ(MustRead(config).residual, Residual::kSequential);
+  EXPECT_EQ(MustRead(config).all.residual.kind, Residual::kSequential);
   EXPECT_EQ(MustRead(config).rope.dim, 16);
   config["use_parallel_residual"] = true;
-  EXPECT_EQ(MustRead(config).residual, Residual::kParallelOneNorm);
+  EXPECT_EQ(MustRead(config).all.residual.kind, Residual::kParallelOneNorm);
   config["qk_layernorm"] = true;
   ExpectBad(config, "qk_layernorm true is not supported");
 }

@@ -323,8 +323,9 @@ TEST(Gpt2, AttentionScales) {
 
 TEST(Gpt2, Activations) {
   const Inventory base = synthetic::HfGpt2();
-  EXPECT_EQ(MustRead(With(base, "activation_function", std::string("gelu"))).recipe.activation, ActivationKind::kGeluErf);
-  EXPECT_EQ(MustRead(With(base, "activation_function", std::string("gelu_pytorch_tanh"))).recipe.activation,
+  EXPECT_EQ(MustRead(With(base, "activation_function", std::string("gelu"))).recipe.all.network.activation,
+            ActivationKind::kGeluErf);
+  EXPECT_EQ(MustRead(With(base, "activation_function", std::string("gelu_pytorch_tanh"))).recipe.all.network.activation,
             ActivationKind::kGeluTanh);
   ExpectBadInput(With(base, "activation_function", std::string("relu")), {"activation_function", "'relu'", "not supported"});
 }
@@ -381,7 +382,8 @@ TEST(Llama, HuggingFace) {
   EXPECT_FALSE(r.tied_head || r.all.attention.q_bias || r.all.attention.o_bias || r.all.ffn.bias || r.all.attention.fused_qkv);
   EXPECT_EQ(r.layers[0].attention.window, 0);
   const Recipe biased = MustRead(synthetic::HfLlama(true)).recipe;
-  EXPECT_TRUE(biased.q_bias && biased.k_bias && biased.v_bias && biased.o_bias && biased.ffn_bias);
+  EXPECT_TRUE(biased.all.attention.q_bias && biased.all.attention.k_bias && biased.all.attention.v_bias &&
+              biased.all.attention.o_bias && biased.all.ffn.bias);
   const Inventory tied = WithoutTensors(With(synthetic::HfLlama(), "tie_word_embeddings", true), "lm_head.weight");
   EXPECT_TRUE(MustRead(tied).recipe.tied_head);
   ExpectBadInput(WithoutTensors(synthetic::HfLlama(), "lm_head.weight"), {"lm_head.weight", "missing"});
@@ -490,8 +492,8 @@ TEST(Llama, Gguf) {
   }
   Inventory biased = inv;
   for (int i = 0; i < 3; ++i) biased = WithTensor(biased, "blk." + std::to_string(i) + ".attn_q.bias", {24});
-  EXPECT_TRUE(MustRead(biased).recipe.q_bias);
-  EXPECT_FALSE(MustRead(biased).recipe.k_bias);
+  EXPECT_TRUE(MustRead(biased).recipe.all.attention.q_bias);
+  EXPECT_FALSE(MustRead(biased).recipe.all.attention.k_bias);
   ExpectBadInput(WithTensor(inv, "blk.1.attn_q.bias", {24}), {"'blk.0.attn_q.bias' [24] is missing"});
   Inventory no_embedding = WithoutTensors(inv, "token_embd.weight");
   ExpectBadInput(no_embedding, {"token_embd.weight is missing"});
@@ -537,8 +539,8 @@ TEST(GptOss, HuggingFaceOptions) {
   EXPECT_TRUE(MustRead(Without(base, "rope_scaling.truncate")).recipe.rope.scaling.truncate);
   const std::vector<LayerRecipe> layers = MustRead(Without(base, "layer_types")).recipe.layers;
   EXPECT_TRUE(layers[0].attention.window == 8 && layers[1].attention.window == 0 && layers[2].attention.window == 8);
-  EXPECT_EQ(MustRead(With(Without(base, "num_experts_per_tok"), "experts_per_token", int64_t{3})).recipe.top_k, 3);
-  EXPECT_EQ(MustRead(With(base, "swiglu_limit", 5.0)).recipe.swiglu_limit, 5.0f);
+  EXPECT_EQ(MustRead(With(Without(base, "num_experts_per_tok"), "experts_per_token", int64_t{3})).recipe.all.experts.top_k, 3);
+  EXPECT_EQ(MustRead(With(base, "swiglu_limit", 5.0)).recipe.all.network.swiglu_limit, 5.0f);
   ExpectBadInput(With(base, "layer_types", std::vector<std::string>{"full_attention"}), {"layer_types lists 1 layers of 3"});
   ExpectBadInput(With(base, "layer_types", std::vector<std::string>(3, "linear_attention")),
                  {"layer_types", "'linear_attention'"});
@@ -592,7 +594,7 @@ TEST(Qwen2Moe, BothFormats) {
                                                                               "model.layers.1.mlp.experts.1.down_proj.weight",
                                                                               "model.layers.1.mlp.experts.2.down_proj.weight"}));
   EXPECT_EQ(Bound(hf, Role::kSharedExpertSigmoid, 1)->shape, (std::vector<uint64_t>{1, 8}));
-  EXPECT_EQ(MustRead(With(synthetic::HfQwen2Moe(), "norm_topk_prob", true)).recipe.routing,
+  EXPECT_EQ(MustRead(With(synthetic::HfQwen2Moe(), "norm_topk_prob", true)).recipe.all.experts.routing,
             RoutingRule::kSoftmaxThenTopKRenormed);
   ExpectBadInput(With(synthetic::HfQwen2Moe(), "num_experts", int64_t{65536}),
                  {"'model.layers.1.mlp.gate.weight' has shape [3, 8]; expected [65536, 8]"});
@@ -711,8 +713,8 @@ TEST(GptNeox, BothFormats) {
   EXPECT_EQ(Bound(hf, Role::kVBias, 1)->rows, (RowMap{8, 4, 12}));
   EXPECT_EQ(Bound(gguf, Role::kK, 1)->rows, (RowMap{8, 8, 8}));
   EXPECT_EQ(Bound(gguf, Role::kVBias, 1)->rows, (RowMap{16, 8, 8}));
-  EXPECT_EQ(MustRead(Without(synthetic::HfGptNeox(), "use_parallel_residual")).recipe.residual, Residual::kParallel);
-  EXPECT_EQ(MustRead(With(synthetic::HfGptNeox(), "hidden_act", std::string("gelu_new"))).recipe.activation,
+  EXPECT_EQ(MustRead(Without(synthetic::HfGptNeox(), "use_parallel_residual")).recipe.all.residual.kind, Residual::kParallel);
+  EXPECT_EQ(MustRead(With(synthetic::HfGptNeox(), "hidden_act", std::string("gelu_new"))).recipe.all.network.activation,
             ActivationKind::kGeluTanh);
   EXPECT_EQ(MustRead(With(synthetic::HfGptNeox(), "tie_word_embeddings", true)).not_run,
             std::vector<std::string>{"embed_out.weight"});

@@ -24,9 +24,9 @@ TEST(Goldens, FactorsOfZeroAreNone) {
   const auto read = [](const char* golden, const std::string& key, double value) {
     return MustRead(With(StoredGolden(std::string(golden) + "/model.gguf"), key, value)).recipe;
   };
-  EXPECT_EQ(read("granite/granite-a-f32-tied", "granite.residual_scale", 0).residual_scale, 1);
-  EXPECT_EQ(read("granite/granite-a-f32-tied", "granite.residual_scale", 0.5).residual_scale, 0.5);
-  EXPECT_EQ(read("deepseek_v1/deepseek1-a-f32-top3of6-shared", "deepseek.expert_weights_scale", 0).route_scale, 1);
+  EXPECT_EQ(read("granite/granite-a-f32-tied", "granite.residual_scale", 0).all.residual.scale, 1);
+  EXPECT_EQ(read("granite/granite-a-f32-tied", "granite.residual_scale", 0.5).all.residual.scale, 0.5);
+  EXPECT_EQ(read("deepseek_v1/deepseek1-a-f32-top3of6-shared", "deepseek.expert_weights_scale", 0).all.experts.route_scale, 1);
 }
 
 // Both formats of a case are the same model but for how rope pairs and what the files store.
@@ -38,17 +38,17 @@ TEST(Goldens, FormatsAgree) {
     const Recipe hf = MustRead(StoredGolden(path)).recipe, gguf = MustRead(StoredGolden(path + "/model.gguf")).recipe;
     EXPECT_EQ(hf.n_layers, gguf.n_layers);
     EXPECT_EQ(hf.d_model, gguf.d_model);
-    EXPECT_EQ(hf.n_heads, gguf.n_heads);
-    EXPECT_EQ(hf.n_kv_heads, gguf.n_kv_heads);
-    EXPECT_EQ(hf.head_dim, gguf.head_dim);
-    EXPECT_EQ(hf.d_ff, gguf.d_ff);
+    EXPECT_EQ(hf.all.attention.n_heads, gguf.all.attention.n_heads);
+    EXPECT_EQ(hf.all.attention.n_kv_heads, gguf.all.attention.n_kv_heads);
+    EXPECT_EQ(hf.all.attention.head_dim, gguf.all.attention.head_dim);
+    EXPECT_EQ(hf.all.ffn.width, gguf.all.ffn.width);
     EXPECT_EQ(hf.vocab, gguf.vocab);
     EXPECT_EQ(hf.context, gguf.context);
     EXPECT_EQ(hf.norm_eps, gguf.norm_eps);
-    EXPECT_EQ(hf.activation, gguf.activation);
-    EXPECT_EQ(hf.n_experts, gguf.n_experts);
-    EXPECT_EQ(hf.top_k, gguf.top_k);
-    EXPECT_EQ(hf.d_expert, gguf.d_expert);
+    EXPECT_EQ(hf.all.network.activation, gguf.all.network.activation);
+    EXPECT_EQ(hf.all.experts.n_experts, gguf.all.experts.n_experts);
+    EXPECT_EQ(hf.all.experts.top_k, gguf.all.experts.top_k);
+    EXPECT_EQ(hf.all.experts.width, gguf.all.experts.width);
     EXPECT_EQ(hf.rope.theta, gguf.rope.theta);
     EXPECT_EQ(hf.rope.scaling.truncate || hf.rope.scaling.kind != RopeScalingKind::kYarn,
               gguf.rope.scaling.truncate || gguf.rope.scaling.kind != RopeScalingKind::kYarn);

@@ -36,10 +36,10 @@ TEST(Hybrids, DeltaNetsOfEveryFormat) {
     const Recipe hf = Made(name, false).spec.recipe, gguf = Made(name, true).spec.recipe;
     EXPECT_EQ(hf.layers, gguf.layers);
     EXPECT_TRUE(hf.layers[2].mixers == Mixer::kDeltaRule && hf.layers[3].mixers == Mixer::kAttention);
-    EXPECT_TRUE(hf.attention_gate && gguf.attention_gate);
+    EXPECT_TRUE(hf.all.attention.gate && gguf.all.attention.gate);
     EXPECT_EQ(hf.rope.dim, 64);
-    EXPECT_FALSE(hf.delta.tiled);
-    EXPECT_EQ(gguf.delta.tiled, std::string_view(name) != "Qwen3-Coder-Next");
+    EXPECT_FALSE(hf.all.delta.tiled);
+    EXPECT_EQ(gguf.all.delta.tiled, std::string_view(name) != "Qwen3-Coder-Next");
   }
 }
 
@@ -120,12 +120,12 @@ TEST(Hybrids, GroupsOfMamba2) {
 TEST(Hybrids, StepsAreLimited) {
   const Inventory hf = Made("Codestral-Mamba-7B", false).inventory;
   const Recipe usual = MustRead(hf).recipe;
-  EXPECT_EQ(usual.mamba.dt_min, 0);
-  EXPECT_TRUE(std::isinf(usual.mamba.dt_max));
+  EXPECT_EQ(usual.all.mamba.dt_min, 0);
+  EXPECT_TRUE(std::isinf(usual.all.mamba.dt_max));
   const Recipe r = MustRead(With(hf, "time_step_limit", std::vector<double>{0.001, 0.1})).recipe;
   EXPECT_FLOAT_EQ(r.all.mamba.dt_min, 0.001f);
   EXPECT_FLOAT_EQ(r.all.mamba.dt_max, 0.1f);
-  EXPECT_EQ(MustRead(With(hf, "time_step_limit", std::vector<int64_t>{0, 100})).recipe.mamba.dt_max, 100);
+  EXPECT_EQ(MustRead(With(hf, "time_step_limit", std::vector<int64_t>{0, 100})).recipe.all.mamba.dt_max, 100);
   ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1, 0.001}), {"steps are limited"});
   ExpectBadInput(With(hf, "time_step_limit", std::vector<double>{0.1}), {"time_step_limit"});
 }
@@ -135,17 +135,17 @@ TEST(Hybrids, KimiDeltaAttention) {
                        ling = Made("Ling-3.0-tiny", false), ling_gguf = Made("Ling-3.0-tiny", true);
   const Recipe &k = kimi.spec.recipe, &l = ling.spec.recipe;
   EXPECT_EQ(k.layers, kimi_gguf.spec.recipe.layers);
-  EXPECT_EQ(k.delta, kimi_gguf.spec.recipe.all.delta);
+  EXPECT_EQ(k.all.delta, kimi_gguf.spec.recipe.all.delta);
   EXPECT_EQ(l.layers, ling_gguf.spec.recipe.layers);
-  EXPECT_EQ(l.delta, ling_gguf.spec.recipe.all.delta);
+  EXPECT_EQ(l.all.delta, ling_gguf.spec.recipe.all.delta);
   EXPECT_TRUE(k.layers[2].mixers == Mixer::kDeltaRule && k.layers[3].mixers == Mixer::kLatentAttention);
   EXPECT_TRUE(k.layers[24].mixers == Mixer::kDeltaRule && k.layers[26].mixers == Mixer::kLatentAttention);
-  EXPECT_TRUE(k.rope.style == RopeStyle::kNone && l.attention.rope.style == RopeStyle::kAdjacentPair);
-  EXPECT_EQ(k.delta.gate_rank, 128);
-  EXPECT_EQ(l.delta.gate_rank, 0);
-  EXPECT_EQ(k.delta.decay_bound, 0);
-  EXPECT_EQ(l.delta.decay_bound, -5);
-  EXPECT_TRUE(l.attention_gate && !k.attention_gate);
+  EXPECT_TRUE(k.rope.style == RopeStyle::kNone && l.rope.style == RopeStyle::kAdjacentPair);
+  EXPECT_EQ(k.all.delta.gate_rank, 128);
+  EXPECT_EQ(l.all.delta.gate_rank, 0);
+  EXPECT_EQ(k.all.delta.decay_bound, 0);
+  EXPECT_EQ(l.all.delta.decay_bound, -5);
+  EXPECT_TRUE(l.all.attention.gate && !k.all.attention.gate);
   EXPECT_EQ(Bound(kimi.spec, Role::kSsmA, 0)->storage, Storage::kMinusExp);
   EXPECT_EQ(Bound(ling.spec, Role::kSsmA, 0)->storage, Storage::kExp);
   EXPECT_EQ(Bound(kimi_gguf.spec, Role::kSsmA, 0)->StoredShape(0), (std::vector<uint64_t>{32, 1}));
@@ -190,8 +190,8 @@ TEST(Hybrids, LayersOfKimiDeltaAttention) {
   const Inventory file = Made("Kimi-Linear-48B-A3B", true).inventory, some = WithoutTensors(file, "*ffn_gate_shexp.weight"),
                   none = WithoutTensors(WithoutTensors(some, "*ffn_up_shexp.weight"), "*ffn_down_shexp.weight");
   ExpectBadInput(some, {"ffn_gate_shexp"});
-  EXPECT_TRUE(MustRead(none).recipe.shared_activation && MustRead(none).recipe.d_shared == 0);
-  EXPECT_FALSE(MustRead(file).recipe.shared_activation);
+  EXPECT_TRUE(MustRead(none).recipe.all.experts.shared_activation && MustRead(none).recipe.all.experts.shared_width == 0);
+  EXPECT_FALSE(MustRead(file).recipe.all.experts.shared_activation);
 }
 
 // llama.cpp does not load a file without these keys, types and names, or turns other pairs.

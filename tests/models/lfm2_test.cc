@@ -32,11 +32,11 @@ TEST(Lfm2, BothFormats) {
     EXPECT_EQ(hf.layers, gguf.layers);
     EXPECT_EQ(TapsOf(hf), 3);
     EXPECT_EQ(TapsOf(gguf), 3);
-    EXPECT_EQ(hf.d_ff, gguf.d_ff);
+    EXPECT_EQ(hf.all.ffn.width, gguf.all.ffn.width);
     EXPECT_TRUE(hf.tied_head && gguf.tied_head);
-    EXPECT_EQ(hf.routing, gguf.routing);
-    EXPECT_EQ(hf.router_bias, gguf.router_bias);
-    EXPECT_EQ(hf.route_sum_eps, gguf.route_sum_eps);
+    EXPECT_EQ(hf.all.experts.routing, gguf.all.experts.routing);
+    EXPECT_EQ(hf.all.experts.router_bias, gguf.all.experts.router_bias);
+    EXPECT_EQ(hf.all.experts.route_sum_eps, gguf.all.experts.route_sum_eps);
   }
   const Recipe r = Checkpoint(dense).recipe;
   EXPECT_EQ(r.all.ffn.width, 32);  // two thirds of 41, in steps of 8

@@ -71,8 +71,8 @@ TEST(RecipeSettings, OnePublishedModelIsAnotherChanged) {
     SCOPED_TRACE(to);
     const Recipe changed = Changed(from, settings), expected = Base(to);
     EXPECT_EQ(books::ClosedFormCounts(changed), books::ClosedFormCounts(expected));
-    EXPECT_EQ(changed.head_dim, expected.head_dim);
-    EXPECT_EQ(changed.n_kv_heads, expected.n_kv_heads);
+    EXPECT_EQ(changed.all.attention.head_dim, expected.all.attention.head_dim);
+    EXPECT_EQ(changed.all.attention.n_kv_heads, expected.all.attention.n_kv_heads);
     EXPECT_EQ(changed.rope.dim, expected.rope.dim);
     ASSERT_EQ(changed.layers.size(), expected.layers.size());
     for (size_t i = 0; i < changed.layers.size(); ++i) {
@@ -85,19 +85,19 @@ TEST(RecipeSettings, OnePublishedModelIsAnotherChanged) {
 
 TEST(RecipeSettings, HeadsFollow) {
   const Recipe more = Changed("mini-gpt", {"n_heads=8"});
-  EXPECT_EQ(more.head_dim, 8);
-  EXPECT_EQ(more.n_kv_heads, 8);
+  EXPECT_EQ(more.all.attention.head_dim, 8);
+  EXPECT_EQ(more.all.attention.n_kv_heads, 8);
   EXPECT_EQ(more.rope.dim, 8);
   EXPECT_FLOAT_EQ(more.layers[1].attention.scale, static_cast<float>(1 / std::sqrt(8.0)));
   const Recipe set = Changed("mini-gpt", {"n_heads=8", "head_dim=16", "n_kv_heads=2"});
-  EXPECT_EQ(set.head_dim, 16);
-  EXPECT_EQ(set.n_kv_heads, 2);
-  EXPECT_EQ(Changed("Qwen3-4B", {"n_heads=16"}).head_dim, 128);  // was not d_model / n_heads
-  EXPECT_EQ(Changed("Qwen3-4B", {"n_heads=16"}).n_kv_heads, 8);
+  EXPECT_EQ(set.all.attention.head_dim, 16);
+  EXPECT_EQ(set.all.attention.n_kv_heads, 2);
+  EXPECT_EQ(Changed("Qwen3-4B", {"n_heads=16"}).all.attention.head_dim, 128);  // was not d_model / n_heads
+  EXPECT_EQ(Changed("Qwen3-4B", {"n_heads=16"}).all.attention.n_kv_heads, 8);
   EXPECT_EQ(Changed("GLM-4.5", {"head_dim=64"}).rope.dim, 32);  // half of a head turns
-  EXPECT_EQ(Changed("DeepSeek-V3", {"n_heads=64"}).n_kv_heads, 64);
+  EXPECT_EQ(Changed("DeepSeek-V3", {"n_heads=64"}).all.attention.n_kv_heads, 64);
   // 168 is not the width of Gemma's heads: its scale stays.
-  EXPECT_EQ(Changed("Gemma-3-27B", {"head_dim=64"}).attention_scale, Base("Gemma-3-27B").attention_scale);
+  EXPECT_EQ(Changed("Gemma-3-27B", {"head_dim=64"}).all.attention.scale, Base("Gemma-3-27B").all.attention.scale);
 }
 
 TEST(RecipeSettings, WindowsKeepTheirPattern) {

@@ -394,7 +394,7 @@ TEST_P(LlamaCpp, Logits) {
   EXPECT_EQ(ReadGguf(path)->metadata.GetString("general.architecture").value().value_or(""), c.architecture);
   // llama.cpp looks GELU up in a table of f16 values. Gemma 4's norms after each block, without a residual of the same size, let it show
   // more: with the same rounding in our kernel its three models are within 4.3e-4.
-  const ActivationKind activation = opened.model->recipe().activation;
+  const ActivationKind activation = opened.model->recipe().all.network.activation;
   const bool table = activation == ActivationKind::kGeluErf || activation == ActivationKind::kGeluTanh;
   const double apart = most / greatest, bar = !table ? 3e-5 : std::string_view(c.architecture) == "gemma4" ? 3e-3 : 1e-3;
   std::array<char, 16> text{};

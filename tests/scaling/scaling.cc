@@ -25,13 +25,13 @@ constexpr std::array<const char*, 3> kModels = {"gpt-oss-120b", "Qwen3-235B-A22B
 constexpr std::array<const char*, 3> kTypes = {"", "Q4_K_M", "Q4_K_M"};  // "": as published
 constexpr std::array<int32_t, 7> kRanks = {1, 2, 4, 8, 16, 32, 64};
 constexpr const char* kMachine = "ram=128GiB,read=200GB/s,int8=4T,bf16=2T,f32=1T,threads=32";
-struct Network {
+struct Cable {
   const char *name, *bandwidth, *latency;
 };
-constexpr std::array<Network, 4> kNetworks = {{{"10 Gbit/s, 30 us", "10Gbit", "30us"},
-                                               {"25 Gbit/s, 20 us", "25Gbit", "20us"},
-                                               {"100 Gbit/s, 10 us", "100Gbit", "10us"},
-                                               {"400 Gbit/s, 5 us", "400Gbit", "5us"}}};
+constexpr std::array<Cable, 4> kNetworks = {{{"10 Gbit/s, 30 us", "10Gbit", "30us"},
+                                             {"25 Gbit/s, 20 us", "25Gbit", "20us"},
+                                             {"100 Gbit/s, 10 us", "100Gbit", "10us"},
+                                             {"400 Gbit/s, 5 us", "400Gbit", "5us"}}};
 constexpr double kKnee = 1.25;  // what doubling the machines must bring to be worth it
 
 std::string Number(double x, int digits) {
@@ -148,7 +148,7 @@ Page ScalingPage() {
       points.push_back(std::move(p));
     }
     text += "\n### " + std::string(kModels[m]) + ", " + models[m].stored_as + "\n\n| machines | memory, largest |";
-    for (const Network& n : kNetworks) text += std::string(" ") + n.name + " |";
+    for (const Cable& n : kNetworks) text += std::string(" ") + n.name + " |";
     text += " gathers r, e | bytes r, e |\n| ---: | ---: |";
     for (size_t i = 0; i < kNetworks.size(); ++i) text += " ---: |";
     text += " ---: | ---: |\n";

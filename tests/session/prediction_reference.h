@@ -203,7 +203,7 @@ class PredictionReference {
     Vector weights;
     for (const Vector& k : keys) {
       const auto attends = std::find_if(r_.layers.rbegin(), r_.layers.rend(), [](const LayerRecipe& l) { return l.attends(); });
-      weights.push_back(std::inner_product(q.begin(), q.end(), k.begin(), 0.0) * static_cast<double>(attends->attention_scale));
+      weights.push_back(std::inner_product(q.begin(), q.end(), k.begin(), 0.0) * static_cast<double>(attends->attention.scale));
     }
     const double most = *std::max_element(weights.begin(), weights.end());
     double sum = 0;
