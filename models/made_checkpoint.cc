@@ -127,8 +127,8 @@ Recipe AsGguf(Recipe r) {
           .stored_xielu) {  // GGUF has keys for them. The numbers are a new model's, since there are no tensors to read them from
     ChangeLayers(r, [](LayerRecipe& l) {
       l.network.stored_xielu = l.network.stored_xielu_beta = l.network.stored_xielu_eps = false;
-      l.network.xielu = {.alpha_n = 0.8f, .alpha_p = 0.8f};
     });
+    for (LayerRecipe& l : r.layers) l.network.xielu = {.alpha_n = 0.8f, .alpha_p = 0.8f};
   }
   r.eos_tokens = {};
   r.mtp_layers = 0;
@@ -175,7 +175,7 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types,
   bool unread = true;  // what `why` says is that no architecture's keys can be read back
   for (const std::string_view architecture : family->gguf_architectures) {
     if (IsOfOthers(architecture, *family, spec.recipe.all.experts.n_experts > 0)) continue;
-    spec.recipe.all.delta.tiled = architecture.starts_with("qwen35");
+    ChangeLayers(spec.recipe, [&](LayerRecipe& l) { l.delta.tiled = architecture.starts_with("qwen35"); });
     MadeCheckpoint made;
     made.inventory.path = made.inventory.metadata.source = source;
     made.inventory.metadata.Set("general.architecture", std::string(architecture));
