@@ -125,9 +125,8 @@ Recipe AsGguf(Recipe r) {
   }
   if (r.all.network
           .stored_xielu) {  // GGUF has keys for them. The numbers are a new model's, since there are no tensors to read them from
-    ChangeLayers(r, [](LayerRecipe& l) {
-      l.network.stored_xielu = l.network.stored_xielu_beta = l.network.stored_xielu_eps = false;
-    });
+    ChangeLayers(
+        r, [](LayerRecipe& l) { l.network.stored_xielu = l.network.stored_xielu_beta = l.network.stored_xielu_eps = false; });
     for (LayerRecipe& l : r.layers) l.network.xielu = {.alpha_n = 0.8f, .alpha_p = 0.8f};
   }
   r.eos_tokens = {};

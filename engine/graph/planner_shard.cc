@@ -178,7 +178,7 @@ void Planner::CopiedWeights(std::initializer_list<WeightView> weights) {
 
 void Planner::ShardBuffers(Mat<float> logits) {
   const uint64_t n = static_cast<uint64_t>(n_);
-  const uint64_t sent = SaturatingMul(n, static_cast<uint64_t>(std::max({int64_t{r_.d_model}, int64_t{layer().experts.latent},
+  const uint64_t sent = SaturatingMul(n, static_cast<uint64_t>(std::max({int64_t{r_.d_model}, int64_t{ExpertsOf(r_).latent},
                                                                          q_.cols, mamba_.out.cols, layer_inputs_.cols})));
   own_logits_ = logits;
   if (shard_.rank > 0) plan_.logits = {nullptr, options_.max_logit_rows, r_.vocab};

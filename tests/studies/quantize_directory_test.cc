@@ -80,7 +80,8 @@ std::vector<float> LogitsOf(const std::string& path, ActivationMode activations 
 bool SumsDiffer(const std::string& directory, const std::string& gguf) {
   const Recipe a = ReadModelSpec(ReadHuggingFace(directory).value()).value().recipe,
                b = ReadModelSpec(ReadGguf(gguf).value()).value().recipe;
-  return a.rope.style != b.rope.style || a.all.delta.tiled != b.all.delta.tiled || a.rope.scaling.kind == RopeScalingKind::kLongRope;
+  return a.rope.style != b.rope.style || a.all.delta.tiled != b.all.delta.tiled ||
+         a.rope.scaling.kind == RopeScalingKind::kLongRope;
 }
 
 void ExpectLogitsOf(const std::string& directory, const std::string& gguf) {
