@@ -3,6 +3,7 @@
 #include "models/readings.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "engine/base/format.h"
@@ -105,6 +106,29 @@ ActivationKind ReadGelu(Config& c, std::string_view keys, std::string_view other
 void SetBiases(Recipe& r, bool qkv, bool o) {
   r.q_bias = r.k_bias = r.v_bias = qkv;
   r.o_bias = o;
+}
+
+void SetSections(Config& c, const std::vector<int64_t>& sections, bool interleaved, Recipe& r) {
+  if (!c.ok() || sections.empty()) return;
+  const int64_t pairs = r.rope.dim / 2;
+  std::array<int64_t, 3> own = {};
+  for (size_t i = 0; i < sections.size(); ++i) {
+    if (sections[i] < 0 || sections[i] > kMaxWidth || (i >= own.size() && sections[i] != 0)) {
+      return c.Fail("a section of M-RoPE is " + std::to_string(sections[i]));
+    }
+    if (i < own.size()) own[i] = sections[i];
+  }
+  if (interleaved) {  // every third pair may turn by the height, every third by the width; the others turn by the time
+    own[1] = std::min(own[1], (pairs + 1) / 3);
+    own[2] = std::min(own[2], pairs / 3);
+    own[0] = pairs - own[1] - own[2];
+  } else if (own[0] + own[1] + own[2] != pairs) {
+    return c.Fail("the sections of M-RoPE have " + std::to_string(own[0] + own[1] + own[2]) + " of " + std::to_string(pairs) +
+                  " pairs");
+  }
+  if (own[1] == 0 && own[2] == 0) return;
+  for (size_t i = 0; i < own.size(); ++i) r.rope.sections[i] = static_cast<int32_t>(own[i]);
+  r.rope.sections_interleaved = interleaved;
 }
 
 std::vector<int32_t> ReadOfLayers(Config& c, const Recipe& r, std::string_view keys, int64_t max, int32_t otherwise) {

@@ -153,6 +153,7 @@ void Planner::Attend(Mixer mixer, Mat<const float> q, Mat<float> out, const Span
           .scale = layer().attention_scale,
           .window = layer().window,
           .chunk = layer().chunk,
+          .both_ways = layer().both_ways,
           .softcap = r_.attention_softcap,
           .sinks = r_.sinks ? Get(Role::kSinks) : WeightView{},
           .slopes = slopes.empty() ? slopes : slopes.subspan(static_cast<size_t>(heads.begin), static_cast<size_t>(heads.size())),

@@ -14,6 +14,7 @@
 #include "engine/base/dtype.h"
 #include "engine/base/enum_set.h"
 #include "engine/base/kinds.h"
+#include "engine/base/rows.h"
 
 namespace tally {
 
@@ -36,6 +37,11 @@ struct Rope {
   int32_t turned = 0;  // so many of the dim / 2 pairs, the first ones, rotate (Gemma 4's proportional rope); 0: all
   double theta = 10000;
   RopeScaling scaling = {};
+  // M-RoPE (Qwen2-VL): so many of the dim / 2 pairs turn by time, height and width, one section after another; with
+  // `sections_interleaved` (Qwen3-VL) pair i turns by the height if i % 3 = 1 and i < 3 sections[1], by the width if i % 3 = 2 and
+  // i < 3 sections[2], else by the time. All 0: by the one position that text has.
+  std::array<int32_t, 3> sections = {};
+  bool sections_interleaved = false;
   bool freq_factors = false;  // the checkpoint stores divisors of the frequencies (GGUF rope_freqs.weight)
   bool stored_long_factors =
       false;  // the checkpoint stores longrope's (GGUF rope_factors_short.weight, rope_factors_long.weight)
@@ -107,6 +113,7 @@ struct LayerRecipe {
   int32_t chunk = 0;          // key j is visible to query i iff j <= i and i / chunk = j / chunk (Llama 4); 0: no chunks
   float attention_scale = 0;  // multiplies q.k in this layer; every family sets it
   LayerRope rope = LayerRope::kGlobal;
+  BothWays both_ways = BothWays::kWhole;      // what attention shows of a span whose rows see one another
   EnumSet<Mixer> mixers = Mixer::kAttention;  // several read the same input, and their outputs are added up
   EnumSet<FeedForward> feed_forward = FeedForward::kDense;
   // Sizes of the layer's own; 0: the recipe's.
