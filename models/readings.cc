@@ -109,24 +109,19 @@ void SetBiases(Recipe& r, bool qkv, bool o) {
 }
 
 void SetSections(Config& c, const std::vector<int64_t>& sections, bool interleaved, Recipe& r) {
-  if (!c.ok() || sections.empty()) return;
+  if (!c.ok() || sections.size() < 3) return;
   const int64_t pairs = r.rope.dim / 2;
   std::array<int64_t, 3> own = {};
-  for (size_t i = 0; i < sections.size(); ++i) {
-    if (sections[i] < 0 || sections[i] > kMaxWidth || (i >= own.size() && sections[i] != 0)) {
-      return c.Fail("a section of M-RoPE is " + std::to_string(sections[i]));
-    }
-    if (i < own.size()) own[i] = sections[i];
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (sections[i] < 0 || sections[i] > kMaxWidth) return c.Fail("a section of M-RoPE is " + std::to_string(sections[i]));
+    own[i] = sections[i];
   }
   if (interleaved) {  // every third pair may turn by the height, every third by the width; the others turn by the time
     own[1] = std::min(own[1], (pairs + 1) / 3);
     own[2] = std::min(own[2], pairs / 3);
     own[0] = pairs - own[1] - own[2];
-  } else if (own[0] + own[1] + own[2] != pairs) {
-    return c.Fail("the sections of M-RoPE have " + std::to_string(own[0] + own[1] + own[2]) + " of " + std::to_string(pairs) +
-                  " pairs");
   }
-  if (own[1] == 0 && own[2] == 0) return;
+  if ((own[1] == 0 && own[2] == 0) || own[0] + own[1] + own[2] != pairs) return;
   for (size_t i = 0; i < own.size(); ++i) r.rope.sections[i] = static_cast<int32_t>(own[i]);
   r.rope.sections_interleaved = interleaved;
 }
