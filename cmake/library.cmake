@@ -10,7 +10,7 @@ include(CMakePackageConfigHelpers)
 # as tally/NAME.h.
 set(public_headers
   engine/api/tally.h
-  engine/base/dtype.h engine/base/enum_set.h engine/base/export.h engine/base/formats.inc engine/base/kinds.h engine/base/mat.h engine/base/status.h
+  engine/base/dtype.h engine/base/enum_set.h engine/base/export.h engine/base/formats.inc engine/base/kinds.h engine/base/mat.h engine/base/rows.h engine/base/status.h
   engine/base/stored_types.inc
   engine/chat/chat_format.h engine/chat/message.h engine/chat/output.h
   engine/hub/hub.h engine/machine/peaks.h engine/page/page.h engine/page/report_data.h engine/recipe/attention.h engine/recipe/counted_only.h engine/recipe/feed_forward.h engine/recipe/layer.h

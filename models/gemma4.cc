@@ -203,7 +203,11 @@ void Read(Config& c, ModelSpec& spec) {
   if (c.gguf() ? c.Has("expert_count") : c.Bool("enable_moe_block", false)) ReadMixture(c, r);
   const bool bias = !c.gguf() && c.Bool("attention_bias", false);
   SetBiases(r, bias, bias);
-  if (!c.gguf() && !c.IsNull("use_bidirectional_attention")) c.ExpectText("use_bidirectional_attention", "vision");
+  const bool named = !c.gguf() && c.Has("use_bidirectional_attention") && !c.IsNull("use_bidirectional_attention");
+  if (named) c.ExpectText("use_bidirectional_attention", "vision");
+  // Pictures see themselves within windows, or not at all: in the models with embeddings of layers, by which GGUF tells.
+  const bool sees = c.gguf() ? r.layer_embedding == 0 : named;
+  for (LayerRecipe& l : r.layers) l.attention.both_ways = sees && l.attention.window > 0 ? BothWays::kWithinWindow : BothWays::kNot;
 }
 
 }  // namespace

@@ -41,9 +41,11 @@ void Read(Config& c, ModelSpec& spec) {
   const bool sees = c.Is({"Glm4vForConditionalGeneration", "glm4v"}), sections = c.gguf() && c.Has("rope.dimension_sections");
   if (sees && c.inventory().tensors.empty()) spec.parts_not_run.push_back({"visual", std::nullopt});
   if (sees || sections) EnterTextModel(c, spec, {"visual."});
+  std::vector<int64_t> of_three;
   for (const char* key : {"rope_scaling.mrope_section", "rope_parameters.mrope_section"}) {
-    if (sees) c.Ints(key);
+    if (sees && !c.gguf() && c.Has(key)) of_three = c.Ints(key);
   }
+  if (sections) of_three = c.Ints("rope.dimension_sections");
   r.rope.style = sections ? RopeStyle::kRotateHalf : RopeStyle::kAdjacentPair;
   ReadDecoder(c, spec,
               {.norm_eps = sees ? 1e-5 : 1.5625e-7,
@@ -53,6 +55,7 @@ void Read(Config& c, ModelSpec& spec) {
                .context = 131072,
                .vocab = 151552,
                .rotated = 0.5});
+  SetSections(c, of_three, /*interleaved=*/false, r);
   ReadFeedForwardWidth(c, r);
   ExpectSilu(c);
   r.all.residual.post_norms = sees || c.Is({"glm4", "Glm4ForCausalLM"});

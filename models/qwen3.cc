@@ -58,11 +58,12 @@ void ReadVl(Config& c, ModelSpec& spec) {
   const bool mixture = c.Is({"qwen3vlmoe", "Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe"});
   if (!c.gguf() && c.inventory().tensors.empty()) spec.parts_not_run.push_back({"visual", std::nullopt});
   EnterTextModel(c, spec, {"visual."});
+  std::vector<int64_t> sections = {24, 20, 20};  // the class's default
   for (const char* p : {"rope_scaling.", "rope_parameters."}) {
     if (!c.gguf()) c.ExpectBool(p + std::string("mrope_interleaved"), true);
-    if (!c.gguf()) c.Ints(p + std::string("mrope_section"));
+    if (!c.gguf() && c.Has(p + std::string("mrope_section"))) sections = c.Ints(p + std::string("mrope_section"));
   }
-  if (c.gguf()) c.Ints("rope.dimension_sections");
+  if (c.gguf() && c.Has("rope.dimension_sections")) sections = c.Ints("rope.dimension_sections");
   c.ExpectBool("norm_topk_prob", true);
   ReadWith(c, spec,
            {.norm_eps = 1e-6,
@@ -73,6 +74,7 @@ void ReadVl(Config& c, ModelSpec& spec) {
             .vocab = 151936,
             .rope_theta = 5e6},
            mixture, /*normed=*/true);
+  SetSections(c, sections, /*interleaved=*/true, spec.recipe);
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ void Read(Config& c, ModelSpec& spec) {
                .rotated = 0.25,
                .gguf_absent_heads = true});
   CheckSections(c, sections, r.rope.dim / 2);
+  SetSections(c, sections.empty() ? std::vector<int64_t>{11, 11, 10} : sections, /*interleaved=*/true, r);  // the class's default
   ReadDeltaNet(c, r);
   r.all.delta.tiled = c.gguf();
   if (c.gguf()) {

@@ -3,6 +3,7 @@
 #include "models/readings.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "engine/base/format.h"
@@ -106,6 +107,24 @@ ActivationKind ReadGelu(Config& c, std::string_view keys, std::string_view other
 void SetBiases(Recipe& r, bool qkv, bool o) {
   r.all.attention.q_bias = r.all.attention.k_bias = r.all.attention.v_bias = qkv;
   r.all.attention.o_bias = o;
+}
+
+void SetSections(Config& c, const std::vector<int64_t>& sections, bool interleaved, Recipe& r) {
+  if (!c.ok() || sections.size() < 3) return;
+  const int64_t pairs = r.rope.dim / 2;
+  std::array<int64_t, 3> own = {};
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (sections[i] < 0 || sections[i] > kMaxWidth) return c.Fail("a section of M-RoPE is " + std::to_string(sections[i]));
+    own[i] = sections[i];
+  }
+  if (interleaved) {  // every third pair may turn by the height, every third by the width; the others turn by the time
+    own[1] = std::min(own[1], (pairs + 1) / 3);
+    own[2] = std::min(own[2], pairs / 3);
+    own[0] = pairs - own[1] - own[2];
+  }
+  if ((own[1] == 0 && own[2] == 0) || own[0] + own[1] + own[2] != pairs) return;
+  for (size_t i = 0; i < own.size(); ++i) r.rope.sections[i] = static_cast<int32_t>(own[i]);
+  r.rope.sections_interleaved = interleaved;
 }
 
 std::vector<int32_t> ReadOfLayers(Config& c, const Recipe& r, std::string_view keys, int64_t max, int32_t otherwise) {

@@ -2,6 +2,7 @@
 // Readers of hyper-parameters that families share, for both formats unless stated. After an error they have no effect.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string_view>
 #include <vector>
@@ -63,6 +64,9 @@ void ExpectSilu(Config& config);
 // Hugging Face: the kind of GELU, `otherwise` by default. GGUF: `otherwise`.
 ActivationKind ReadGelu(Config& config, std::string_view keys, std::string_view otherwise);
 void SetBiases(Recipe& recipe, bool qkv, bool o);
+// Sets Recipe::rope's sections of M-RoPE, as many pairs as turn by them; none if all pairs turn by the time, or if sections that follow one
+// another are not all pairs: such a model takes text.
+void SetSections(Config& config, const std::vector<int64_t>& sections, bool interleaved, Recipe& recipe);
 
 // A number of each layer, from 0: GGUF's key has a list, or one for all. `otherwise`: without the key; -1: it is required.
 std::vector<int32_t> ReadOfLayers(Config& config, const Recipe& recipe, std::string_view keys, int64_t max,

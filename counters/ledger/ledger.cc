@@ -37,11 +37,11 @@ void Ledger::Reset() {
   counted_ = false;
 }
 
-uint32_t Ledger::AddOp(std::vector<SiteCost> sites, bool of_logits, WeightTouches touches, bool chosen) {
+uint32_t Ledger::AddOp(std::vector<SiteCost> sites, uint8_t of, WeightTouches touches, bool chosen) {
   const uint32_t index = static_cast<uint32_t>(ops_.size());
   Op& op = ops_.emplace_back();
   op.sites = std::move(sites);
-  op.of_logits = of_logits;
+  op.of = of;
   op.chosen = chosen;
   op.touches = std::move(touches);
   op.first_entry = static_cast<uint32_t>(entries_.size());
@@ -96,10 +96,12 @@ void Ledger::BeginStep(std::span<const BookedRow> rows) {
   groups_.clear();
   for (std::vector<uint32_t>& groups : row_groups_) groups.clear();
   phase_rows_ = {};
+  hidden_ = std::ranges::any_of(rows, &BookedRow::hidden);
   for (const BookedRow& row : rows) {
     const uint32_t g = FindGroup(row);
     groups_[g].again += row.again ? 1 : 0;
-    for (size_t of = 0; of < (row.logits ? 2u : 1u); ++of) {
+    for (size_t of = 0; of < kRowSets; ++of) {
+      if ((of == kLogitRows && !row.logits) || (of == kOutputRows && !row.logits && !row.hidden)) continue;
       row_groups_[of].push_back(g);
       ++groups_[g].rows[of];
       ++phase_rows_[of][static_cast<size_t>(groups_[g].phase)];
@@ -125,7 +127,7 @@ void Ledger::BeginStep(std::span<const BookedRow> rows) {
 
 // For steps of both phases: row amounts go to their row's phase, the rest to kMixed.
 void Ledger::ChargeMixed(Op& op, const CostAmounts& amounts, std::span<const CostAmounts> of_groups) const {
-  const std::array<uint32_t, 2>& rows = phase_rows_[op.of_logits ? 1 : 0];
+  const std::array<uint32_t, 2>& rows = phase_rows_[RowsOf(op)];
   const uint64_t all = uint64_t{rows[0]} + rows[1];
   const size_t booked = billed_ ? kBilled : 0;
   std::array<CostAmounts, 2> parts;
@@ -178,7 +180,7 @@ void Ledger::ChooseSlices(uint32_t index, std::span<const WeightTouch> touches) 
       if (bit != 0 && group.slot->open) group.slot->units[unit / 64] |= bit;
       for (size_t i = 0; i < costs.size(); ++i) group.cost[costs[i].entry] += shares[i];
     }
-    for (size_t i = 0; i < costs.size(); ++i) for_rows_[op.of_logits ? 1 : 0][costs[i].entry] -= shares[i] * users;
+    for (size_t i = 0; i < costs.size(); ++i) for_rows_[RowsOf(op)][costs[i].entry] -= shares[i] * users;
   }
 }
 
@@ -191,7 +193,7 @@ void Ledger::SumPending() {
     uint64_t any = 0;
     for (size_t a = 0; a < kAmounts; ++a) any |= pending[a];
     if (any == 0) continue;
-    const size_t of = op.of_logits ? 1 : 0;
+    const size_t of = RowsOf(op);
     const uint64_t rows = alone_ != nullptr ? 1 : std::max<uint64_t>(1, row_groups_[of].size());
     const uint64_t run = pending[Amount::kRows], each = run / rows;  // ops of experts have top_k rows for each row of the step
     for (const Entry& e : EntriesOf(op)) {
@@ -214,7 +216,7 @@ void Ledger::ClearSums() {
 }
 
 void Ledger::DivideAmongRows() {
-  for (size_t of = 0; of < 2; ++of) {
+  for (size_t of = 0; of < kRowSets; ++of) {
     const std::vector<uint32_t>& row_groups = row_groups_[of];
     const uint64_t rows = std::max<uint64_t>(1, row_groups.size());
     for (size_t entry = 0; entry < Cost::kEntries; ++entry) {
@@ -228,11 +230,11 @@ void Ledger::DivideAmongRows() {
   }
 }
 
-// Adds the units that ran for all rows, or all rows with logits, and those that rows of the bill chose.
-void Ledger::TouchUnits(BillSlot& slot, bool all, bool logits) const {
+// Adds the units that ran for sets of rows of which `rows` counts the bill's, and those that rows of the bill chose.
+void Ledger::TouchUnits(BillSlot& slot, const std::array<uint32_t, kRowSets>& rows) const {
   slot.known.resize(slot.units.size());
   for (size_t i = 0; i < slot.units.size(); ++i) {
-    slot.units[i] |= (all ? ran_[0][i] : 0) | (logits ? ran_[1][i] : 0);
+    for (size_t of = 0; of < kRowSets; ++of) slot.units[i] |= rows[of] > 0 ? ran_[of][i] : 0;
     for (uint64_t more = slot.units[i] & ~slot.known[i]; more != 0; more &= more - 1) {
       const size_t unit = 64 * i + static_cast<size_t>(std::countr_zero(more));
       const Op& op = ops_[units_[unit]];
@@ -251,9 +253,9 @@ void Ledger::BillAlone() {
   SumPending();
   Cost& useful = alone_->open ? alone_->bill.work[static_cast<size_t>(phase_)].useful : unbilled_;
   for (size_t entry = 0; entry < Cost::kEntries; ++entry) {
-    for (size_t of = 0; of < 2; ++of) useful.AddEntry(entry, each_row_[of][entry] + for_rows_[of][entry]);
+    for (size_t of = 0; of < kRowSets; ++of) useful.AddEntry(entry, each_row_[of][entry] + for_rows_[of][entry]);
   }
-  if (alone_->open) TouchUnits(*alone_, true, true);
+  if (alone_->open) TouchUnits(*alone_, {1, 1, 1});
   ClearSums();
 }
 
@@ -271,7 +273,7 @@ void Ledger::BillGroups() {
       ++drafts_.rows;
     }
     if (predicting_) AddPredicting(group);
-    if (slot.open) TouchUnits(slot, group.rows[0] > 0, group.rows[1] > 0);
+    if (slot.open) TouchUnits(slot, group.rows);
   }
   ClearSums();
 }

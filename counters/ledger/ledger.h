@@ -9,8 +9,9 @@
 // above all reading weights, is divided among them:
 //   a slice that the step's data chose (an expert)   by the rows that chose it
 //   ops of the rows with logits (the head)           by rows with logits
+//   the last norm, if some rows want hidden states   by rows with either
 //   all else                                         by rows
-// The last two, and what the first leaves over, are summed by entry of Cost and divided once a step, in whole numbers; the remainder r
+// All but the first, and what the first leaves over, are summed by entry of Cost and divided once a step, in whole numbers; the remainder r
 // goes to the first r of these rows, one to each. So the bills and unbilled() together are the useful totals to the integer.
 //
 // A drafted row of a bill has a cost of its own within the step, until it is known whether it was accepted (SettleDrafts): so the work of
@@ -55,7 +56,12 @@ struct BookedRow {
   // A row of a layer for multi-token prediction, which makes drafts. All rows of a step are, or none is. Its work is charged and billed,
   // and neither the step nor the row is counted: no token runs (DraftWork::predicting).
   bool predicting = false;
+  bool hidden = false;  // wants its hidden state
 };
+
+// The rows of a step that an op's rows are.
+inline constexpr uint8_t kAllRows = 0, kLogitRows = 1, kOutputRows = 2;  // all; with logits; with logits or a hidden state
+inline constexpr size_t kRowSets = 3;
 
 // The phase that the once-per-step work of a step with these rows is booked under. No rows: kPrefill.
 TALLY_API Phase PhaseOf(std::span<const BookedRow> rows);
@@ -92,9 +98,9 @@ class Ledger {
   const std::vector<WeightInfo>& weights() const { return weights_; }
 
   // Adds an op for the ledger's lifetime and returns the index to charge it by. A fused op has a SiteCost for each of its parts.
-  // `of_logits`: its rows are the step's rows with logits, not all rows. `touches`: what bills count as touched. By default each run
-  // touches it for all rows of the op; with `chosen`, a run touches the slices that ChooseSlices names, for the rows that it names.
-  TALLY_API uint32_t AddOp(std::vector<SiteCost> sites, bool of_logits = false, WeightTouches touches = {}, bool chosen = false);
+  // `of`: which rows of the step its rows are. `touches`: what bills count as touched. By default each run touches it for all rows of the
+  // op; with `chosen`, a run touches the slices that ChooseSlices names, for the rows that it names.
+  TALLY_API uint32_t AddOp(std::vector<SiteCost> sites, uint8_t of = kAllRows, WeightTouches touches = {}, bool chosen = false);
   // Charges belong to the step begun last.
   TALLY_API void BeginStep(std::span<const BookedRow> rows);
   // The rows of a step by phase and bill. With more than one group, Charge needs the amounts of each if the op's rows differ.
@@ -159,7 +165,8 @@ class Ledger {
   struct alignas(64) Op {
     std::array<CostAmounts, kPending + 1> amounts;
     std::vector<SiteCost> sites;
-    bool of_logits = false, chosen = false;
+    uint8_t of = kAllRows;
+    bool chosen = false;
     uint32_t first_entry = 0, end_entry = 0, first_slice_entry = 0;  // in entries_; of Amount::kSlices
     uint32_t first_unit = 0, slices = 0;  // in units_: one, or with `chosen` one for each of the slices
     WeightTouches touches;
@@ -190,7 +197,7 @@ class Ledger {
   struct Group {
     BillSlot* slot = nullptr;  // of bills_, or nobody_
     Phase phase = Phase::kPrefill;
-    std::array<uint32_t, 2> rows{};  // all, with logits
+    std::array<uint32_t, kRowSets> rows{};
     uint32_t again = 0;
     bool draft = false;
     Entries cost{};  // of these rows, without what EndStep divides
@@ -205,7 +212,9 @@ class Ledger {
   void BillGroups();
   void Settle(BillSlot& slot, uint64_t accepted);
   void DivideAmongRows();
-  void TouchUnits(BillSlot& slot, bool all, bool logits) const;
+  void TouchUnits(BillSlot& slot, const std::array<uint32_t, kRowSets>& rows) const;
+  // The rows of an op in the step. Without hidden states, kOutputRows are kLogitRows, and their work is divided together.
+  size_t RowsOf(const Op& op) const { return op.of == kOutputRows && !hidden_ ? kLogitRows : op.of; }
   std::span<const Entry> EntriesOf(const Op& op) const {
     return std::span(entries_).subspan(op.first_entry, op.end_entry - op.first_entry);
   }
@@ -234,15 +243,15 @@ class Ledger {
   bool predicting_ = false;  // BookedRow::predicting of its rows
   bool counted_ = false;     // the step is in counts_; false if Reset came during the step
   std::vector<Group> groups_;
-  // Index 0: all rows; 1: rows with logits.
-  std::array<std::vector<uint32_t>, 2> row_groups_;
-  std::array<std::array<uint32_t, 2>, 2> phase_rows_{};  // [..][phase]
+  bool hidden_ = false;  // some row wants its hidden state
+  std::array<std::vector<uint32_t>, kRowSets> row_groups_;
+  std::array<std::array<uint32_t, 2>, kRowSets> phase_rows_{};  // [..][phase]
   // The bill of all rows of the step, if they have one bill and one phase, and no row is drafted or predicting; else null. Its amounts
   // stay pending until the bill is read, or a step has another bill or phase.
   BillSlot* alone_ = nullptr;
-  // Sums of amounts that were pending. Index 0: ops of all rows; 1: ops of rows with logits.
-  std::array<Entries, 2> each_row_{}, for_rows_{};  // of every row; of all together, to be divided among them
-  std::array<std::vector<uint64_t>, 2> ran_;        // a bit for each of units_ that was touched for all of them
+  // Sums of amounts that were pending, by RowsOf.
+  std::array<Entries, kRowSets> each_row_{}, for_rows_{};  // of every row; of all together, to be divided among them
+  std::array<std::vector<uint64_t>, kRowSets> ran_;        // a bit for each of units_ that was touched for all of them
 };
 
 }  // namespace tally

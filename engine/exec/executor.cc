@@ -14,9 +14,8 @@ std::string SiteText(Site site, std::string_view op) {
 
 }  // namespace
 
-size_t Executor::Add(std::vector<Site> sites, bool of_logits, CopiedWork copied, bool counted_rows) {
-  slots_.push_back(
-      {.sites = std::move(sites), .of_logits = of_logits, .copied = std::move(copied), .counted_rows = counted_rows});
+size_t Executor::Add(std::vector<Site> sites, uint8_t of, CopiedWork copied, bool counted_rows) {
+  slots_.push_back({.sites = std::move(sites), .of = of, .copied = std::move(copied), .counted_rows = counted_rows});
   return slots_.size() - 1;
 }
 

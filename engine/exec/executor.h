@@ -68,9 +68,9 @@ class Executor {
  public:
   Executor(Team& team, Ledger* ledger) : team_(team), ledger_(ledger), charged_(ledger) {}
 
-  // Declares an op and returns the index to run it by. `sites`: one, or one for each part that is charged. `of_logits`: its rows are the
-  // step's rows with logits, not all rows. `counted_rows`: SetRowCounts says how many of its rows belong to each row of the step.
-  size_t Add(std::vector<Site> sites, bool of_logits = false, CopiedWork copied = {}, bool counted_rows = false);
+  // Declares an op and returns the index to run it by. `sites`: one, or one for each part that is charged. `of`: which rows of the step its
+  // rows are (ledger.h). `counted_rows`: SetRowCounts says how many of its rows belong to each row of the step.
+  size_t Add(std::vector<Site> sites, uint8_t of = kAllRows, CopiedWork copied = {}, bool counted_rows = false);
   // [rows of the step]; valid until the step's next call.
   void SetRowCounts(std::span<const int32_t> counts) { row_counts_ = counts; }
 
@@ -144,7 +144,7 @@ class Executor {
   };
   struct Slot {
     std::vector<Site> sites;
-    bool of_logits = false;
+    uint8_t of = kAllRows;
     CopiedWork copied;
     bool counted_rows = false;
     uint64_t version = 0;            // value of version_ when the members below were set
@@ -240,8 +240,7 @@ class Executor {
       std::erase_if(touches, [slice](const WeightTouch& t) { return t.slice != slice; });
     }
     if constexpr (HasRowTouch<Op>) touches.clear();
-    slot.charged =
-        ledger_ != nullptr ? ledger_->AddOp(std::move(costs), slot.of_logits, std::move(touches), slot.chosen) : kNotCharged;
+    slot.charged = ledger_ != nullptr ? ledger_->AddOp(std::move(costs), slot.of, std::move(touches), slot.chosen) : kNotCharged;
   }
 
   template <class Op>

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -27,14 +28,15 @@ float KvLimit(KvType type) {
   return std::numeric_limits<float>::infinity();
 }
 
+uint8_t RowSetOf(RowsOf rows) { return rows == RowsOf::kLogits ? kLogitRows : rows == RowsOf::kOutputs ? kOutputRows : kAllRows; }
+
 }  // namespace
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const PlanSource& source, const PlanOptions& options, Executor& executor) {
   std::unique_ptr<Decoder> d(new Decoder(options, source.shard, executor));
   TALLY_RETURN_IF_ERROR(MakePlan(source, options, d->plan_));
   for (const PlannedOp& op : d->plan_.ops)
-    d->slots_.push_back(
-        executor.Add(op.sites, op.rows == RowsOf::kLogits, op.copied, d->plan_.own_experts && op.rows == RowsOf::kRouted));
+    d->slots_.push_back(executor.Add(op.sites, RowSetOf(op.rows), op.copied, d->plan_.own_experts && op.rows == RowsOf::kRouted));
   for (int32_t rank = 0; rank < source.shard.ranks; ++rank) {
     d->vocab_.push_back(PartOf(source.recipe.vocab, kShardRows, source.shard.Of(rank)));
     d->experts_.push_back(PartOf(ExpertsOf(source.recipe).n_experts, 1, source.shard.Of(rank)));
@@ -104,17 +106,17 @@ void Decoder::GroupByHead(int64_t n) {
   }
 }
 
-// The rows of a batch of n by the process that has their embedding.
-void Decoder::GroupByOwner(int64_t n) {
+// Rows of a batch by the process that has their embedding. rows[i]: the row of token i; null: row i.
+void Decoder::GroupByOwner(std::span<const int32_t> tokens, const int32_t* rows_of) {
   int32_t* to = plan_.embedded_rows;
+  plan_.embedded_count = static_cast<int64_t>(tokens.size());
   for (size_t rank = 0; rank < vocab_.size(); ++rank) {
     const Span& rows = vocab_[rank];
     const int32_t* const first = to;
-    for (int64_t i = 0; i < n; ++i) {
-      if (plan_.tokens[i] < rows.begin || plan_.tokens[i] >= rows.end) continue;
-      if (static_cast<int32_t>(rank) == shard_.rank)
-        plan_.owned_ids[to - first] = static_cast<int32_t>(plan_.tokens[i] - rows.begin);
-      *to++ = static_cast<int32_t>(i);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i] < rows.begin || tokens[i] >= rows.end) continue;
+      if (static_cast<int32_t>(rank) == shard_.rank) plan_.owned_ids[to - first] = static_cast<int32_t>(tokens[i] - rows.begin);
+      *to++ = rows_of != nullptr ? rows_of[i] : static_cast<int32_t>(i);
     }
     for (GatherRoom* room : plan_.embedded) room->parts[rank].rows = to - first;
     if (static_cast<int32_t>(rank) != shard_.rank) continue;
@@ -149,11 +151,48 @@ void Decoder::GroupBySequence(int64_t n) {
   for (int64_t r = 0; r < plan_.runs; ++r) run_of_[static_cast<size_t>(plan_.state_runs[r].table)] = -1;
 }
 
-// Moves the rows with logits to the front of x, in place.
-void Decoder::MoveUp(std::span<const int32_t> logit_rows) {
-  const Mat<float>& x = plan_.x;
-  for (size_t i = 0; i < logit_rows.size(); ++i) {
-    const int64_t to = static_cast<int64_t>(i), from = logit_rows[i];
+// Sets the plan's rows with given embeddings, and the others.
+void Decoder::SetGiven(const StepBatch& batch) {
+  plan_.given_count = static_cast<int64_t>(batch.given.size());
+  plan_.looked_up = 0;
+  if (batch.given.empty()) return;
+  size_t given = 0;
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    if (given < batch.given.size() && batch.given[given].row == static_cast<int32_t>(i)) {
+      plan_.given_rows[given] = batch.given[given];
+      ++given;
+      continue;
+    }
+    plan_.looked_up_ids[plan_.looked_up] = batch.tokens[i];
+    plan_.looked_up_rows[plan_.looked_up++] = static_cast<int32_t>(i);
+  }
+}
+
+void Decoder::FindOutputs(const StepBatch& batch) {
+  outputs_.clear();
+  logits_of_outputs_.clear();
+  std::ranges::set_union(batch.logit_rows, batch.hidden_rows, std::back_inserter(outputs_));
+  for (size_t i = 0, logits = 0; i < outputs_.size() && logits < batch.logit_rows.size(); ++i) {
+    if (outputs_[i] != batch.logit_rows[logits]) continue;
+    logits_of_outputs_.push_back(static_cast<int32_t>(i));
+    ++logits;
+  }
+}
+
+void Decoder::KeepHidden(std::span<const int32_t> hidden_rows) {
+  hidden_.clear();
+  size_t at = 0;
+  for (const int32_t row : hidden_rows) {
+    while (outputs_[at] != row) ++at;
+    const float* const h = plan_.head_in.Row(static_cast<int64_t>(at));
+    hidden_.insert(hidden_.end(), h, h + plan_.head_in.cols);
+  }
+}
+
+// Moves rows of x, ascending, to its front, in place.
+void Decoder::MoveUp(const Mat<float>& x, std::span<const int32_t> rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t to = static_cast<int64_t>(i), from = rows[i];
     if (from != to) std::memcpy(x.Row(to), x.Row(from), static_cast<size_t>(x.cols) * sizeof(float));
   }
 }
@@ -204,7 +243,7 @@ void Decoder::CheckFinite(Mat<const float> m, std::span<const int32_t> logit_row
 Status Decoder::Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache) {
   PlannedOp& planned = plan_.ops[index];
   const bool routed = planned.rows == RowsOf::kRouted || planned.rows == RowsOf::kSlots;
-  reshaped |= planned.rows == RowsOf::kOwned || (plan_.own_experts && routed);
+  reshaped |= planned.rows == RowsOf::kOwned || index == plan_.place || (plan_.own_experts && routed);
   if (reshaped) Reshape(plan_, rows, groups_, planned);
   return std::visit(
       [&](auto& op) -> Status {
@@ -237,27 +276,47 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
   for (int64_t i = 0; i < n; ++i) {
     plan_.tokens[i] = batch.tokens[static_cast<size_t>(i)];
     plan_.kv_rows[i] = batch.kv_rows[static_cast<size_t>(i)];
-    plan_.positions[i] = plan_.kv_rows[i].position;
+    plan_.positions[i] = batch.positions.empty() ? plan_.kv_rows[i].position : batch.positions[static_cast<size_t>(i)].t;
+    if (plan_.heights == nullptr) continue;
+    plan_.heights[i] = batch.positions.empty() ? plan_.positions[i] : batch.positions[static_cast<size_t>(i)].h;
+    plan_.widths[i] = batch.positions.empty() ? plan_.positions[i] : batch.positions[static_cast<size_t>(i)].w;
   }
+  SetGiven(batch);
   // With several rows, groups and tables can change from step to step, so shapes are checked every time; and those of a plan for
   // prediction, whose first ops do not always run.
-  const bool reshaped = n > 1 || rows_ != n || plan_.begin > 0, head_reshaped = logits > 1 || logit_rows_ != logits;
+  const bool given = std::exchange(given_, !batch.given.empty()) || given_;
+  const bool reshaped = n > 1 || rows_ != n || plan_.begin > 0 || given, head_reshaped = logits > 1 || logit_rows_ != logits;
   if (reshaped) GroupByHead(n);
   if (plan_.recurrent) GroupBySequence(n);
-  if (!plan_.embedded.empty()) GroupByOwner(n);
+  const std::span<const int32_t> tokens(plan_.tokens, static_cast<size_t>(n));
+  const std::span<const int32_t> looked_up(plan_.looked_up_ids, static_cast<size_t>(plan_.looked_up));
+  if (!plan_.embedded.empty()) given_ ? GroupByOwner(looked_up, plan_.looked_up_rows) : GroupByOwner(tokens, nullptr);
   bad_rows_.clear();
   rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};
-  for (size_t i = first_op; i < plan_.head; ++i) TALLY_RETURN_IF_ERROR(Run(i, n, reshaped, cache));
+  for (size_t i = first_op; i < plan_.head; ++i) {
+    if (i == plan_.place && !given_) continue;
+    if (i == plan_.layer_lookup && given_ && !plan_.embedded.empty()) GroupByOwner(tokens, nullptr);
+    TALLY_RETURN_IF_ERROR(Run(i, n, reshaped, cache));
+  }
   rows_ = n;
   // Rows without logits are checked too: their keys and values are stored and would fail in a later step.
   if (logits < n) CheckFinite(plan_.x.Rows(0, n), {});
   if (kept_ != nullptr) kept_->assign(plan_.x.data, plan_.x.Row(n));
+  hidden_.clear();
+  FindOutputs(batch);
+  if (const int64_t outputs = static_cast<int64_t>(outputs_.size()); outputs > 0) {
+    MoveUp(plan_.x, outputs_);
+    const bool outputs_reshaped = outputs > 1 || std::exchange(output_rows_, 0) != outputs;
+    for (size_t i = plan_.head; i < plan_.logits_from; ++i) TALLY_RETURN_IF_ERROR(Run(i, outputs, outputs_reshaped, cache));
+    output_rows_ = outputs;
+    KeepHidden(batch.hidden_rows);
+    MoveUp(plan_.head_in, logits_of_outputs_);
+  }
   if (logits > 0) {
-    MoveUp(batch.logit_rows);
     logit_rows_ = 0;
     plan_.whole.rows = logits;
-    for (size_t i = plan_.head; i < plan_.ops.size(); ++i) TALLY_RETURN_IF_ERROR(Run(i, logits, head_reshaped, cache));
+    for (size_t i = plan_.logits_from; i < plan_.ops.size(); ++i) TALLY_RETURN_IF_ERROR(Run(i, logits, head_reshaped, cache));
     logit_rows_ = logits;
     if (shard_.rank == 0) CheckFinite(plan_.logits.Rows(0, logits), batch.logit_rows);
   }

@@ -18,7 +18,10 @@ namespace tally {
 struct StepBatch {
   std::span<const int32_t> tokens;
   std::span<const KvRow> kv_rows;
-  std::span<const int32_t> logit_rows;  // indices of the rows with logits, ascending
+  std::span<const int32_t> logit_rows;          // indices of the rows with logits, ascending
+  std::span<const int32_t> hidden_rows = {};    // of the rows with hidden states, ascending
+  std::span<const RowPosition> positions = {};  // of each row, whole; empty: those of kv_rows
+  std::span<const GivenRow> given = {};         // embeddings that replace those of tokens, by ascending row
 };
 
 class Decoder {
@@ -29,6 +32,8 @@ class Decoder {
   // Returns logits [logit_rows, vocab], at most max_logit_rows of them, valid until the next call. The cache must have room for
   // every position of the batch.
   Result<Mat<const float>> Forward(const StepBatch& batch, SequenceStore& cache) { return Forward(batch, cache, 0); }
+  // The hidden states of the last Forward's hidden_rows, [hidden_rows, d_model]: what the head reads. To be moved from, if they are kept.
+  std::vector<float>& hidden() { return hidden_; }
   // From now on Forward leaves the output of the last layer for each row of a batch in `rows`, [rows, d_model].
   void KeepOutput(std::vector<float>* rows) { kept_ = rows; }
 
@@ -56,10 +61,13 @@ class Decoder {
   Status Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache);
   void GroupByExpert(const RouteOp& op);
   void GroupByHead(int64_t n);
-  void GroupByOwner(int64_t n);
+  void GroupByOwner(std::span<const int32_t> tokens, const int32_t* rows);
   void TakeOwnExperts(const RouteOp& op);
   void GroupBySequence(int64_t n);
-  void MoveUp(std::span<const int32_t> logit_rows);
+  void SetGiven(const StepBatch& batch);
+  void FindOutputs(const StepBatch& batch);
+  void KeepHidden(std::span<const int32_t> hidden_rows);
+  static void MoveUp(const Mat<float>& x, std::span<const int32_t> rows);
   void CheckKvRange(const KvStoreOp& op, Site site);
   void CheckFinite(Mat<const float> m, std::span<const int32_t> logit_rows);
   void AddBad(BadRow bad);
@@ -69,9 +77,13 @@ class Decoder {
   std::vector<Span> vocab_, experts_;  // of each process
   Executor& executor_;
   Plan plan_;
-  std::vector<size_t> slots_;          // executor indices of the plan's ops
-  int64_t rows_ = 0, logit_rows_ = 0;  // rows that the ops are shaped for
-  int64_t groups_ = 0;                 // experts chosen by the last router
+  std::vector<size_t> slots_;                            // executor indices of the plan's ops
+  int64_t rows_ = 0, output_rows_ = 0, logit_rows_ = 0;  // rows that the ops are shaped for
+  bool given_ = false;                                   // whether the last batch had given embeddings
+  // The batch's rows with outputs; and of these, those with logits, by their place among them.
+  std::vector<int32_t> outputs_, logits_of_outputs_;
+  std::vector<float> hidden_;
+  int64_t groups_ = 0;  // experts chosen by the last router
   std::vector<int32_t> next_of_expert_;
   std::vector<int32_t> rows_of_row_;  // [rows of the step]: how many rows this process's experts have for each
   std::vector<int32_t> run_of_;       // by sequence: its run in this step

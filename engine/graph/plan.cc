@@ -20,12 +20,26 @@ class Rows {
       : plan_(plan), rows_(rows), input_rows_(input_rows), n_(n), groups_(groups) {}
 
   void operator()(EmbedOp& op) const {
+    if (rows_ == RowsOf::kLookedUp) {
+      const bool all = plan_.given_count == 0;
+      const size_t looked_up = static_cast<size_t>(all ? n_ : plan_.looked_up);
+      op.ids = {all ? plan_.tokens : plan_.looked_up_ids, looked_up};
+      op.step_rows = {all ? nullptr : plan_.looked_up_rows, all ? 0 : looked_up};
+      op.out.rows = static_cast<int64_t>(looked_up);
+      return;
+    }
     Set(op.ids, op.out);
     if (rows_ != RowsOf::kOwned) return;
     const size_t owned = static_cast<size_t>(plan_.owned);
     op.ids = {op.ids.data(), owned};
     op.step_rows = {op.step_rows.data(), owned};
     op.out.rows = plan_.owned;
+  }
+  void operator()(PlaceRowsOp& op) const {
+    op.x.rows = n_;
+    op.given = {plan_.given_rows, static_cast<size_t>(plan_.given_count)};
+    if (!plan_.embedded.empty()) return;  // the gather has placed the others
+    op.to_rows = {plan_.looked_up_rows, static_cast<size_t>(plan_.looked_up)};
   }
   void operator()(NormOp& op) const { Set(op.x, op.out); }
   void operator()(PackActOp& op) const {
@@ -42,7 +56,10 @@ class Rows {
     Set(op.x);
     op.out.rows = op.x.rows;
   }
-  void operator()(RopeTableOp& op) const { Set(op.positions, op.cos, op.sin); }
+  void operator()(RopeTableOp& op) const {
+    Set(op.positions, op.cos, op.sin);
+    if (!op.axes.empty()) Set(op.heights, op.widths);
+  }
   void operator()(RopeOp& op) const { Set(op.x, op.out, op.cos, op.sin); }
   void operator()(KvStoreOp& op) const { Set(op.k, op.v, op.rows); }
   void operator()(AttentionOp& op) const { Set(op.q, op.out, op.rows); }
@@ -77,7 +94,7 @@ class Rows {
     op.all.rows = n_;
     if (rows_ == RowsOf::kOwned) {  // the decoder has set the rows of the parts
       op.own.rows = plan_.owned;
-      op.to_rows = {op.to_rows.data(), static_cast<size_t>(n_)};
+      op.to_rows = {op.to_rows.data(), static_cast<size_t>(plan_.embedded_count)};
       return;
     }
     if (rows_ == RowsOf::kSlots) {
@@ -114,7 +131,9 @@ class Rows {
   int64_t Count(RowsOf rows) const {
     switch (rows) {
       case RowsOf::kBatch:
-      case RowsOf::kLogits: break;
+      case RowsOf::kLogits:
+      case RowsOf::kOutputs: break;
+      case RowsOf::kLookedUp: return plan_.given_count == 0 ? n_ : plan_.looked_up;
       case RowsOf::kOwned: return plan_.owned;
       case RowsOf::kSlots: return n_ * plan_.top_k;
       case RowsOf::kHeads: return n_ * plan_.heads;

@@ -64,11 +64,13 @@ struct PlanSource {
 // The rows of an op.
 enum class RowsOf : uint8_t {
   kBatch,
-  kRouted,  // top_k for each row of the batch, grouped by expert
-  kHeads,   // a row for each head and row of the batch, grouped by head
-  kLogits,  // the rows with logits
-  kOwned,   // the rows whose embedding this process has
-  kSlots,   // top_k for each row of the batch, of which this process has those of kRouted
+  kRouted,    // top_k for each row of the batch, grouped by expert
+  kHeads,     // a row for each head and row of the batch, grouped by head
+  kLogits,    // the rows with logits
+  kOutputs,   // the rows with logits or hidden states
+  kLookedUp,  // the rows whose embedding is not given
+  kOwned,     // of these, the rows whose embedding this process has
+  kSlots,     // top_k for each row of the batch, of which this process has those of kRouted
 };
 
 struct PlannedOp {
@@ -89,10 +91,18 @@ struct GatherRoom {
 
 struct Plan {
   std::vector<PlannedOp> ops;
-  size_t head = 0;  // ops from here on run only if some row has logits
+  size_t head = 0;  // ops from here on run only if some row has logits, those before `logits_from` also if one has a hidden state
+  size_t logits_from = 0;
+  // The op that places given embeddings, and the first one that looks up per-layer embeddings, which all rows have; SIZE_MAX: none.
+  size_t place = SIZE_MAX, layer_lookup = SIZE_MAX;
 
   // The step's arrays, [max_batch]; group_tokens and group_slots [max_batch * top_k]. Ops have spans of them.
   int32_t *tokens = nullptr, *positions = nullptr;
+  int32_t *heights = nullptr, *widths = nullptr;  // of models with M-RoPE
+  // The rows with given embeddings; and of the others the tokens and the rows.
+  GivenRow* given_rows = nullptr;
+  int32_t *looked_up_ids = nullptr, *looked_up_rows = nullptr;
+  int64_t given_count = 0, looked_up = 0;
   KvRow* kv_rows = nullptr;
   // Models with recurrent layers: the rows by sequence.
   bool recurrent = false;
@@ -118,7 +128,7 @@ struct Plan {
   // With a shard: the rows whose embedding this process has, as ids in its part of the table and as rows of the step. embedded_rows: the
   // same rows of the step for every process, one process after another.
   int32_t *owned_ids = nullptr, *owned_rows = nullptr, *embedded_rows = nullptr;
-  int64_t owned = 0;
+  int64_t owned = 0, embedded_count = 0;
   std::vector<GatherRoom*> embedded;  // one for each table whose rows are divided among processes
   // With own_experts: the experts of this process, whose groups and rows the plan has. routed_slots: the slots of all rows, grouped by
   // expert.
@@ -140,7 +150,8 @@ Status MakePlan(const PlanSource& source, const PlanOptions& options, Plan& plan
 // Upper bound of the bytes of a plan's buffers and of the scratch of its kernels on `threads` threads.
 uint64_t PlanBytes(const PlanSource& source, const PlanOptions& options, int threads);
 
-// Sets the op's rows: `n` batch rows, or `n` rows with logits for kLogits. A routed op has the first `groups` of the plan's groups.
+// Sets the op's rows: `n` batch rows, or `n` rows with logits for kLogits, or with outputs for kOutputs. A routed op has the first `groups`
+// of the plan's groups.
 void Reshape(const Plan& plan, int64_t n, int64_t groups, PlannedOp& op);
 
 }  // namespace tally

@@ -33,8 +33,10 @@ void Planner::Make() {
   for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer();
   layer_ = -1;
   plan_.head = plan_.ops.size();
-  rows_ = RowsOf::kLogits;
+  rows_ = RowsOf::kOutputs;
   if (r_.output_norm) Norm(Role::kOutputNorm, plan_.x, normed_);
+  plan_.logits_from = plan_.ops.size();
+  rows_ = RowsOf::kLogits;
   Head();
 }
 
@@ -53,6 +55,13 @@ void Planner::Buffers() {
   const uint64_t n = static_cast<uint64_t>(n_), routed = SaturatingMul(n, static_cast<uint64_t>(k));
   plan_.tokens = arena_.Take<int32_t>(n);
   plan_.positions = arena_.Take<int32_t>(n);
+  if (!source_.rope.axes.empty() || !source_.local_rope.axes.empty()) {
+    plan_.heights = arena_.Take<int32_t>(n);
+    plan_.widths = arena_.Take<int32_t>(n);
+  }
+  plan_.given_rows = arena_.Take<GivenRow>(n);
+  plan_.looked_up_ids = arena_.Take<int32_t>(n);
+  plan_.looked_up_rows = arena_.Take<int32_t>(n);
   plan_.kv_rows = arena_.Take<KvRow>(n);
   plan_.recurrent = AnyLayer(r_, &LayerRecipe::recurrent);
   plan_.state_runs = arena_.Take<StateRun>(n);
@@ -273,7 +282,12 @@ void Planner::Scale(Role role, Mat<float> x, float factor) {
 void Planner::Embed() {
   const size_t n = static_cast<size_t>(n_);
   const bool narrow = r_.embedding_width > 0;
-  EmbedTokens(Role::kTokenEmbedding, r_.embedding_scale, narrow ? narrow_ : plan_.x);
+  const Mat<float> embedded = narrow ? narrow_ : plan_.x;
+  EmbedTokens(Role::kTokenEmbedding, r_.embedding_scale, embedded);
+  if (!source_.prediction) {
+    plan_.place = plan_.ops.size();
+    Add(Role::kTokenEmbedding, PlaceRowsOp{.given = {plan_.given_rows, n}, .to_rows = {}, .x = embedded});
+  }
   if (narrow) Project(Role::kEmbeddingProj, narrow_, plan_.x);
   if (r_.learned_positions) {
     Add(Role::kPositionEmbedding, EmbedOp{.ids = {plan_.positions, n},
@@ -303,13 +317,16 @@ void Planner::Embed() {
 
 void Planner::EmbedTokens(Role table, float scale, Mat<float> out) {
   if (!shard_.alone()) return EmbedOwned(table, scale, out);
+  const RowsOf rows = std::exchange(rows_, table == Role::kTokenEmbedding ? RowsOf::kLookedUp : rows_);
   Add(table, EmbedOp{.ids = {plan_.tokens, static_cast<size_t>(n_)}, .table = Get(table), .out = out, .scale = scale});
+  rows_ = rows;
 }
 
 // Makes each layer's embedding of the token from a row of the table, and the embedding x through a matrix W of [layers P, E] and a norm:
 // (sqrt(P) row + norm(W x / sqrt(E))) / sqrt(2). The norm takes W x with an eps that is E times as large: the same.
 void Planner::EmbedLayers() {
   const float root = std::sqrt(static_cast<float>(r_.layer_embedding));
+  plan_.layer_lookup = plan_.ops.size();
   EmbedTokens(Role::kLayerEmbedding, root, layer_inputs_);
   Project(Role::kLayerEmbeddingProj, plan_.x, layer_given_);
   Add(Role::kLayerEmbeddingNorm, NormOp{.kind = NormKind::kRms,
@@ -336,11 +353,15 @@ void Planner::LayerEmbedding() {
 void Planner::Turns(const Rope& rope, const RopeFrequencies& frequencies, RopeTurns& turns) {
   if (rope.style == RopeStyle::kNone) return;
   turns = {Floats(rope.dim / 2), Floats(rope.dim / 2)};
-  Add(Component::kRope, RopeTableOp{.positions = {plan_.positions, static_cast<size_t>(n_)},
+  const size_t n = static_cast<size_t>(n_), n_axes = frequencies.axes.empty() ? 0 : n;
+  Add(Component::kRope, RopeTableOp{.positions = {plan_.positions, n},
                                     .inv_freq = frequencies.inv_freq,
                                     .magnitude = frequencies.magnitude,
                                     .cos = turns.cos,
-                                    .sin = turns.sin});
+                                    .sin = turns.sin,
+                                    .heights = {plan_.heights, n_axes},
+                                    .widths = {plan_.widths, n_axes},
+                                    .axes = frequencies.axes});
 }
 
 void Planner::Layer() {

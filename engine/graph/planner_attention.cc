@@ -162,6 +162,7 @@ void Planner::Attend(Mixer mixer, Mat<const float> q, Mat<float> out, const Span
           .scale = layer().attention.scale,
           .window = layer().attention.window,
           .chunk = layer().attention.chunk,
+          .both_ways = layer().attention.both_ways,
           .softcap = layer().attention.softcap,
           .sinks = layer().attention.sinks ? Get(Role::kSinks) : WeightView{},
           .slopes = slopes.empty() ? slopes : slopes.subspan(static_cast<size_t>(heads.begin), static_cast<size_t>(heads.size())),

@@ -34,7 +34,7 @@ void Planner::Predict() {
   Norm(Role::kNextHiddenNorm, plan_.hidden, joined.Cols(E, E));
   Project(Role::kNextProj, joined, plan_.x);
   Layer();
-  plan_.head = plan_.ops.size();
+  plan_.head = plan_.logits_from = plan_.ops.size();
   rows_ = RowsOf::kLogits;
   Norm(Role::kNextHeadNorm, plan_.x, normed_);
   layer_ = -1;

@@ -2,9 +2,9 @@
 // Which blocks hold which tokens: for each key a tree of tokens, of which each node names the blocks of its positions.
 //
 // A node stands for kTokens tokens that follow those of its parent, or for fewer, and then it has no children. The tokens of no node
-// begin with those of a sibling. Tokens are compared, never hashed. A node names one block for each slot, or none: slots are groups of
-// layers, and the blocks of a group within kTokens positions. It also names states: what recurrent layers know after some of its
-// tokens, at most one for each position. The index owns neither blocks nor states.
+// begin with those of a sibling. Tokens are compared, never hashed; rows that are more than tokens are symbols (row_symbols.h). A node
+// names one block for each slot, or none: slots are groups of layers, and the blocks of a group within kTokens positions. It also names
+// states: what recurrent layers know after some of its tokens, at most one for each position. The index owns neither blocks nor states.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +54,7 @@ class PrefixIndex {
   void SetBlock(int32_t node, size_t slot, int32_t id) { nodes_[static_cast<size_t>(node)].blocks[slot] = id; }
   int64_t begin(int32_t node) const { return At(node).begin; }  // the position of its first token
   int64_t end(int32_t node) const { return At(node).begin + static_cast<int64_t>(At(node).tokens.size()); }
+  std::span<const int32_t> tokens(int32_t node) const { return At(node).tokens; }
   int32_t parent(int32_t node) const { return At(node).parent; }
   // A number is used again after its node is gone, but with another generation.
   uint64_t generation(int32_t node) const { return At(node).generation; }

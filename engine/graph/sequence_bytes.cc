@@ -35,6 +35,7 @@ std::span<uint8_t> WritableBytesOf(T& numbers) {
 
 Status SequenceStore::Export(int32_t sequence, const Sink& write) {
   if (!IsLive(sequence)) return BadInput("no sequence " + std::to_string(sequence));
+  if (HasRows(sequence)) return BadInput("a sequence with pictures or positions of its own cannot be written");
   ClearAllNew();
   const Sequence& s = sequences_[static_cast<size_t>(sequence)];
   const State state = recurrent() ? s.states.back() : State();

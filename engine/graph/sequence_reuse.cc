@@ -16,8 +16,17 @@ void SequenceStore::Remember(int32_t sequence, std::string_view key, std::span<c
   int32_t node = s.root == root && index_.Exists(s.node, s.generation) ? s.node : root;
   if (index_.end(node) > static_cast<int64_t>(tokens.size())) node = root;
   int32_t last = node;
-  for (size_t at = static_cast<size_t>(index_.end(node)); at < tokens.size(); at += PrefixIndex::kTokens) {
-    const std::span<const int32_t> piece = tokens.subspan(at, std::min<size_t>(PrefixIndex::kTokens, tokens.size() - at));
+  std::vector<int32_t> symbols;
+  const size_t from = static_cast<size_t>(index_.end(node));
+  std::span<const int32_t> more = tokens.subspan(from);
+  if (!s.rows.empty()) {
+    ForgetSymbols();
+    symbols = symbols_.Of(tokens, s.rows, static_cast<int64_t>(from), true);
+    more = symbols;
+    tokens = tokens.first(from + symbols.size());
+  }
+  for (size_t at = 0; at < more.size(); at += PrefixIndex::kTokens) {
+    const std::span<const int32_t> piece = more.subspan(at, std::min<size_t>(PrefixIndex::kTokens, more.size() - at));
     const PrefixIndex::Entry entry = index_.Enter(node, piece);
     if (entry.node == PrefixIndex::kNone) break;
     Attach(sequence, entry.node, entry.known);
@@ -27,7 +36,10 @@ void SequenceStore::Remember(int32_t sequence, std::string_view key, std::span<c
   s.root = root;
   s.node = node;
   s.generation = index_.generation(node);
-  if (recurrent()) RememberStates(s, key, tokens, states);
+  if (recurrent()) {
+    if (!s.rows.empty()) symbols = symbols_.Of(tokens, s.rows, 0, true);
+    RememberStates(s, key, s.rows.empty() ? tokens : std::span<const int32_t>(symbols), states);
+  }
   index_.Prune(last);
 }
 
@@ -118,31 +130,67 @@ int32_t SequenceStore::StateAt(const PrefixIndex::Path& path, int64_t at) {
   return std::ranges::find_if(path.states, [&](const PrefixIndex::State& state) { return state.at == at; })->id;
 }
 
-int64_t SequenceStore::Reusable(const PrefixIndex::Path& path) const {
+// Keeps rows that see one another together.
+int64_t SequenceStore::Reusable(const PrefixIndex::Path& path, std::span<const SequenceRow> rows) const {
   if (recurrent()) {
     for (size_t i = path.states.size(); i > 0; --i) {
       const int64_t at = path.states[i - 1].at;
-      if (Usable(path, at) == at && BytesToReuse(path, at) <= pool_->available()) return at;
+      if (SpanAround(rows, at).empty() && Usable(path, at) == at && BytesToReuse(path, at) <= pool_->available()) return at;
     }
     return 0;
   }
-  int64_t length = Usable(path, path.length);
+  const auto usable = [&](int64_t length) {
+    length = Usable(path, length);
+    for (RowSpan cut; !(cut = SpanAround(rows, length)).empty();) length = Usable(path, cut.begin);
+    return length;
+  };
+  int64_t length = usable(path.length);
   if (BytesToReuse(path, length) <= pool_->available()) return length;
   // Without copies there is room: shared blocks take no new bytes.
   do {
-    length = Usable(path, length / PrefixIndex::kTokens * PrefixIndex::kTokens);
+    length = usable(length / PrefixIndex::kTokens * PrefixIndex::kTokens);
   } while (length % PrefixIndex::kTokens != 0);
   return length;
 }
 
-int64_t SequenceStore::Reusable(std::string_view key, std::span<const int32_t> tokens) const {
-  return Reusable(index_.Find(key, tokens.first(std::min(tokens.size(), static_cast<size_t>(size_.context)))));
+// `rows`: of the tokens.
+PrefixIndex::Path SequenceStore::Find(std::string_view key, std::span<const int32_t> tokens, std::span<SequenceRow> rows) const {
+  tokens = tokens.first(std::min(tokens.size(), static_cast<size_t>(size_.context)));
+  const auto no_token = std::ranges::find_if(tokens, [](int32_t token) { return token < 0; });  // it could be taken for a symbol
+  tokens = tokens.first(static_cast<size_t>(no_token - tokens.begin()));
+  return rows.empty() ? index_.Find(key, tokens) : index_.Find(key, symbols_.Of(tokens, rows, 0, false));
 }
 
-Result<int32_t> SequenceStore::NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) {
+int64_t SequenceStore::Reusable(std::string_view key, std::span<const int32_t> tokens, std::span<const PrefixRow> rows) const {
+  std::vector<SequenceRow> own = RowsOfPrefix(tokens, rows);
+  return Reusable(Find(key, tokens, own), own);
+}
+
+// Once there are many symbols, keeps those of the index and of sequences.
+void SequenceStore::ForgetSymbols() {
+  if (symbols_.size() < most_symbols_) return;
+  std::vector<int32_t> used;
+  index_.ForEach([&](int32_t node) {
+    for (const int32_t token : index_.tokens(node)) {
+      if (token < 0) used.push_back(token);
+    }
+  });
+  for (const Sequence& s : sequences_) {
+    for (const SequenceRow& r : s.rows) {
+      if (r.symbol < 0) used.push_back(r.symbol);
+    }
+  }
+  std::ranges::sort(used);
+  symbols_.KeepOnly(used);
+  most_symbols_ = std::max(kMostSymbols, 2 * symbols_.size());
+}
+
+Result<int32_t> SequenceStore::NewSequenceFor(std::string_view key, std::span<const int32_t> tokens,
+                                              std::span<const PrefixRow> rows) {
   TALLY_ASSIGN_OR_RETURN(const int32_t sequence, NewSequence());
-  const PrefixIndex::Path path = index_.Find(key, tokens.first(std::min(tokens.size(), static_cast<size_t>(size_.context))));
-  const int64_t length = Reusable(path);
+  std::vector<SequenceRow> own = RowsOfPrefix(tokens, rows);
+  const PrefixIndex::Path path = Find(key, tokens, own);
+  const int64_t length = Reusable(path, own);
   std::vector<bool> copied(groups_.size());
   for (size_t g = 0; g < groups_.size(); ++g) {
     copied[g] = !groups_[g].rows && length % groups_[g].positions != 0 && !Continues(path, g, length);
@@ -167,6 +215,8 @@ Result<int32_t> SequenceStore::NewSequenceFor(std::string_view key, std::span<co
     if (copied[g]) CopyLast(g, sequence);
   }
   s.length = length;
+  s.rows = std::move(own);
+  DropRows(s, length);
   return sequence;
 }
 

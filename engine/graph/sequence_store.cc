@@ -353,6 +353,28 @@ Status SequenceStore::Extend(int32_t sequence, int64_t n, bool keep_first) {
   return {};
 }
 
+void SequenceStore::AddRows(int32_t sequence, std::span<const int32_t> tokens, std::span<const PrefixRow> rows) {
+  for (size_t i = 0; i < rows.size(); ++i) AddRow(rows[i], tokens[i], sequences_[static_cast<size_t>(sequence)].rows);
+}
+
+int64_t SequenceStore::NextPosition(int32_t sequence) const {
+  if (!IsLive(sequence)) return 0;
+  const Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  return tally::NextPosition(s.rows, s.length);
+}
+
+Status SequenceStore::CheckCut(const Sequence& s, int64_t length, const char* what) const {
+  const RowSpan span = SpanAround(s.rows, length);
+  if (span.empty()) return {};
+  return BadInput(std::string("cannot ") + what + " " + std::to_string(length) + " positions: those from " +
+                  std::to_string(span.begin) + " to " + std::to_string(span.end - 1) + " see one another, and stay together");
+}
+
+// The sequence is cut to `length`.
+void SequenceStore::DropRows(Sequence& s, int64_t length) {
+  while (!s.rows.empty() && s.rows.back().row.index >= length) s.rows.pop_back();
+}
+
 // Checks that after cutting to `length` no window layer lacks a block, and that a step could start from some state of the recurrent layers.
 Status SequenceStore::CheckHeld(const Sequence& s, int64_t length, const char* what) const {
   if (recurrent() && StatesAt(s, length) == 0) {
@@ -375,7 +397,9 @@ Status SequenceStore::Truncate(int32_t sequence, int64_t length) {
   if (length < 0 || length > s.length) {
     return BadInput("cannot keep " + std::to_string(length) + " of " + std::to_string(s.length) + " positions");
   }
+  TALLY_RETURN_IF_ERROR(CheckCut(s, length, "roll back to"));
   TALLY_RETURN_IF_ERROR(CheckHeld(s, length, "roll back to"));
+  DropRows(s, length);
   for (size_t g = 0; g < groups_.size(); ++g) Shorten(g, sequence, static_cast<size_t>(groups_[g].BlocksFor(length)));
   s.length = length;
   if (recurrent()) {
@@ -394,6 +418,7 @@ Result<int32_t> SequenceStore::Fork(int32_t sequence, int64_t length) {
   if (length < 0 || length > had) {
     return BadInput("cannot fork " + std::to_string(length) + " of " + std::to_string(had) + " positions");
   }
+  TALLY_RETURN_IF_ERROR(CheckCut(sequences_[static_cast<size_t>(sequence)], length, "fork the first"));
   TALLY_RETURN_IF_ERROR(CheckHeld(sequences_[static_cast<size_t>(sequence)], length, "fork the first"));
   uint64_t copied = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -416,6 +441,8 @@ Result<int32_t> SequenceStore::Fork(int32_t sequence, int64_t length) {
     if (length % groups_[g].positions != 0) Append(g, fork, ids[whole] < 0 ? -1 : TakeCopy(g, ids[whole]));
   }
   to.length = length;
+  to.rows = from.rows;
+  DropRows(to, length);
   to.states = {from.states.begin(), from.states.begin() + static_cast<std::ptrdiff_t>(StatesAt(from, length))};
   to.rows_from = to.rows_from_before = std::min(from.RowsFrom(length), length);
   to.before = length;
@@ -443,6 +470,7 @@ Result<int32_t> SequenceStore::Copy(int32_t sequence) {
     to.held[g].first = from.held[g].first;
   }
   to.length = length;
+  to.rows = from.rows;
   to.states = from.states;
   to.rows_from = to.rows_from_before = from.rows_from;
   to.before = length;
@@ -457,6 +485,7 @@ void SequenceStore::Free(int32_t sequence) {
   DropStates(s, 0);
   s.live = false;
   s.length = 0;
+  s.rows.clear();
 }
 
 }  // namespace tally

@@ -28,6 +28,7 @@
 #include "engine/base/status.h"
 #include "engine/graph/block_pool.h"
 #include "engine/graph/prefix_index.h"
+#include "engine/graph/row_symbols.h"
 #include "engine/kernels/state/state.h"
 #include "engine/machine/parallel.h"
 
@@ -78,7 +79,13 @@ class SequenceStore {
   // few bytes. `keep_first`: of recurrent layers, the state after the first of several new positions is kept, to go back to without doing
   // steps again. Earlier positions than those of the state before may then be given up.
   Status Extend(int32_t sequence, int64_t n, bool keep_first = false);
-  // Keeps the first `length` positions. kBadInput: no such sequence, more than there are, or positions that a window layer or a recurrent
+  // Tells what some of the new positions of the last Extend are, besides tokens; ascending. Fork, Copy, Truncate and the index keep to it.
+  void AddRows(int32_t sequence, std::span<const int32_t> tokens, std::span<const PrefixRow> rows);
+  // The position of the next row, if none is given.
+  int64_t NextPosition(int32_t sequence) const;
+  bool HasRows(int32_t sequence) const { return IsLive(sequence) && !sequences_[static_cast<size_t>(sequence)].rows.empty(); }
+  // Keeps the first `length` positions. kBadInput: no such sequence, more than there are, a cut between rows that see one another (so does
+  // Fork), or positions that a window layer or a recurrent
   // one needs and has dropped. Truncating to the length before the last Extend always succeeds. With recurrent layers, so does any length
   // from the last multiple of kStateRows on, and from the one before it if steps were short.
   Status Truncate(int32_t sequence, int64_t length);
@@ -95,12 +102,13 @@ class SequenceStore {
   // A new sequence with as many of the first `tokens` as are remembered, maybe none: Length tells. Whole blocks are shared; a partial last
   // one is copied, or used as it is if no other sequence has it. The caller leaves out the token whose logits it wants. kNoRoom:
   // `sequences` are live.
-  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens);
+  // `rows`: what some of them are besides tokens.
+  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens, std::span<const PrefixRow> rows = {});
   // The length of such a sequence, if it were made now.
-  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const;
+  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens, std::span<const PrefixRow> rows = {}) const;
 
   // Writes a sequence as bytes: its length, the blocks that it holds of each group, and these blocks. Equal contents give equal bytes:
-  // positions beyond the length are zero. kBadInput: no such sequence; errors of `write`.
+  // positions beyond the length are zero. kBadInput: no such sequence, one with rows that are more than tokens; errors of `write`.
   using Sink = std::function<Status(std::span<const uint8_t> bytes)>;
   Status Export(int32_t sequence, const Sink& write);
   // A new sequence out of the bytes of Export, by a store of the same layers. `read` fills what it is given with the bytes that
@@ -146,6 +154,7 @@ class SequenceStore {
     std::vector<Group> groups;
     uint64_t state_bytes = 0, state_stride = 0;  // of a state of all recurrent layers, and in whole pages; 0: there are none
   };
+  static constexpr size_t kMostSymbols = 4096;
   struct Layer {
     size_t bytes = 0, offset = 0;  // of its block, within the group's
     size_t state_offset = 0;       // of its state, within all layers'
@@ -170,6 +179,7 @@ class SequenceStore {
     bool live = false;
     int64_t length = 0;
     std::vector<Held> held;  // [group]
+    std::vector<SequenceRow> rows = {};
     // Recurrent layers. Ascending; the last is the running one, or earlier than `length` after Truncate. A step can start from one at
     // `length`, or at rows_from or beyond: the rows of [rows_from, length) are kept.
     std::vector<State> states;
@@ -233,7 +243,11 @@ class SequenceStore {
   int64_t FirstNamed(const PrefixIndex::Path& path, size_t group, int64_t length) const;
   bool Continues(const PrefixIndex::Path& path, size_t group, int64_t length) const;
   uint64_t BytesToReuse(const PrefixIndex::Path& path, int64_t length) const;
-  int64_t Reusable(const PrefixIndex::Path& path) const;
+  int64_t Reusable(const PrefixIndex::Path& path, std::span<const SequenceRow> rows) const;
+  PrefixIndex::Path Find(std::string_view key, std::span<const int32_t> tokens, std::span<SequenceRow> rows) const;
+  Status CheckCut(const Sequence& s, int64_t length, const char* what) const;
+  static void DropRows(Sequence& s, int64_t length);
+  void ForgetSymbols();
   static int32_t StateAt(const PrefixIndex::Path& path, int64_t at);
   Status VerifyIndex() const;
 
@@ -251,7 +265,9 @@ class SequenceStore {
   std::unique_ptr<BlockPool> pool_;
   std::vector<Sequence> sequences_;  // indexed by id; freed ids are reused
   PrefixIndex index_;
-  std::vector<size_t> slot_groups_;  // the group of each slot of the index
+  mutable RowSymbols symbols_;          // looking up makes none
+  size_t most_symbols_ = kMostSymbols;  // when there are more, those that are not in use are forgotten
+  std::vector<size_t> slot_groups_;     // the group of each slot of the index
 };
 
 }  // namespace tally

@@ -16,6 +16,7 @@
 #include "engine/kernels/matmul/matmul.h"
 #include "engine/kernels/norm/norm.h"
 #include "engine/kernels/pack_act/pack_act.h"
+#include "engine/kernels/place_rows/place_rows.h"
 #include "engine/kernels/rates/rates.h"
 #include "engine/kernels/rope/rope.h"
 #include "engine/kernels/router/router.h"

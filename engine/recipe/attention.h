@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engine/base/kinds.h"
+#include "engine/base/rows.h"
 
 namespace tally {
 
@@ -28,6 +29,7 @@ struct Attention {
   int32_t chunk = 0;       // key j is visible to query i iff j <= i and i / chunk = j / chunk (Llama 4); 0: no chunks
   float scale = 0;         // multiplies q.k; every family sets it
   LayerRope rope = LayerRope::kGlobal;
+  BothWays both_ways = BothWays::kWhole;  // what is shown of a span whose rows see one another
   // The keys and values of this earlier layer are read, and there are none of its own; -1: there are.
   int32_t cache_of = -1;
   bool v_is_k = false;  // the values are the keys as their matrix gives them (Gemma 4)

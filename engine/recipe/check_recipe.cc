@@ -70,6 +70,14 @@ Status CheckRope(const Rope& rope, int32_t head_dim) {
   if (rope.turned < 0 || rope.turned > rope.dim / 2) {
     return BadInput("rope turns " + Text(rope.turned) + " of " + Text(rope.dim / 2) + " pairs");
   }
+  int64_t sections = 0;
+  for (const int32_t section : rope.sections) {
+    if (section < 0) return BadInput("a section of M-RoPE is " + Text(section));
+    sections += section;
+  }
+  if (sections != 0 && sections != rope.dim / 2) {
+    return BadInput("the sections of M-RoPE have " + Text(sections) + " of " + Text(rope.dim / 2) + " pairs");
+  }
   if (rope.style == RopeStyle::kNone || (rope.dim >= 2 && rope.dim % 2 == 0 && rope.dim <= head_dim)) return {};
   return BadInput("rope turns " + Text(rope.dim) + " of a head's " + Text(head_dim) +
                   " dimensions; expected an even number, at most all");

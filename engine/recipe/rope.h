@@ -2,6 +2,7 @@
 // Rotary positions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -28,6 +29,11 @@ struct Rope {
   int32_t turned = 0;  // so many of the dim / 2 pairs, the first ones, rotate (Gemma 4's proportional rope); 0: all
   double theta = 10000;
   RopeScaling scaling = {};
+  // M-RoPE (Qwen2-VL): so many of the dim / 2 pairs turn by time, height and width, one section after another; with
+  // `sections_interleaved` (Qwen3-VL) pair i turns by the height if i % 3 = 1 and i < 3 sections[1], by the width if i % 3 = 2 and
+  // i < 3 sections[2], else by the time. All 0: by the one position that text has.
+  std::array<int32_t, 3> sections = {};
+  bool sections_interleaved = false;
   bool freq_factors = false;  // the checkpoint stores divisors of the frequencies (GGUF rope_freqs.weight)
   bool stored_long_factors =
       false;  // the checkpoint stores longrope's (GGUF rope_factors_short.weight, rope_factors_long.weight)

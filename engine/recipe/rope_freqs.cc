@@ -90,6 +90,22 @@ double Theta(const Rope& rope, int64_t context) {
 
 }  // namespace
 
+namespace {
+
+std::vector<uint8_t> Axes(const Rope& rope) {
+  const auto& [times, heights, widths] = rope.sections;
+  std::vector<uint8_t> axes;
+  if (times == 0 && heights == 0 && widths == 0) return axes;
+  for (int32_t i = 0; i < rope.dim / 2; ++i) {
+    const bool height = rope.sections_interleaved ? i % 3 == 1 && i < 3 * heights : i >= times && i < times + heights;
+    const bool width = rope.sections_interleaved ? i % 3 == 2 && i < 3 * widths : i >= times + heights;
+    axes.push_back(height ? 1 : width ? 2 : 0);
+  }
+  return axes;
+}
+
+}  // namespace
+
 double YarnMagnitude(double factor, double mscale) { return factor > 1 ? 0.1 * mscale * std::log(factor) + 1 : 1; }
 
 Result<RopeFrequencies> MakeRopeFrequencies(const Rope& rope, const StoredRopeFactors& stored, int64_t context) {
@@ -129,6 +145,7 @@ Result<RopeFrequencies> MakeRopeFrequencies(const Rope& rope, const StoredRopeFa
     }
     out.inv_freq[i] = rope.turned > 0 && i >= rope.turned ? 0 : static_cast<float>(inv);
   }
+  out.axes = Axes(rope);
   return out;
 }
 

@@ -6,6 +6,7 @@
 // (Ding et al. 2024, arXiv 2402.13753) and dynamic NTK as in transformers' modeling_rope_utils.py, chosen once by the context.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -15,8 +16,9 @@
 namespace tally {
 
 struct RopeFrequencies {
-  std::vector<float> inv_freq;  // [dim/2], radians per position
-  float magnitude = 1;          // cos and sin are multiplied by it (YaRN); scores scale by its square
+  std::vector<float> inv_freq;     // [dim/2], radians per position
+  std::vector<uint8_t> axes = {};  // M-RoPE: what a frequency turns by, [dim/2]: 0 time, 1 height, 2 width; else empty
+  float magnitude = 1;             // cos and sin are multiplied by it (YaRN); scores scale by its square
 };
 
 // YaRN's attention temperature: 0.1 mscale ln(factor) + 1; mscale is DeepSeek's.

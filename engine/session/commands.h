@@ -66,6 +66,24 @@ struct CommandArgument<std::span<const T>> {
   static Kept Get(CommandReader& in) { return in.GetAll<T>(); }
 };
 
+// Rows of a step, and the embeddings that they have.
+template <>
+struct CommandArgument<std::span<const BatchRow>> {
+  class Kept {
+   public:
+    Kept() = default;
+    Kept(Kept&&) = default;                                       // a copy's rows would have the embeddings of another
+    operator std::span<const BatchRow>() const { return rows_; }  // NOLINT(google-explicit-constructor): an argument of the call
+
+   private:
+    friend CommandArgument;
+    std::vector<BatchRow> rows_;
+    std::vector<std::vector<float>> embeddings_;
+  };
+  static void Put(CommandWriter& out, std::span<const BatchRow> rows);
+  static Kept Get(CommandReader& in);
+};
+
 // A call of a Follower's, or of one of its engines, whose number stands first.
 template <class Object, class Member, Member kMember, class... Parameters>
 struct FollowedCall {

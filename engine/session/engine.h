@@ -38,8 +38,8 @@ class TALLY_API Engine : public Sequences {
   // kNotFinite: its logits, or a row's output of the last layer, are NaN or infinite (names layer and op); a key or value is beyond the
   // KV type.
   // Errors of the whole step: all sequences are then as before, except that windows and recurrent layers may have dropped what they could
-  // have been rolled back to. kBadInput: no rows or too many, a token beyond the vocabulary, no such sequence or bill. kNoRoom: not
-  // enough memory.
+  // have been rolled back to. kBadInput: no rows or too many, a token beyond the vocabulary, no such sequence or bill, an embedding, a
+  // position or a span that a row cannot have (BatchRow). kNoRoom: not enough memory.
   virtual Result<StepOutput> Step(std::span<const BatchRow> rows) = 0;
   // Step for rows that stand or fall together: the first sequence's error is the step's, and all sequences are as before. Logits
   // [rows with want_logits, vocab] in row order, valid until the next step.
@@ -66,8 +66,8 @@ class TALLY_API Engine : public Sequences {
   virtual bool predicts() const { return false; }
   // For each wish, tokens that the checkpoint's layer for multi-token prediction guesses to follow it; maybe none. At most max_logit_rows
   // wishes, each of another sequence. The guesses are a function of the sequence's tokens, unless positions of other sequences were
-  // reused. They are to be run as rows with `draft` behind the wish's token. Changes no sequence. Valid until the next call. kBadInput: no
-  // such sequence; errors of the layer's ops.
+  // reused; none for a sequence with rows that are more than tokens. They are to be run as rows with `draft` behind the wish's token.
+  // Changes no sequence. Valid until the next call. kBadInput: no such sequence; errors of the layer's ops.
   virtual Result<std::span<const std::vector<int32_t>>> Predict(std::span<const DraftWish>) {
     return BadInput("the engine has no layer for multi-token prediction");
   }

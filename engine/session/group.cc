@@ -18,7 +18,52 @@ constexpr size_t kFirst = 1024;
 using First = std::array<uint8_t, kFirst>;
 constexpr size_t kInFirst = kFirst - sizeof(uint64_t);
 
+// A row of a step in few bytes.
+struct SentRow {
+  int32_t token, sequence, bill;
+  bool want_logits, generated, again, draft, want_hidden, more;
+};
+// What a row is besides a token; its embedding follows.
+struct SentMore {
+  RowIdentity identity;
+  RowPosition position;
+  RowSpan both_ways;
+};
+
 }  // namespace
+
+void CommandArgument<std::span<const BatchRow>>::Put(CommandWriter& out, std::span<const BatchRow> rows) {
+  out.Put(static_cast<uint64_t>(rows.size()));
+  for (const BatchRow& r : rows) {
+    const bool more =
+        !r.embedding.empty() || r.identity != RowIdentity() || r.position != RowPosition() || r.both_ways != RowSpan();
+    out.Put(SentRow{r.token, r.sequence, r.bill, r.want_logits, r.generated, r.again, r.draft, r.want_hidden, more});
+    if (more) out.Put(SentMore{r.identity, r.position, r.both_ways}).PutAll(r.embedding);
+  }
+}
+
+CommandArgument<std::span<const BatchRow>>::Kept CommandArgument<std::span<const BatchRow>>::Get(CommandReader& in) {
+  Kept kept;
+  for (uint64_t left = in.Get<uint64_t>(); left > 0 && !in.empty(); --left) {
+    const SentRow sent = in.Get<SentRow>();
+    BatchRow& row = kept.rows_.emplace_back();
+    row.token = sent.token;
+    row.sequence = sent.sequence;
+    row.bill = sent.bill;
+    row.want_logits = sent.want_logits;
+    row.generated = sent.generated;
+    row.again = sent.again;
+    row.draft = sent.draft;
+    row.want_hidden = sent.want_hidden;
+    if (!sent.more) continue;
+    const SentMore more = in.Get<SentMore>();
+    row.identity = more.identity;
+    row.position = more.position;
+    row.both_ways = more.both_ways;
+    row.embedding = kept.embeddings_.emplace_back(in.GetAll<float>());
+  }
+  return kept;
+}
 
 uint64_t RanksHere(const Communicator* group) {
   if (group == nullptr) return 1;

@@ -9,7 +9,8 @@
 // Two kinds of rows do not run. After Fork, reuse, Import and Truncate, the model's output at the sequence's last position is not known;
 // the layer's keys and values there stay zero, or those of the continuation that another sequence had. A row in a block that another
 // sequence shares does not run either: its keys and values depend on the next token, which may lie behind the block. Both may change
-// drafts, but never the tokens that are drawn.
+// drafts, but never the tokens that are drawn. The stepper gives it no rows of sequences that have rows which are more than tokens
+// (BatchRow), so it guesses nothing for them.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,7 @@
 
 #include "engine/base/export.h"
 #include "engine/base/kinds.h"
+#include "engine/base/rows.h"
 #include "engine/base/status.h"
 
 namespace tally {
@@ -30,20 +31,34 @@ class TALLY_API Sequences {
   virtual Result<int32_t> Copy(int32_t sequence) = 0;
   // A new sequence with as many of the first `tokens` as are remembered for this key, maybe none: Length tells. The caller leaves out
   // the token whose logits it wants. Results are the same bits as without. kNoRoom: EngineOptions::sequences are in use.
-  virtual Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) = 0;
+  // `rows`: the rows among `tokens` that are more than tokens (BatchRow), ascending; positions as given to their steps. An embedding is
+  // found by its identity, which is compared exactly, and by all else that its step was given. A span that is seen both ways is found whole
+  // or not at all.
+  virtual Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens,
+                                         std::span<const PrefixRow> rows) = 0;
+  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) {
+    return NewSequenceFor(key, tokens, std::span<const PrefixRow>());
+  }
   // The length of such a sequence, were it made now.
-  virtual int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const = 0;
+  virtual int64_t Reusable(std::string_view key, std::span<const int32_t> tokens, std::span<const PrefixRow> rows) const = 0;
+  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const {
+    return Reusable(key, tokens, std::span<const PrefixRow>());
+  }
   // From now on NewSequenceFor finds the positions of the sequence, which have run `tokens`, until others need their memory; also after
   // Free. To be called after each step, since the next one drops positions that a window has left. A sequence has one key. With recurrent
-  // layers, only positions that have a state are found: the last `states` (0 to 2) that the sequence has.
+  // layers, only positions that have a state are found: the last `states` (0 to 2) that the sequence has. Rows that were more than tokens
+  // are found as such; from the first embedding without an identity on, nothing is.
   virtual void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states) = 0;
   virtual int64_t Length(int32_t sequence) const = 0;  // positions; 0 if there is no such sequence
-  // Keeps the first `length` positions. kBadInput: no such sequence, a length it does not have, positions that a sliding window
+  // The position that the sequence's next row gets if none is given (BatchRow::position).
+  virtual int64_t NextPosition(int32_t sequence) const { return Length(sequence); }
+  // Keeps the first `length` positions. kBadInput: no such sequence, a length it does not have or that parts rows which see each other (so
+  // does Fork), positions that a sliding window
   // has already dropped, a state that recurrent layers have given up: they can go back over the last steps, some 32 positions.
   virtual Status Truncate(int32_t sequence, int64_t length) = 0;
   virtual void Free(int32_t sequence) = 0;  // an unknown one is ignored
   // Writes a sequence's KV cache as bytes, block by block: `write` gets what follows, valid during the call. With several processes: all
-  // parts in order. kBadInput: no such sequence; errors of `write`.
+  // parts in order. kBadInput: no such sequence, or one with rows that were more than tokens; errors of `write`.
   virtual Status Export(int32_t sequence, const std::function<Status(std::span<const uint8_t> bytes)>& write) const = 0;
   // How many bytes Export writes. kBadInput: no such sequence.
   virtual Result<uint64_t> ExportedBytes(int32_t sequence) const = 0;

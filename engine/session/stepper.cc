@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -158,20 +159,33 @@ void Stepper::Record(const OpRecord& op) {
 void Stepper::Rows::Clear() {
   tokens.clear();
   logit_rows.clear();
+  hidden_rows.clear();
   kv_rows.clear();
+  positions.clear();
+  given.clear();
 }
 
-void Stepper::Rows::Add(const BatchRow& row, int64_t position) {
-  if (row.want_logits) logit_rows.push_back(static_cast<int32_t>(tokens.size()));
+void Stepper::Rows::Add(const BatchRow& row, int64_t place, int64_t& next) {
+  const int32_t at = static_cast<int32_t>(tokens.size()), own = static_cast<int32_t>(next);
+  if (row.want_logits) logit_rows.push_back(at);
+  if (row.want_hidden) hidden_rows.push_back(at);
+  if (!row.embedding.empty()) given.push_back({at, row.embedding.data()});
   tokens.push_back(row.token);
-  kv_rows.push_back({.table = row.sequence, .position = static_cast<int32_t>(position)});
+  kv_rows.push_back({.table = row.sequence, .position = static_cast<int32_t>(place)});
+  if (!row.both_ways.empty()) {
+    kv_rows.back().from = static_cast<int32_t>(row.both_ways.begin);
+    kv_rows.back().until = static_cast<int32_t>(row.both_ways.end);
+  }
+  positions.push_back(row.position.given() ? row.position.Whole() : RowPosition{own, own, own});
+  next = std::max<int64_t>(next, int64_t{positions.back().Largest()} + 1);
 }
 
 Stepper::Extent& Stepper::ExtentOf(int32_t sequence) {
   int32_t& at = extent_of_[static_cast<size_t>(sequence)];
   if (at >= 0) return extents_[static_cast<size_t>(at)];
   at = static_cast<int32_t>(extents_.size());
-  return extents_.emplace_back(Extent{.sequence = sequence, .before = store_->Length(sequence)});
+  const int64_t next = store_->NextPosition(sequence);
+  return extents_.emplace_back(Extent{.sequence = sequence, .before = store_->Length(sequence), .next = next, .last = next});
 }
 
 Status Stepper::CheckRows(std::span<const BatchRow> rows) {
@@ -191,15 +205,82 @@ Status Stepper::CheckRows(std::span<const BatchRow> rows) {
     if (!store_->IsLive(row.sequence)) return BadInput("no sequence " + std::to_string(row.sequence));
     if (row.bill != kNoBill && !ledger_.IsOpen(row.bill)) return BadInput("no bill " + std::to_string(row.bill));
   }
+  return CheckGiven(rows);
+}
+
+Status Stepper::CheckEmbedding(const BatchRow& row) const {
+  const int32_t width = recipe_.embedding_width > 0 ? recipe_.embedding_width : recipe_.d_model;
+  if (row.embedding.empty()) return row.identity.known() ? BadInput("an identity without an embedding") : Status();
+  if (row.embedding.size() != static_cast<size_t>(width)) {
+    return BadInput("an embedding of " + std::to_string(row.embedding.size()) + " numbers; the model's have " +
+                    std::to_string(width));
+  }
+  if (AllFinite({row.embedding.data(), 1, width})) return {};
+  return BadInput("an embedding that is not finite");
+}
+
+int64_t Stepper::PositionLimit() const {
+  return recipe_.learned_positions ? std::min<int64_t>(options_.context, recipe_.context) : options_.context;
+}
+
+// `at`: whole.
+Status Stepper::CheckPosition(const RowPosition& at) const {
+  const int64_t limit = PositionLimit();
+  for (const int32_t p : {at.t, at.h, at.w}) {
+    if (p < 0 || p >= limit) {
+      return BadInput("position " + std::to_string(p) + " is out of range, expected 0 to " + std::to_string(limit - 1));
+    }
+  }
+  if ((at.h != at.t || at.w != at.t) && !TurnsByThree()) return BadInput("three positions, and the model has one");
+  return {};
+}
+
+// What rows are besides tokens.
+Status Stepper::CheckGiven(std::span<const BatchRow> rows) const {
+  const auto more = [&](const BatchRow& row) {
+    return !row.embedding.empty() || row.identity.known() || row.position.given() || row.both_ways != RowSpan();
+  };
+  if (std::ranges::none_of(rows, more)) return {};
+  struct Place {
+    int64_t at = 0;
+    RowSpan span = {};  // the last one
+  };
+  std::map<int32_t, Place> places;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const BatchRow& row = rows[i];
+    const auto [found, is_new] = places.try_emplace(row.sequence);
+    Place& place = found->second;
+    if (is_new) place.at = store_->Length(row.sequence);
+    const auto named = [i](const Status& status) {
+      return status.ok() ? status : BadInput("row " + std::to_string(i) + ": " + status.message());
+    };
+    TALLY_RETURN_IF_ERROR(named(CheckEmbedding(row)));
+    if (row.position.given()) TALLY_RETURN_IF_ERROR(named(CheckPosition(row.position.Whole())));
+    const RowSpan span = row.both_ways;
+    const bool inside = place.at < place.span.end;
+    const bool begins = !inside && span.begin == place.at && !span.empty();
+    if (inside ? span != place.span : !begins && span != RowSpan()) {
+      return named(BadInput("rows that see one another are one after another, and each names the same span; this one is at " +
+                            std::to_string(place.at) + " and names " + std::to_string(span.begin) + " to " +
+                            std::to_string(span.end)));
+    }
+    if (!span.empty() && row.draft) return named(BadInput("a drafted row sees the past alone"));
+    if (begins) place.span = span;
+    ++place.at;
+  }
+  for (const auto& [sequence, place] : places) {
+    if (place.at >= place.span.end) continue;
+    return BadInput("sequence " + std::to_string(sequence) + ": rows that see one another are in one step; those up to " +
+                    std::to_string(place.span.end) + " end at " + std::to_string(place.at));
+  }
   return {};
 }
 
 // Makes room for the positions of the sequence's rows. kNoRoom.
 Status Stepper::MakeRoom(const Extent& e) {
-  int64_t limit = options_.context;
-  if (recipe_.learned_positions) limit = std::min<int64_t>(limit, recipe_.context);
-  if (e.before + e.rows > limit) {
-    return NoRoom("the context is full: " + std::to_string(e.before + e.rows) + " positions, room for " + std::to_string(limit));
+  const int64_t limit = PositionLimit(), positions = std::max(e.before + e.rows, e.last);
+  if (positions > limit) {
+    return NoRoom("the context is full: " + std::to_string(positions) + " positions, room for " + std::to_string(limit));
   }
   return store_->Extend(e.sequence, e.rows, /*keep_first=*/e.drafts > 0);
 }
@@ -215,6 +296,7 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
   for (const BatchRow& row : rows) {
     Extent& e = ExtentOf(row.sequence);
     ++e.rows;
+    e.last = row.position.given() ? std::max<int64_t>(e.last, int64_t{row.position.Whole().Largest()} + 1) : e.last + 1;
     if (e.drafts > 0 && !row.draft) return BadInput("a row that was not drafted follows drafted ones of its sequence");
     if (!row.draft) continue;
     ++e.drafts;
@@ -229,12 +311,22 @@ Status Stepper::Prepare(std::span<const BatchRow> rows) {
   for (const BatchRow& row : rows) {
     Extent& e = ExtentOf(row.sequence);
     if (!e.ran) continue;
-    rows_.Add(row, e.before + e.rows++);
+    const int64_t place = e.before + e.rows++;
+    rows_.Add(row, place, e.next);
+    if (!row.embedding.empty() || row.position.given() || !row.both_ways.empty()) {
+      const PrefixRow more = {.index = place,
+                              .embedding = !row.embedding.empty(),
+                              .identity = row.identity,
+                              .position = rows_.positions.back(),
+                              .both_ways = row.both_ways};
+      store_->AddRows(row.sequence, {&row.token, 1}, {&more, 1});
+    }
     booked_.push_back({.phase = row.generated ? Phase::kDecode : Phase::kPrefill,
                        .logits = row.want_logits,
                        .again = row.again,
                        .bill = row.bill,
-                       .draft = row.draft});
+                       .draft = row.draft,
+                       .hidden = row.want_hidden});
   }
   return {};
 }
@@ -283,9 +375,10 @@ Status Stepper::KeepDrafts(int32_t sequence, int64_t accepted) {
 
 // Runs rows of one sequence, which begin at its length. They are neither charged nor recorded.
 Status Stepper::Repeat(std::span<const BatchRow> rows, int64_t before) {
+  int64_t next = store_->NextPosition(rows[0].sequence);
   TALLY_RETURN_IF_ERROR(store_->Extend(rows[0].sequence, static_cast<int64_t>(rows.size())));
   Rows again;
-  for (const BatchRow& row : rows) again.Add(row, before + static_cast<int64_t>(again.tokens.size()));
+  for (const BatchRow& row : rows) again.Add(row, before + static_cast<int64_t>(again.tokens.size()), next);
   Ledger* const ledger = executor_.ledger();
   executor_.SetLedger(nullptr);
   repeating_ = true;
@@ -342,15 +435,24 @@ void Stepper::FailBadRows(std::span<const BatchRow> rows, Mat<const float>& logi
 }
 
 StepOutput Stepper::Output(std::span<const BatchRow> rows, Mat<const float> logits) {
-  output_rows_.clear();
-  int32_t ran = 0;
-  for (const BatchRow& row : rows) {
-    if (!row.want_logits) continue;
-    const Extent& e = ExtentOf(row.sequence);
-    output_rows_.push_back(e.failed ? -1 : ran);
-    if (e.ran) ++ran;
-  }
-  return {.logits = logits, .logit_rows = output_rows_, .failed = failed_};
+  const auto place = [&](bool BatchRow::*wanted, std::vector<int32_t>& places) {
+    places.clear();
+    int32_t ran = 0;
+    for (const BatchRow& row : rows) {
+      if (!(row.*wanted)) continue;
+      const Extent& e = ExtentOf(row.sequence);
+      places.push_back(e.failed ? -1 : ran);
+      if (e.ran) ++ran;
+    }
+    return ran;
+  };
+  place(&BatchRow::want_logits, output_rows_);
+  const int64_t hidden = place(&BatchRow::want_hidden, output_hidden_rows_);
+  return {.logits = logits,
+          .logit_rows = output_rows_,
+          .failed = failed_,
+          .hidden = {hidden_.data(), hidden, recipe_.d_model},
+          .hidden_rows = output_hidden_rows_};
 }
 
 Result<StepOutput> Stepper::Step(std::span<const BatchRow> rows) {
@@ -374,6 +476,7 @@ Result<StepOutput> Stepper::RunStep(std::span<const BatchRow> rows) {
   }
   Result<Mat<const float>> logits = decoder_->Forward(rows_.Batch(), *store_);
   executor_.EndStep();
+  std::swap(hidden_, decoder_->hidden());  // rows may run again
   if (!logits.ok()) {
     NextRecordedStep();
     if (group_ != nullptr) {  // the other processes have gone on
@@ -405,7 +508,7 @@ Status Stepper::TakeOutput() {
   std::vector<Predictor::Ran> ran;
   const float* output = step_output_.data();
   for (size_t i = 0; i < booked_.size(); ++i, output += recipe_.d_model) {
-    if (ExtentOf(rows_.kv_rows[i].table).failed) continue;
+    if (ExtentOf(rows_.kv_rows[i].table).failed || store_->HasRows(rows_.kv_rows[i].table)) continue;
     ran.push_back({.token = rows_.tokens[i], .at = rows_.kv_rows[i], .booked = booked_[i], .output = output});
   }
   return predictor_->Take(ran);

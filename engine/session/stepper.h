@@ -42,10 +42,13 @@ class Stepper final : public Engine, public Probe {
   Result<int32_t> NewSequence() override;
   Result<int32_t> Fork(int32_t sequence, int64_t length) override;
   Result<int32_t> Copy(int32_t sequence) override;
-  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) override;
-  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const override { return store_->Reusable(key, tokens); }
+  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens, std::span<const PrefixRow> rows) override;
+  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens, std::span<const PrefixRow> rows) const override {
+    return store_->Reusable(key, tokens, rows);
+  }
   void Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states) override;
   int64_t Length(int32_t sequence) const override { return store_->Length(sequence); }
+  int64_t NextPosition(int32_t sequence) const override { return store_->NextPosition(sequence); }
   Status Truncate(int32_t sequence, int64_t length) override;
   Status KeepDrafts(int32_t sequence, int64_t accepted) override;
   bool predicts() const override { return predictor_ != nullptr; }
@@ -100,6 +103,8 @@ class Stepper final : public Engine, public Probe {
   struct Extent {
     int32_t sequence = 0;
     int64_t before = 0;  // its length before the step
+    int64_t next = 0;    // the position of its next row, if none is given
+    int64_t last = 0;    // of the row after those of the step
     int64_t rows = 0;
     bool ran = false;  // there was room for them
     bool failed = false;
@@ -108,11 +113,14 @@ class Stepper final : public Engine, public Probe {
   };
   // A batch for the decoder.
   struct Rows {
-    std::vector<int32_t> tokens, logit_rows;
+    std::vector<int32_t> tokens, logit_rows, hidden_rows;
     std::vector<KvRow> kv_rows;
+    std::vector<RowPosition> positions;
+    std::vector<GivenRow> given;
     void Clear();
-    void Add(const BatchRow& row, int64_t position);
-    StepBatch Batch() const { return {tokens, kv_rows, logit_rows}; }
+    // `next`: the position of the row if none is given; becomes that of the sequence's next row.
+    void Add(const BatchRow& row, int64_t place, int64_t& next);
+    StepBatch Batch() const { return {tokens, kv_rows, logit_rows, hidden_rows, positions, given}; }
   };
 
   Result<StepOutput> RunStep(std::span<const BatchRow> rows);
@@ -127,6 +135,11 @@ class Stepper final : public Engine, public Probe {
   Result<int32_t> ImportParts(std::span<const uint64_t> parts, const SequenceStore::Source& read);
   Status Prepare(std::span<const BatchRow> rows);
   Status CheckRows(std::span<const BatchRow> rows);
+  Status CheckGiven(std::span<const BatchRow> rows) const;
+  Status CheckEmbedding(const BatchRow& row) const;
+  Status CheckPosition(const RowPosition& at) const;
+  int64_t PositionLimit() const;  // of one sequence
+  bool TurnsByThree() const { return !rope_.global.axes.empty() || !rope_.local.axes.empty(); }
   Status MakeRoom(const Extent& extent);
   void Fail(Extent& extent, Status status);
   Status TakeBack(Status cause, const Extent& extent);
@@ -187,8 +200,9 @@ class Stepper final : public Engine, public Probe {
   std::vector<Extent> extents_;     // of all its sequences
   std::vector<int32_t> extent_of_;  // by sequence: its place in extents_; -1: none
   std::vector<SequenceError> failed_;
-  std::vector<int32_t> output_rows_;  // StepOutput::logit_rows
-  std::vector<float> kept_logits_;    // while the rows of a failed sequence run again
+  std::vector<int32_t> output_rows_, output_hidden_rows_;  // StepOutput::logit_rows, hidden_rows
+  std::vector<float> hidden_;                              // StepOutput::hidden
+  std::vector<float> kept_logits_;                         // while the rows of a failed sequence run again
 };
 
 }  // namespace tally

@@ -116,9 +116,9 @@ Result<int32_t> Stepper::Copy(int32_t sequence) {
   return store_->Copy(sequence);
 }
 
-Result<int32_t> Stepper::NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) {
-  Tell<Command::kNewSequenceFor>(log_, id_, key, tokens);
-  return store_->NewSequenceFor(key, tokens);
+Result<int32_t> Stepper::NewSequenceFor(std::string_view key, std::span<const int32_t> tokens, std::span<const PrefixRow> rows) {
+  Tell<Command::kNewSequenceFor>(log_, id_, key, tokens, rows);
+  return store_->NewSequenceFor(key, tokens, rows);
 }
 
 void Stepper::Remember(int32_t sequence, std::string_view key, std::span<const int32_t> tokens, int32_t states) {

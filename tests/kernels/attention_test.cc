@@ -158,9 +158,9 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
   for (int64_t h = 0; h < s.heads; ++h) {
     const int64_t kv = h / (s.heads / s.kv_heads);
     std::vector<double> score, absolute(s.v_dim), values(s.v_dim);
-    const int64_t first = s.First(at.position);
+    const int64_t first = std::min<int64_t>(s.First(at.position), at.from), last = std::max(at.position, at.until - 1);
     double max = -INFINITY, min = INFINITY, score_error = 0;
-    for (int32_t j = static_cast<int32_t>(first); j <= at.position; ++j) {
+    for (int32_t j = static_cast<int32_t>(first); j <= last; ++j) {
       double dot = 0, size = 0;
       for (int64_t d = 0; d < s.dim; ++d) {
         const float k = cache.K({at.table, j}, kv, d);
@@ -190,7 +190,7 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
     // A p is off by its score's error, the rounding of s - m and 2 ulp of exp; sums by a rounding a term of a block, and some a
     // block joined; both in numerator and denominator. Twice that where there is no fused multiply-add. A p below the smallest
     // normal float may count as 0.
-    const double blocks = at.position / kKvBlock - first / kKvBlock + 1;
+    const double blocks = last / kKvBlock - first / kKvBlock + 1;
     const double relative = 2 * score_error + (max - min + 4 + std::min<double>(kKvBlock, score.size()) + 6 * blocks) * kUnit;
     for (int64_t d = 0; d < s.v_dim; ++d) {
       out[h * s.v_dim + d] /= sum;
@@ -358,8 +358,38 @@ TEST(Attention, ReferenceAndEveryTargetAreSoftmaxAttention) {
     const InDoubles without_tiles(p, cache, of);
     try_kernel("ref", without_tiles);
     ForEachTarget([&] {
-      const bool tiles = shape.type == KvType::kQ8_0 && OnTiles(shape.layout());  // their own roundings
-      try_kernel("hwy", tiles ? InDoubles(p, cache, of) : without_tiles);
+      try_kernel("hwy", shape.type == KvType::kQ8_0 && OnTiles(shape.layout()) ? InDoubles(p, cache, of) : without_tiles);
+    });
+  }
+}
+
+// Spans within a block, over two blocks and wider than windows: the formula, in any company; rows outside of them keep their bits.
+TEST(Attention, RowsOfASpanSeeOneAnother) {
+  Random random(22);
+  for (const Shape& shape : Shapes()) {
+    SCOPED_TRACE(shape.Trace());
+    Problem p(shape, {290, 40}, random);
+    Cache cache(shape, p.lengths);
+    cache.Store(p.rows, p.K(), p.V());
+    const std::vector<KvRow> plain = p.rows;
+    for (KvRow& r : p.rows) {
+      const KvRow span = r.table == 1 ? KvRow{1, 0, 0, 40} : r.position < 28 ? KvRow{0, 0, 20, 28} : KvRow{0, 0, 101, 263};
+      if (r.position >= span.from && r.position < span.until) r.from = span.from, r.until = span.until;
+    }
+    std::vector<KvRow> some = p.rows;
+    random.Shuffle(some);
+    some.resize(60);
+    UseAmx(false);
+    const InDoubles without_tiles(p, cache, some);
+    ForEachTarget([&] {
+      EdgeMat<float> all(330, shape.heads * shape.v_dim), causal(330, all.view().cols), few(60, all.view().cols);
+      p.Attend(cache, p.rows, "hwy", all, random.Bits());
+      p.Attend(cache, plain, "hwy", causal, random.Bits());
+      p.Attend(cache, some, "hwy", few, random.Bits());
+      (shape.type == KvType::kQ8_0 && OnTiles(shape.layout()) ? InDoubles(p, cache, some) : without_tiles).ExpectNear(few.view());
+      for (size_t i = 0; i < 60; ++i) ExpectSameBits(few.view().Rows(i, 1), all.view().Rows(p.IndexOf(some[i]), 1));
+      for (const auto& [at, n] : {std::pair{0, 20}, {28, 73}, {263, 27}})
+        ExpectSameBits(all.view().Rows(at, n), causal.view().Rows(at, n));
     });
   }
 }
@@ -513,8 +543,12 @@ TEST(Attention, BitsDoNotDependOnSlicesOfPositions) {
     Problem p(shape, {3300, 1030}, random);
     Cache cache(shape, p.lengths);
     cache.Store(p.rows, p.K(), p.V());
-    const std::vector<std::vector<KvRow>> batches = {
-        {{0, 3299}}, {{0, 1023}}, {{0, 5}}, {{0, 3297}, {0, 3298}, {0, 3299}}, {{0, 40}, {0, 2047}, {1, 1029}, {0, 2100}}};
+    const std::vector<std::vector<KvRow>> batches = {{{0, 3299}},
+                                                     {{0, 1023}},
+                                                     {{0, 5}},
+                                                     {{0, 3297}, {0, 3298}, {0, 3299}},
+                                                     {{0, 40}, {0, 2047}, {1, 1029}, {0, 2100}},
+                                                     {{0, 1999, 990, 2100}, {0, 3}}};
     const int64_t ranges = 4, queries = 4 * shape.heads;
     EdgeArray<float> partials(queries * ranges * AttentionPartials::PartialFloats(shape.v_dim));
     ForEachTarget([&] {

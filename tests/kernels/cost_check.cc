@@ -26,6 +26,7 @@
 #include "engine/kernels/norm/norm.h"
 #include "engine/kernels/norm/norm_ref.h"
 #include "engine/kernels/pack_act/pack_act.h"
+#include "engine/kernels/place_rows/place_rows.h"
 #include "engine/kernels/rope/rope.h"
 #include "engine/kernels/rope/rope_ref.h"
 #include "engine/kernels/router/router.h"
@@ -177,6 +178,14 @@ class Sweep : public CostSweep {
       Counted c;
       c.at(WorkClass::kRope) = CountOf([&] { RopeTableRef<Counting>(table, 0, rows); });
       Compare("", table, c);
+      const std::vector<uint8_t> axes = {0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 0};
+      table.heights = table.widths = positions;
+      table.axes = axes;
+      Compare("of three positions", table, c);
+      const std::vector<int32_t> to_rows(1, static_cast<int32_t>(rows));
+      const std::vector<GivenRow> given(static_cast<size_t>(rows), {0, frequencies.data});
+      const PlaceRowsOp place{.given = given, .to_rows = to_rows, .x = m.Matrix(rows + 1, 12)};
+      Compare("", place, Counted());
       for (const RopeStyle style : {RopeStyle::kRotateHalf, RopeStyle::kAdjacentPair}) {
         for (const int64_t head_dim : {24, 40}) {  // all of a head, and part of one
           RopeOp op;
@@ -407,7 +416,7 @@ class Sweep : public CostSweep {
 
   void Attentions() {
     constexpr int64_t kBlocks = 3, kTables = 2;
-    const std::vector<KvRow> rows = {{0, 0}, {0, 1}, {0, 2}, {0, 127}, {0, 128}, {0, 300}, {1, 5}};
+    const std::vector<KvRow> rows = {{0, 0}, {0, 1}, {0, 2}, {0, 127}, {0, 128}, {0, 300}, {1, 5}, {1, 140, 120, 150}};
     struct Shape {
       int64_t heads, kv_heads, dim, v_dim, window;
       bool sinks;
@@ -479,9 +488,10 @@ class Sweep : public CostSweep {
                      position = static_cast<uint64_t>(s.kv_heads) *
                                 (static_cast<uint64_t>(s.dim + (s.shared ? 0 : s.v_dim)) * element + scales);
       for (const KvRow& row : rows) {
-        for (int64_t j = 0; j <= row.position; ++j) {
-          const bool near = s.window == 0 || row.position - j < s.window;
-          if (near && (s.chunk == 0 || row.position / s.chunk == j / s.chunk)) c.at(ByteKind::kKvRead) += position;
+        for (int64_t j = 0; j < kBlocks * kKvBlock; ++j) {
+          const bool near = j <= row.position && (s.window == 0 || row.position - j < s.window);
+          const bool together = j >= row.from && j < row.until;
+          if (together || (near && (s.chunk == 0 || row.position / s.chunk == j / s.chunk))) c.at(ByteKind::kKvRead) += position;
         }
       }
       if (s.sinks) AddWeight(op.sinks, 1, c);

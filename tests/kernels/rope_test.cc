@@ -228,6 +228,41 @@ TEST(RopeTable, OddFrequenciesGiveNanAndHugeAnglesTheTruth) {
   });
 }
 
+// Each frequency turns by its own of three positions; equal ones give the bits of one.
+TEST(RopeTable, ThreePositions) {
+  Random random(53);
+  SCOPED_TRACE(random.Trace());
+  constexpr size_t kPairs = 37;
+  const std::vector<int32_t> times = {0, 5, 900, 7}, heights = {3, 6, 901, 7}, widths = {9, 0, 31, 7};
+  std::vector<float> inv_freq(kPairs);
+  std::vector<uint8_t> axes(kPairs);
+  for (size_t i = 0; i < kPairs; ++i) {
+    inv_freq[i] = static_cast<float>(std::pow(10000.0, -static_cast<double>(i) / kPairs));
+    axes[i] = static_cast<uint8_t>(random.Below(3));
+  }
+  const std::vector<int32_t>* const of[] = {&times, &heights, &widths};
+  ForEachTarget([&] {
+    EdgeMat<float> cos(4, kPairs), sin(4, kPairs), one_cos(4, kPairs), one_sin(4, kPairs);
+    RopeTableOp table = {times, inv_freq, 1.0f, cos.view(), sin.view(), heights, widths, axes};
+    ASSERT_TRUE(table.Validate().ok()) << table.Validate().message();
+    for (const char* kernel : {"ref", "hwy"}) {
+      RunShuffled(KernelNamed<RopeTableOp>(kernel), table, random.Bits());
+      for (int64_t r = 0; r < 4; ++r) {
+        for (size_t i = 0; i < kPairs; ++i) {
+          const float angle = static_cast<float>((*of[axes[i]])[static_cast<size_t>(r)]) * inv_freq[i];  // an f32 product
+          EXPECT_NEAR(cos.Row(r)[i], std::cos(static_cast<double>(angle)), 2e-7) << kernel << " " << r << " " << i;
+          EXPECT_NEAR(sin.Row(r)[i], std::sin(static_cast<double>(angle)), 2e-7) << kernel << " " << r << " " << i;
+        }
+      }
+    }
+    RunShuffled(KernelNamed<RopeTableOp>("hwy"), RopeTableOp{times, inv_freq, 1.0f, one_cos.view(), one_sin.view()}, 1);
+    ExpectSameBits(cos.view().Rows(3, 1), one_cos.view().Rows(3, 1));
+    ExpectSameBits(sin.view().Rows(3, 1), one_sin.view().Rows(3, 1));
+    table.widths = table.widths.first(3);
+    EXPECT_FALSE(table.Validate().ok());
+  });
+}
+
 // Against the formula in double precision, and the two styles against each other by permutation.
 TEST(Rope, ReferenceTurnsByTheAngle) {
   Random random(52);

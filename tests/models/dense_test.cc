@@ -115,6 +115,8 @@ TEST(Dense, Glm4vWithAndWithoutATextConfig) {
   EXPECT_EQ(MustRead(whole), flat);
   EXPECT_TRUE(flat.all.residual.post_norms);
   EXPECT_EQ(flat.rope.style, RopeStyle::kAdjacentPair);
+  EXPECT_EQ(flat.rope.sections, (std::array<int32_t, 3>{8, 12, 12}));
+  EXPECT_FALSE(flat.rope.sections_interleaved);
 }
 
 TEST(Dense, Apertus) {

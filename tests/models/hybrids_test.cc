@@ -80,8 +80,11 @@ TEST(Hybrids, WhichLayersAttend) {
   ExpectBadInput(With(hf, types, names), {"layer_types 'sliding_attention' is not supported"});
   ExpectBadInput(With(hf, "text_config.attn_output_gate", false), {"attn_output_gate false is not supported"});
   ExpectBadInput(With(hf, "text_config.rope_parameters.mrope_section", std::vector<int64_t>{1, 1, 1}), {"sections of M-RoPE"});
-  EXPECT_EQ(MustRead(With(hf, "text_config.rope_parameters.mrope_section", std::vector<int64_t>{32, 0, 0})).recipe,
-            MustRead(hf).recipe);
+  Recipe by_time = MustRead(hf).recipe;
+  EXPECT_EQ(by_time.rope.sections, (std::array<int32_t, 3>{11, 11, 10}));
+  by_time.rope.sections = {};
+  by_time.rope.sections_interleaved = false;
+  EXPECT_EQ(MustRead(With(hf, "text_config.rope_parameters.mrope_section", std::vector<int64_t>{32, 0, 0})).recipe, by_time);
   ExpectBadInput(With(gguf, "qwen35.rope.dimension_sections", std::vector<int64_t>{32, 0, 0, 0}), {"sections of M-RoPE"});
 }
 

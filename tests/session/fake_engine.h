@@ -116,13 +116,14 @@ class FakeEngine : public Engine, public Probe {
     return last_id_;
   }
   Result<int32_t> Copy(int32_t sequence) override { return Fork(sequence, lengths_.at(sequence)); }
-  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens) override {
+  using Engine::NewSequenceFor, Engine::Reusable;
+  Result<int32_t> NewSequenceFor(std::string_view key, std::span<const int32_t> tokens, std::span<const PrefixRow>) override {
     const int64_t length = Reusable(key, tokens);
     TALLY_ASSIGN_OR_RETURN(const int32_t sequence, NewSequence());
     lengths_[sequence] = length;
     return sequence;
   }
-  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens) const override {
+  int64_t Reusable(std::string_view key, std::span<const int32_t> tokens, std::span<const PrefixRow>) const override {
     int64_t most = 0;
     for (const auto& [of, text] : remembered_) {
       const auto common = std::mismatch(text.begin(), text.end(), tokens.begin(), tokens.end()).first - text.begin();

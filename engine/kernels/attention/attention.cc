@@ -31,14 +31,18 @@ Status AttentionOp::Validate() const {
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     TALLY_RETURN_IF_ERROR(CheckRow(rows[i], i, tables));
-    if (partials.data != nullptr && rows[i].position >= partials.ranges * kRangePositions) {
+    const PositionRange visible = VisiblePositions(*this, rows[i]);
+    if (visible.end > tables[rows[i].table].count * kKvBlock) {
+      return InternalError("row " + std::to_string(i) + " sees " + std::to_string(visible.end) +
+                           " positions, its sequence's table holds " + std::to_string(tables[rows[i].table].count * kKvBlock));
+    }
+    if (partials.data != nullptr && visible.end > partials.ranges * kRangePositions) {
       return InternalError("row " + std::to_string(i) + " is at position " + std::to_string(rows[i].position) +
                            ", and there is room for " + std::to_string(partials.ranges) + " ranges");
     }
-    // A row that continues the previous one needs at most one more block.
+    // A row that continues the previous one sees nothing before what that one sees.
     const bool continues = i > 0 && rows[i].table == rows[i - 1].table && rows[i].position == rows[i - 1].position + 1;
-    const PositionRange visible = VisiblePositions(*this, rows[i].position);
-    int64_t block = (continues ? visible.end - 1 : visible.begin) / kKvBlock;
+    int64_t block = (continues ? int64_t{rows[i].position} : visible.begin) / kKvBlock;
     for (; block * kKvBlock < visible.end; ++block) {
       if (tables[rows[i].table].blocks[block] == nullptr) return MissingBlock(i, block);
     }
@@ -67,7 +71,7 @@ void AddScoreRules(const AttentionOp& op, uint64_t scores, Cost& cost) {
 }
 
 void AddRow(const AttentionOp& op, const KvRow& row, CostAmounts& n) {
-  const PositionRange visible = VisiblePositions(op, row.position);
+  const PositionRange visible = VisiblePositions(op, row);
   ++n[Amount::kRows];
   n[Amount::kVisible] += static_cast<uint64_t>(visible.size());
   const int64_t group = OnTiles(op.layout) ? kTileStep : 16;
@@ -207,6 +211,7 @@ void AttentionOp::Describe(OpDescription& d) const {
   d.Set("scale", static_cast<double>(scale));
   d.Set("window", window);
   d.Set("chunk", chunk);
+  if (both_ways != BothWays::kWhole) d.Set("span", NameOf(kBothWaysNames, both_ways));
   d.Set("softcap", static_cast<double>(softcap));
   d.Set("alibi", slopes.empty() ? "no" : "yes");
   DescribeRows(rows, d);

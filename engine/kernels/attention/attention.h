@@ -27,6 +27,7 @@
 
 #include <array>
 
+#include "engine/base/rows.h"
 #include "engine/kernels/kv_store/kv_store.h"
 #include "engine/kernels/op.h"
 
@@ -49,11 +50,12 @@ struct AttentionOp {
   int64_t heads = 0;   // query head h reads KV head h / (heads / kv_heads)
   KvLayout layout;
   float scale = 1;
-  int64_t window = 0;                  // position j visible to i iff 0 <= i - j < window; 0: all j <= i
-  int64_t chunk = 0;                   // position j visible to i iff j <= i and both are in one chunk of so many; 0: no chunks
-  float softcap = 0;                   // 0: none
-  WeightView sinks;                    // [heads] or empty
-  std::span<const float> slopes = {};  // [heads] or empty; a constant of the model, not a parameter
+  int64_t window = 0;                     // position j visible to i iff 0 <= i - j < window; 0: all j <= i
+  int64_t chunk = 0;                      // position j visible to i iff j <= i and both are in one chunk of so many; 0: no chunks
+  BothWays both_ways = BothWays::kWhole;  // what of its KvRow's span a row sees besides
+  float softcap = 0;                      // 0: none
+  WeightView sinks;                       // [heads] or empty
+  std::span<const float> slopes = {};     // [heads] or empty; a constant of the model, not a parameter
   std::span<const KvRow> rows;  // [n]; consecutive rows of one sequence share a tile, fastest if their positions are consecutive
   std::span<const KvTable> tables;
   // Unless it is empty, positions are below partials.ranges * kRangeBlocks * kKvBlock: the pool refuses more than its context.

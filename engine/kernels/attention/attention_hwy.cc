@@ -283,7 +283,7 @@ void MergePartials(const AttentionOp& op, int64_t row, int64_t head, std::span<u
   for (float* array : {w.range_max, w.range_sum, w.all_max, w.all_sum}) std::fill_n(array, kLanes, 0.0f);
   StartSums(op, head, *w.all_max, *w.all_sum);
   std::memset(w.all_o, 0, static_cast<size_t>(padded) * sizeof(float));
-  const PositionRange visible = VisiblePositions(op, op.rows[row].position);
+  const PositionRange visible = VisiblePositions(op, op.rows[row]);
   for (int64_t range = visible.begin / kRangePositions; range * kRangePositions < visible.end; ++range) {
     const float* partial = PartialOf(op, row, head, range);
     *w.range_max = partial[0];

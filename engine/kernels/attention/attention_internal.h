@@ -18,10 +18,14 @@ struct PositionRange {
   int64_t size() const { return end - begin; }
 };
 
-inline PositionRange VisiblePositions(const AttentionOp& op, int64_t position) {
+// One range: a row is in its own span.
+inline PositionRange VisiblePositions(const AttentionOp& op, const KvRow& row) {
+  const int64_t position = row.position;
   int64_t begin = op.window > 0 ? std::max<int64_t>(0, position - op.window + 1) : 0;
   if (op.chunk > 0) begin = std::max(begin, position / op.chunk * op.chunk);
-  return {begin, position + 1};
+  if (row.until <= row.from || op.both_ways == BothWays::kNot) return {begin, position + 1};
+  if (op.both_ways == BothWays::kWhole) begin = std::min<int64_t>(begin, row.from);
+  return {begin, std::max<int64_t>(position + 1, row.until)};
 }
 
 // The part of `r` in [begin, begin + count), relative to `begin`.

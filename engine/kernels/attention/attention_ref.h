@@ -85,7 +85,7 @@ void AttendFormat(const AttentionOp& op, int64_t row, int64_t head, A* o, J* tot
   const int64_t kv_head = head / (op.heads / layout.kv_heads);
   const size_t share_bytes = Format::HeadBytes(layout);
   const KvRow at = op.rows[row];
-  const PositionRange visible = VisiblePositions(op, at.position);
+  const PositionRange visible = VisiblePositions(op, at);
   const float* q = op.q.Row(row) + head * layout.k_dim;
   const bool round = layout.ValueArith() == Arith::kBF16;
   if (layout.KeyArith() == Arith::kInt8) {  // once a row; each score repeats it, uncounted

@@ -87,7 +87,7 @@ class RangeRun {
   };
 
   float* At(float* outputs, int64_t query) const { return outputs + query * v_padded_; }
-  PositionRange Visible(int64_t r) const { return VisiblePositions(op_, op_.rows[row_ + r].position); }
+  PositionRange Visible(int64_t r) const { return VisiblePositions(op_, op_.rows[row_ + r]); }
   // Lanes of the current block that row r sees.
   PositionRange Lanes(int64_t r) const { return Within(Visible(r), base_, kKvBlock); }
 

@@ -26,11 +26,18 @@ inline Status MissingBlock(size_t row, int64_t block) {
   return InternalError("row " + std::to_string(row) + " needs KV block " + std::to_string(block) + ", which is not allocated");
 }
 
-// [table, position] of each row, one after another.
+// [table, position] of each row, one after another; if some rows see one another, also [from, until) of each, 0 where it does not.
 inline void DescribeRows(std::span<const KvRow> rows, OpDescription& d) {
-  std::vector<int64_t> list;
-  for (const KvRow& r : rows) list.insert(list.end(), {r.table, r.position});
+  std::vector<int64_t> list, spans;
+  bool any = false;
+  for (const KvRow& r : rows) {
+    const bool both_ways = r.until > r.from;
+    list.insert(list.end(), {r.table, r.position});
+    spans.insert(spans.end(), {both_ways ? r.from : 0, both_ways ? r.until : 0});
+    any = any || both_ways;
+  }
   d.Set("rows", std::move(list));
+  if (any) d.Set("both_ways", std::move(spans));
 }
 
 }  // namespace tally

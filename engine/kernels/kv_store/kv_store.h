@@ -15,8 +15,10 @@ struct KvTable {
 
 // One row of a batch.
 struct KvRow {
-  int32_t table = 0;  // index into `tables`
-  int32_t position = 0;
+  int32_t table = 0;     // index into `tables`
+  int32_t position = 0;  // the row's place in its sequence
+  // Attention: positions [from, until), the row's own among them, see one another. By default none do.
+  int32_t from = INT32_MAX, until = 0;
 };
 
 // Writes the rows' keys and values (after rope) into their blocks; f16 rounds to nearest even. No two rows may share a

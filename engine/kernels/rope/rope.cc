@@ -12,10 +12,10 @@ namespace {
 // `half`: angles of a row that the kernel processes, padding included.
 Cost TableCost(const RopeTableOp& op, const CostAmounts& n, uint64_t half) {
   Cost cost;
-  const uint64_t rows = n[Amount::kRows], cols = op.inv_freq.size();
+  const uint64_t rows = n[Amount::kRows], cols = op.inv_freq.size(), places = op.axes.empty() ? 1 : 3;
   cost.AddFlops(WorkClass::kRope, rows * half * 3);  // the angle, two multiplies by the magnitude
   cost.AddSpecial(WorkClass::kRope, rows * half * 2);
-  cost.AddBytes(ByteKind::kActivationsRead, (rows + n[Amount::kCalls] * cols) * 4);
+  cost.AddBytes(ByteKind::kActivationsRead, (rows * places + n[Amount::kCalls] * cols) * 4);
   cost.AddBytes(ByteKind::kActivationsWritten, 2 * rows * cols * 4);
   return cost;
 }
@@ -43,8 +43,17 @@ Status RopeTableOp::Validate() const {
   const int64_t n = static_cast<int64_t>(positions.size()), half = static_cast<int64_t>(inv_freq.size());
   TALLY_RETURN_IF_ERROR(CheckShape("rope cosines", cos, n, half));
   TALLY_RETURN_IF_ERROR(CheckShape("rope sines", sin, n, half));
-  for (int32_t p : positions) {
-    if (p < 0) return InternalError("rope position " + std::to_string(p) + " is negative");
+  if (!axes.empty() &&
+      (axes.size() != inv_freq.size() || heights.size() != positions.size() || widths.size() != positions.size())) {
+    return InternalError("rope needs a height and a width of each row, and an axis of each frequency");
+  }
+  for (const uint8_t axis : axes) {
+    if (axis > 2) return InternalError("rope has three axes");
+  }
+  for (const std::span<const int32_t> all : {positions, heights, widths}) {
+    for (const int32_t p : all) {
+      if (p < 0) return InternalError("rope position " + std::to_string(p) + " is negative");
+    }
   }
   return {};
 }
@@ -78,6 +87,12 @@ void RopeTableOp::Describe(OpDescription& d) const {
   d.Add("sin", kOut, "f32", Shape(sin));
   d.Set("magnitude", static_cast<double>(magnitude));
   d.Set("positions", List(positions));
+  if (axes.empty()) return;
+  d.Add("heights", kIn, "i32", {Size(heights)});
+  d.Add("widths", kIn, "i32", {Size(widths)});
+  d.Set("heights", List(heights));
+  d.Set("widths", List(widths));
+  d.Set("axes", std::vector<int64_t>(axes.begin(), axes.end()));
 }
 
 void RopeOp::Describe(OpDescription& d) const {

@@ -2,6 +2,7 @@
 // Rotary position embedding (Su et al. 2021): pair i = (a, b) of a head at position p is rotated by the angle p * inv_freq[i]:
 //   a' = a cos - b sin, b' = b cos + a sin
 // kRotateHalf pairs (i, i + dim/2); kAdjacentPair pairs (2i, 2i + 1). Dimensions from `dim` on are unchanged.
+// M-RoPE (Qwen2-VL, Wang et al. 2024): a row has a time, a height and a width, and each frequency turns by one of them.
 #pragma once
 
 #include "engine/base/kinds.h"
@@ -16,6 +17,11 @@ struct RopeTableOp {
   std::span<const float> inv_freq;     // [dim/2], scaling applied (rope_freqs.h); a buffer, not a parameter
   float magnitude = 1;                 // YaRN's attention factor
   Mat<float> cos, sin;                 // [n, dim/2]
+  // M-RoPE: the heights and widths of the rows, [n], whose times are `positions`; and what a frequency turns by, [dim/2]: 0 time, 1 height,
+  // 2 width. Otherwise empty.
+  std::span<const int32_t> heights = {}, widths = {};
+  std::span<const uint8_t> axes = {};
+  int32_t Position(size_t row, size_t axis) const { return axis == 0 ? positions[row] : axis == 1 ? heights[row] : widths[row]; }
   Status Validate() const;
   CostAmounts Amounts() const { return RowAmounts(static_cast<int64_t>(positions.size())); }
   Cost Useful(const CostAmounts& n) const;  // per angle: one multiply for the angle, two for the magnitude; special: sin and cos

@@ -94,12 +94,20 @@ HWY_INLINE void CosSin(V angle, V& cos, V& sin) {
 void RunRopeTable(const RopeTableOp& op, int64_t begin, int64_t end) {
   const D d;
   const V magnitude = hn::Set(d, op.magnitude);
+  HWY_ALIGN float lanes[hn::MaxLanes(D())] = {};
   for (int64_t t = begin; t < end; ++t) {
-    const V position = hn::Set(d, static_cast<float>(op.positions[static_cast<size_t>(t)]));
+    const size_t row = static_cast<size_t>(t);
+    const V all = hn::Set(d, static_cast<float>(op.positions[row]));
     float* cos_out = op.cos.Row(t);
     float* sin_out = op.sin.Row(t);
     ForLanes(d, op.cos.cols, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
-      V cos, sin;
+      V cos, sin, position = all;
+      if (!op.axes.empty()) {
+        for (size_t lane = 0; lane < count; ++lane) {
+          lanes[lane] = static_cast<float>(op.Position(row, op.axes[static_cast<size_t>(i) + lane]));
+        }
+        position = hn::Load(d, lanes);
+      }
       CosSin(hn::Mul(position, LoadLanes(tail, d, op.inv_freq.data() + i, count)), cos, sin);
       StoreLanes(tail, hn::Mul(cos, magnitude), d, cos_out + i, count);
       StoreLanes(tail, hn::Mul(sin, magnitude), d, sin_out + i, count);

@@ -27,8 +27,9 @@ void RopeTableRef(const RopeTableOp& op, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
     float* cos = op.cos.Row(r);
     float* sin = op.sin.Row(r);
-    const S position(static_cast<float>(op.positions[static_cast<size_t>(r)]));
     for (int64_t i = 0; i < op.cos.cols; ++i) {
+      const size_t axis = op.axes.empty() ? 0 : op.axes[static_cast<size_t>(i)];
+      const S position(static_cast<float>(op.Position(static_cast<size_t>(r), axis)));
       const S angle = position * S(op.inv_freq[static_cast<size_t>(i)]);
       cos[i] = ToF32(Cos(angle) * S(op.magnitude));
       sin[i] = ToF32(Sin(angle) * S(op.magnitude));
