@@ -22,16 +22,17 @@ struct BlockState {
   Form state = {};   // of the recurrence, which is charged to Component::kRecurrence
 };
 
-// The builders have the layer at hand, which has the block. A function that gives a component gives that of the block's last matrix.
+// The builders have the layer at hand, which has the block. The component is that of the block's last matrix.
 struct BlockForms {
-  bool (*in)(const LayerRecipe& layer) = nullptr;                                       // the layer has the block
-  void (*parameters)(ParameterBuilder& p) = nullptr;                                    // in the order of the weight table
-  Component (*work)(WorkBuilder& w) = nullptr;                                          // but for adding its output to x
-  Component (*communication)(GatherBuilder& g) = nullptr;                               // but for the gather of its output
-  CachedVectors (*cached)(const Recipe&, const LayerRecipe&, bool expanded) = nullptr;  // null: nothing
-  BlockState (*state)(const Recipe&, const LayerRecipe&) = nullptr;                     // null: none
-  std::span<const LayerSize> sizes = {};                                                // for LayerSizeSymbols
-  std::vector<SizeSymbol> (*symbols)(const LayerRecipe&) = nullptr;                     // for RecurrentSymbols; null: none
+  bool (*in)(const LayerRecipe&) = nullptr;              // the layer has the block
+  void (*parameters)(ParameterBuilder&) = nullptr;       // in the order of the weight table
+  Component (*work)(WorkBuilder&) = nullptr;             // a mixer's output is added to x by the caller
+  Component (*communication)(GatherBuilder&) = nullptr;  // the block's output is gathered by the caller
+  // Null: nothing is kept.
+  CachedVectors (*cached)(const Recipe&, const LayerRecipe&, bool expanded) = nullptr;
+  BlockState (*state)(const Recipe&, const LayerRecipe&) = nullptr;
+  std::span<const LayerSize> sizes = {};                             // those of LayerSizeSymbols
+  std::vector<SizeSymbol> (*symbols)(const LayerRecipe&) = nullptr;  // those of RecurrentSymbols; null: none
 };
 
 // The blocks, in the order in which a layer runs them.
@@ -43,7 +44,7 @@ TALLY_MIXERS(TALLY_BLOCK)
 TALLY_FEED_FORWARDS(TALLY_BLOCK)
 #undef TALLY_BLOCK
 #define TALLY_BLOCK(name) &k##name##Forms,
-    inline constexpr const BlockForms* kMixerBlocks[] = {TALLY_MIXERS(TALLY_BLOCK)};
+inline constexpr const BlockForms* kMixerBlocks[] = {TALLY_MIXERS(TALLY_BLOCK)};
 inline constexpr const BlockForms* kFeedForwardBlocks[] = {TALLY_FEED_FORWARDS(TALLY_BLOCK)};
 inline constexpr const BlockForms* kBlocks[] = {TALLY_MIXERS(TALLY_BLOCK) TALLY_FEED_FORWARDS(TALLY_BLOCK)};
 #undef TALLY_BLOCK

@@ -9,8 +9,6 @@
 namespace tally::books {
 namespace {
 
-constexpr uint64_t kPiece = 32;  // outputs that stay together
-
 struct OwnHeads {
   uint64_t heads = 0;
   uint64_t groups = 0;  // that no lower rank has
@@ -133,10 +131,6 @@ void GatherBuilder::ByColumns(Component component, const Form& rows, const Form&
   Add(component, 4 * rows * mine * (Form::Symbol("Z", ranks_) - 1), 4 * rows * (whole - mine), has);
 }
 
-void GatherBuilder::Pieces(Component component, const Form& rows, const Form& whole) {
-  ByColumns(component, rows, whole, [&](uint64_t rank) { return Dealt(whole.value(), kPiece, rank, ranks_); });
-}
-
 void GatherBuilder::Packed(Role role, Component component, const Form& rows, const Form& whole, const OfRank& own,
                            uint64_t runs) {
   const GatheredBytes of = gathered_ ? gathered_(role, layer_) : GatheredBytes();
@@ -152,10 +146,6 @@ void GatherBuilder::Packed(Role role, Component component, const Form& rows, con
                         elements.value() / of.block * of.bytes);
   };
   Add(component, rows * bytes(mine) * (Form::Symbol("Z", ranks_) - 1), rows * bytes(whole - mine), has);
-}
-
-void GatherBuilder::PackedPieces(Role role, Component component, const Form& rows, const Form& whole) {
-  Packed(role, component, rows, whole, [&](uint64_t rank) { return Dealt(whole.value(), kPiece, rank, ranks_); });
 }
 
 void GatherBuilder::ByRows(Component component, const char* symbol, const std::vector<uint64_t>& of_ranks, const Form& rows,

@@ -54,20 +54,37 @@ class WorkBuilder : public FormBuilder {
   void AddSeen(Component component, const Form& flops, const Form& full_square);
   // `in` multiplies and `in` adds for each output. The bias is a residual/bias add.
   void Linear(Component component, const Form& rows, const Form& in, const Form& out, bool bias,
-              WorkClass work_class = WorkClass::kLinear);
+              WorkClass work_class = WorkClass::kLinear) {
+    Add(component, work_class, 2 * rows * out * in, {}, true);
+    if (bias) Add(component, WorkClass::kResidualBias, rows * out);
+  }
   // A fixed factor multiplies each element.
-  void Scaled(Component component, float factor, const Form& elements);
+  void Scaled(Component component, float factor, const Form& elements) {
+    if (factor != 1) Add(component, WorkClass::kActivation, elements);
+  }
   // Per element: an activation, and the product with the value that it gates.
-  void Activate(Component component, ActivationKind kind, const Form& elements);
+  void Activate(Component component, ActivationKind kind, const Form& elements) {
+    const ActivationForm a = ActivationOf(kind, true);
+    Add(component, WorkClass::kActivation, a.flops * elements, a.special * elements);
+  }
   // The output of a block is added to x: an add, and a multiply by a scale.
-  void Residual(Component component);
+  void Residual(Component component) {
+    Add(component, WorkClass::kResidualBias, (layer().residual.scale != 1 ? 2 : 1) * (N_ * s_.E));
+  }
 
   // Per element, RMS: square, add, two multiplies (1/rms, weight). LayerNorm: also an add for the mean, a subtract, the bias.
   // Per vector, RMS: eps; special: divide, rsqrt. LayerNorm: also the divide for the mean.
-  void RmsNorm(Component component, const Form& vectors, const Form& dim);
+  void RmsNorm(Component component, const Form& vectors, const Form& dim) {
+    Add(component, WorkClass::kNorm, vectors * (4 * dim + 1), 2 * vectors);
+  }
   // Without weights: square, add, multiply.
-  void UnweightedNorm(Component component, const Form& vectors, const Form& dim);
-  void Norm(Component component, const Form& vectors, const Form& dim);
+  void UnweightedNorm(Component component, const Form& vectors, const Form& dim) {
+    Add(component, WorkClass::kNorm, vectors * (3 * dim + 1), 2 * vectors);
+  }
+  void Norm(Component component, const Form& vectors, const Form& dim) {
+    if (r_.norm == NormKind::kRms) return RmsNorm(component, vectors, dim);
+    Add(component, WorkClass::kNorm, vectors * ((r_.norm_bias ? 7 : 6) * dim + 1), 3 * vectors);
+  }
 
   // The convolution of a recurrent block and its SiLU. Zeros before the first position are multiplied too.
   void Convolve(const Form& taps, const Form& channels, bool bias);
@@ -89,16 +106,26 @@ class ParameterBuilder : public FormBuilder {
   // One token uses `used` of the slices.
   void Add(std::string name, Component component, bool vector, const Form& slices, const Form& used, const Form& rows,
            const Form& cols);
-  void Matrix(std::string name, Component component, const Form& rows, const Form& cols);
-  void Vector(std::string name, Component component, const Form& cols);
-  void Projection(const std::string& name, Component component, const Form& rows, const Form& cols, bool bias);
+  void Matrix(std::string name, Component component, const Form& rows, const Form& cols) {
+    Add(std::move(name), component, false, 1, 1, rows, cols);
+  }
+  void Vector(std::string name, Component component, const Form& cols) { Add(std::move(name), component, true, 1, 1, 1, cols); }
+  void Projection(const std::string& name, Component component, const Form& rows, const Form& cols, bool bias) {
+    Matrix(name, component, rows, cols);
+    if (bias) Vector(name + ".bias", component, rows);
+  }
   // `k` of `X` experts.
   void Experts(const std::string& name, Component component, const Form& X, const Form& k, const Form& rows, const Form& cols,
                bool bias);
   // The weights of a convolution: so many for each channel.
-  void Taps(const std::string& name, Component component, const Form& taps, const Form& channels);
-  void Norm(const std::string& name, Component component, const Form& cols);
-  void RmsNorm(const std::string& name, Component component, const Form& cols);
+  void Taps(const std::string& name, Component component, const Form& taps, const Form& channels) {
+    Add(name, component, true, taps, taps, 1, channels);
+  }
+  void Norm(const std::string& name, Component component, const Form& cols) {
+    Vector(name, component, cols);
+    if (r_.norm == NormKind::kLayer && r_.norm_bias) Vector(name + ".bias", component, cols);
+  }
+  void RmsNorm(const std::string& name, Component component, const Form& cols) { Vector(name, component, cols); }
 
  protected:
   WeightInfo::Kind kind_ = WeightInfo::Kind::kBlock;
@@ -106,6 +133,7 @@ class ParameterBuilder : public FormBuilder {
   std::vector<ParameterForm> out_;
 };
 
+inline constexpr uint64_t kPiece = 32;  // outputs that stay together
 // Units that `rank` gets of n. Pieces are dealt as evenly as possible; the first ranks get more.
 uint64_t Dealt(uint64_t n, uint64_t piece, uint64_t rank, uint64_t ranks);
 
@@ -126,10 +154,14 @@ class GatherBuilder : public FormBuilder {
 
   // Every rank gets all columns of `rows` rows.
   void ByColumns(Component component, const Form& rows, const Form& whole, const OfRank& own);
-  void Pieces(Component component, const Form& rows, const Form& whole);
+  void Pieces(Component component, const Form& rows, const Form& whole) {
+    ByColumns(component, rows, whole, [&](uint64_t rank) { return Dealt(whole.value(), kPiece, rank, ranks_); });
+  }
   // Gathers the input of the role's matrix. `runs`: the contiguous pieces that a rank's columns consist of.
   void Packed(Role role, Component component, const Form& rows, const Form& whole, const OfRank& own, uint64_t runs = 1);
-  void PackedPieces(Role role, Component component, const Form& rows, const Form& whole);
+  void PackedPieces(Role role, Component component, const Form& rows, const Form& whole) {
+    Packed(role, component, rows, whole, [&](uint64_t rank) { return Dealt(whole.value(), kPiece, rank, ranks_); });
+  }
   // Every rank gets all rows, each of which one rank has.
   void ByRows(Component component, const char* symbol, const std::vector<uint64_t>& of_ranks, const Form& rows,
               const Form& width);

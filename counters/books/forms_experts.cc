@@ -10,9 +10,10 @@ std::vector<SizeSymbol> ExpertSymbols(const LayerRecipe& l) {
   return {{"E_x", Unsigned(l.experts.latent), "width of what experts work on"}};
 }
 
-// Ex: what experts work on: E_x, or E.
 struct ExpertForms {
-  Form X, k, Fx, Fs, Ex;
+  Form X, k;    // experts, and how many a token uses
+  Form Fx, Fs;  // widths of an expert and of the shared experts together
+  Form Ex;      // what experts work on: E_x, or E
 };
 ExpertForms ExpertFormsOf(const FormBuilder& b) {
   const Experts& e = b.layer().experts;

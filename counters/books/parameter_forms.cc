@@ -141,19 +141,6 @@ void ParameterBuilder::Add(std::string name, Component component, bool vector, c
   out_.push_back(std::move(p));
 }
 
-void ParameterBuilder::Matrix(std::string name, Component component, const Form& rows, const Form& cols) {
-  Add(std::move(name), component, false, 1, 1, rows, cols);
-}
-
-void ParameterBuilder::Vector(std::string name, Component component, const Form& cols) {
-  Add(std::move(name), component, true, 1, 1, 1, cols);
-}
-
-void ParameterBuilder::Projection(const std::string& name, Component component, const Form& rows, const Form& cols, bool bias) {
-  Matrix(name, component, rows, cols);
-  if (bias) Vector(name + ".bias", component, rows);
-}
-
 void ParameterBuilder::Experts(const std::string& name, Component component, const Form& X, const Form& k, const Form& rows,
                                const Form& cols, bool bias) {
   Add(name, component, false, X, k, rows, cols);
@@ -162,17 +149,6 @@ void ParameterBuilder::Experts(const std::string& name, Component component, con
   Add(name + ".bias", component, true, X, k, 1, rows);
   out_.back().expert = true;
 }
-
-void ParameterBuilder::Taps(const std::string& name, Component component, const Form& taps, const Form& channels) {
-  Add(name, component, true, taps, taps, 1, channels);
-}
-
-void ParameterBuilder::Norm(const std::string& name, Component component, const Form& cols) {
-  Vector(name, component, cols);
-  if (r_.norm == NormKind::kLayer && r_.norm_bias) Vector(name + ".bias", component, cols);
-}
-
-void ParameterBuilder::RmsNorm(const std::string& name, Component component, const Form& cols) { Vector(name, component, cols); }
 
 std::vector<ParameterForm> ParameterForms(const Recipe& recipe) { return Parameters(recipe).Take(); }
 

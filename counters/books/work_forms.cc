@@ -159,38 +159,6 @@ void WorkBuilder::AddSeen(Component component, const Form& flops, const Form& fu
   out_.back().full_square = full_square;
 }
 
-void WorkBuilder::Linear(Component component, const Form& rows, const Form& in, const Form& out, bool bias,
-                         WorkClass work_class) {
-  Add(component, work_class, 2 * rows * out * in, {}, true);
-  if (bias) Add(component, WorkClass::kResidualBias, rows * out);
-}
-
-void WorkBuilder::Scaled(Component component, float factor, const Form& elements) {
-  if (factor != 1) Add(component, WorkClass::kActivation, elements);
-}
-
-void WorkBuilder::Activate(Component component, ActivationKind kind, const Form& elements) {
-  const ActivationForm a = ActivationOf(kind, true);
-  Add(component, WorkClass::kActivation, a.flops * elements, a.special * elements);
-}
-
-void WorkBuilder::Residual(Component component) {
-  Add(component, WorkClass::kResidualBias, (layer().residual.scale != 1 ? 2 : 1) * (N_ * s_.E));
-}
-
-void WorkBuilder::RmsNorm(Component component, const Form& vectors, const Form& dim) {
-  Add(component, WorkClass::kNorm, vectors * (4 * dim + 1), 2 * vectors);
-}
-
-void WorkBuilder::UnweightedNorm(Component component, const Form& vectors, const Form& dim) {
-  Add(component, WorkClass::kNorm, vectors * (3 * dim + 1), 2 * vectors);
-}
-
-void WorkBuilder::Norm(Component component, const Form& vectors, const Form& dim) {
-  if (r_.norm == NormKind::kRms) return RmsNorm(component, vectors, dim);
-  Add(component, WorkClass::kNorm, vectors * ((r_.norm_bias ? 7 : 6) * dim + 1), 3 * vectors);
-}
-
 void WorkBuilder::Convolve(const Form& taps, const Form& channels, bool bias) {
   const ActivationForm silu = ActivationOf(ActivationKind::kSilu, false);
   Linear(Component::kRecurrentConv, N_, taps, channels, bias);
