@@ -3,29 +3,21 @@
 //
 // Model
 //   V     vocabulary                       T     trained context
-//   E     d_model                          F     d_ff; the width of an expert if no layer is dense
-//   H     query heads                      F_x   the width of an expert if some layer is dense
-//   K     key-value heads                  F_s   the width of the shared experts together
-//   D     head_dim                         X     experts
-//   D_r   rotated dimensions, if not D     k     experts per token
-//   D_l   the same of local rope           L     layers
+//   E     d_model                          L     layers
+//   E_v   width of embedding and head, if not E
+//   E_l   elements of a token's embedding for each layer
+// Blocks
+//   H     query heads                      F     d_ff; the width of an expert if no layer is dense
+//   K     key-value heads                  F_x   the width of an expert if some layer is dense
+//   D     head_dim                         F_s   the width of the shared experts together
+//   D_r   rotated dimensions, if not D     X     experts
+//   D_l   the same of local rope           k     experts per token
 // H, K, D and F are a layer's own; where layers differ, the second value is H_2, the third H_3.
-// Convolutions
-//   J     taps: positions that it sees
-// Gated delta rule
-//   H_k   key heads                        N_k   elements of a key
-//   H_v   value heads                      N_v   elements of a value
-// Mamba-2
-//   H_m   heads                            G     groups of heads with one B and C
-//   D_m   elements of a head               N     elements of B and of C
-// Experts in a space of their own
-//   E_x   its width
-// An embedding of the token for each layer
-//   E_l   its elements
 // Latent attention
 //   R_q   rank of the queries              D_n   dimensions of a query head without rope
 //   R_kv  rank of keys and values          D_r   dimensions of a query head with rope
 //                                          D_v   dimensions of a value
+// RecurrentSymbols explains those of recurrent blocks.
 // Step
 //   B     sequences                        S     positions that a sequence's last row sees without a window
 //   P     rows of each sequence            W     the window

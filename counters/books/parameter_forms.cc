@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+// The learned tensors of a model: those outside its blocks, and what blocks make theirs of.
+#include <iterator>
 #include <utility>
 
+#include "counters/books/blocks.h"
 #include "counters/books/closed_form.h"
-#include "counters/books/symbols.h"
 
 namespace tally::books {
 namespace {
 
-class Parameters {
+class Parameters : private ParameterBuilder {
  public:
-  explicit Parameters(const Recipe& r) : r_(r), s_(r) {}
+  explicit Parameters(const Recipe& r) : ParameterBuilder(r) {}
 
   std::vector<ParameterForm> Take() {
     using Kind = WeightInfo::Kind;
@@ -60,7 +62,6 @@ class Parameters {
   }
 
  private:
-  const LayerRecipe& layer() const { return *at_layer_; }  // at hand
   // Two norms, a matrix on [hidden state; next token's embedding], a layer, a norm before the shared head.
   void Prediction(const LayerRecipe& layer) {
     prediction_ = true;
@@ -84,51 +85,12 @@ class Parameters {
       kind_ = kind;
     }
   }
-  void Add(std::string name, Component component, bool vector, const Form& slices, const Form& used, const Form& rows,
-           const Form& cols) {
-    ParameterForm p;
-    p.name = std::move(name);
-    p.layer = layer_;
-    p.component = component;
-    p.kind = kind_;
-    p.prediction = prediction_;
-    p.vector = vector;
-    p.slices = slices.value();
-    p.rows = rows.value();
-    p.cols = cols.value();
-    p.slice = rows * cols;
-    p.count = slices * rows * cols;
-    p.active = used * rows * cols;
-    p.touched = p.active;
-    out_.push_back(std::move(p));
-  }
-  void Matrix(std::string name, Component component, const Form& rows, const Form& cols) {
-    Add(std::move(name), component, false, 1, 1, rows, cols);
-  }
-  void Vector(std::string name, Component component, const Form& cols) { Add(std::move(name), component, true, 1, 1, 1, cols); }
-  void Projection(const std::string& name, Component component, const Form& rows, const Form& cols, bool bias) {
-    Matrix(name, component, rows, cols);
-    if (bias) Vector(name + ".bias", component, rows);
-  }
-  void Experts(const std::string& name, Component component, const Form& rows, const Form& cols, bool bias) {
-    Add(name, component, false, s_.X, s_.k, rows, cols);
-    out_.back().expert = true;
-    if (!bias) return;
-    Add(name + ".bias", component, true, s_.X, s_.k, 1, rows);
-    out_.back().expert = true;
-  }
-  void Norm(const std::string& name, Component component, const Form& cols) {
-    Vector(name, component, cols);
-    if (r_.norm == NormKind::kLayer && r_.norm_bias) Vector(name + ".bias", component, cols);
-  }
-  void RmsNorm(const std::string& name, Component component, const Form& cols) { Vector(name, component, cols); }
 
   void Layer(const LayerRecipe& l) {
-    at_ = s_.Of(l);
-    at_layer_ = &l;
+    at_ = &l;
     if (l.residual.pre_norms && !l.mixers.empty()) Norm("attn_norm", Component::kAttnNorm, s_.E);
-    for (const Mixer mixer : kMixers) {
-      if (l.mixers.has(mixer)) Mix(mixer, l);
+    for (const BlockForms* block : kMixerBlocks) {
+      if (block->in(l)) block->parameters(*this);
     }
     if (l.residual.post_norms && !l.mixers.empty()) Norm("post_attention_norm", Component::kAttnPostNorm, s_.E);
     if (!l.feed_forward.empty()) FeedForwards(l);
@@ -146,8 +108,9 @@ class Parameters {
 
   void FeedForwards(const LayerRecipe& l) {
     if (l.residual.pre_norms && l.residual.kind != Residual::kParallelOneNorm) Norm("ffn_norm", Component::kFfnNorm, s_.E);
-    if (l.sparse()) SparseNetworks();
-    if (l.dense()) Network("ffn", "", at_.F, l.ffn.bias, Component::kFfnGateUp, Component::kFfnDown);
+    for (auto block = std::rbegin(kFeedForwardBlocks); block != std::rend(kFeedForwardBlocks); ++block) {  // experts first
+      if ((*block)->in(l)) (*block)->parameters(*this);
+    }
     if (l.both()) {  // norms around each of the two
       RmsNorm("post_ffw_norm_1", Component::kDensePostNorm, s_.E);
       RmsNorm("pre_ffw_norm_2", Component::kExpertNorm, s_.E);
@@ -155,140 +118,37 @@ class Parameters {
     }
     if (l.residual.post_norms) Norm("post_ffw_norm", Component::kFfnPostNorm, s_.E);
   }
-
-  void Mix(Mixer mixer, const LayerRecipe& l) {
-    switch (mixer) {
-      case Mixer::kAttention:
-        Projections(l.attention.cache_of < 0, l.attention.v_is_k);
-        if (l.attention.gate) {
-          Matrix("attn_q_gate", Component::kAttnGate, l.attention.gate_each_head ? at_.H : at_.H * at_.D, s_.E);
-        }
-        return Attended(at_.D);
-      case Mixer::kLatentAttention:
-        LatentProjections();
-        if (l.attention.gate) Matrix("attn_q_gate", Component::kAttnGate, at_.H, s_.E);  // a gate of each head
-        return Attended(s_.Dv);
-      case Mixer::kShortConv:
-        Matrix("shortconv.in_proj", Component::kConvIn, 3 * s_.E, s_.E);
-        Add("shortconv.conv", Component::kShortConv, true, s_.J, s_.J, 1, s_.E);
-        return Matrix("shortconv.out_proj", Component::kConvOut, s_.E, s_.E);
-      case Mixer::kDeltaRule:
-        Matrix("delta_q", Component::kRecurrentIn, s_.Hk * s_.Nk, s_.E);
-        Matrix("delta_k", Component::kRecurrentIn, s_.Hk * s_.Nk, s_.E);
-        Matrix("delta_v", Component::kRecurrentIn, s_.Hv * s_.Nv, s_.E);
-        LowRank("attn_gate", "ssm_g", Component::kRecurrentGate, s_.Hv * s_.Nv);
-        Matrix("ssm_beta", Component::kRecurrentRates, s_.Hv, s_.E);
-        LowRank("ssm_alpha", "ssm_f", Component::kRecurrentRates, DeltaDecays());
-        Recurrence(mixer, s_.Hv);
-        RmsNorm("ssm_norm", Component::kRecurrentNorm, s_.Nv);
-        return Matrix("ssm_out", Component::kRecurrentOut, s_.E, s_.Hv * s_.Nv);
-      case Mixer::kMamba2: {
-        const Form inner = s_.Hm * s_.Dm;
-        Matrix("ssm_in", Component::kRecurrentIn, 2 * inner + 2 * s_.G * s_.N + s_.Hm, s_.E);
-        Recurrence(mixer, s_.Hm);
-        Vector("ssm_d", Component::kRecurrence, s_.Hm);
-        if (l.mamba.norm) RmsNorm("ssm_norm", Component::kRecurrentNorm, inner);
-        return Matrix("ssm_out", Component::kRecurrentOut, s_.E, inner);
-      }
-    }
-  }
-
-  // A decay of each head of the delta rule, or of each element of its keys.
-  Form DeltaDecays() const { return layer().delta.channel_decay ? s_.Hv * s_.Nk : s_.Hv; }
-
-  // One matrix, or two over a space of R_g elements, whose names end in "_a" and "_b".
-  void LowRank(const char* name, const std::string& low, Component component, const Form& rows) {
-    if (layer().delta.gate_rank == 0) return Matrix(name, component, rows, s_.E);
-    Matrix(low + "_a", component, s_.Rg, s_.E);
-    Matrix(low + "_b", component, rows, s_.Rg);
-  }
-
-  // The convolution, and the rates of so many heads.
-  void Recurrence(Mixer mixer, const Form& heads) {
-    const Form channels = s_.Channels(mixer);
-    const bool delta = mixer == Mixer::kDeltaRule;
-    const auto taps = [&](const char* name, const Form& of) { Add(name, Component::kRecurrentConv, true, s_.J, s_.J, 1, of); };
-    if (delta && layer().delta.channel_decay) {
-      taps("ssm_conv1d_q", s_.Hk * s_.Nk);
-      taps("ssm_conv1d_k", s_.Hk * s_.Nk);
-      taps("ssm_conv1d_v", s_.Hv * s_.Nv);
-    } else {
-      taps("ssm_conv1d", channels);
-    }
-    if (mixer == Mixer::kMamba2 && layer().mamba.conv_bias) Vector("ssm_conv1d.bias", Component::kRecurrentConv, channels);
-    Vector("ssm_dt.bias", Component::kRecurrentRates, delta ? DeltaDecays() : heads);
-    Vector("ssm_a", Component::kRecurrentRates, heads);
-  }
-
-  // `value_dim`: elements of a head's value.
-  void Attended(const Form& value_dim) {
-    if (layer().attention.sinks) Vector("attn_sinks", Component::kAttention, at_.H);
-    Projection("attn_output", Component::kAttnOutput, s_.E, at_.H * value_dim, layer().attention.o_bias);
-  }
-
-  // `own_kv`: keys and values are not another layer's. `v_is_k`: nor are there matrices for both.
-  void Projections(bool own_kv, bool v_is_k) {
-    const Form q = at_.H * at_.D, kv = at_.K * at_.D;
-    if (layer().attention.fused_qkv) {
-      Projection("attn_qkv", Component::kAttnQkv, (at_.H + 2 * at_.K) * at_.D, s_.E, layer().attention.q_bias);
-    } else {
-      Projection("attn_q", Component::kAttnQ, q, s_.E, layer().attention.q_bias);
-      if (own_kv) Projection("attn_k", Component::kAttnK, kv, s_.E, layer().attention.k_bias);
-      if (own_kv && !v_is_k) Projection("attn_v", Component::kAttnV, kv, s_.E, layer().attention.v_bias);
-    }
-    if (layer().attention.qk_norm == QkNormKind::kNone || layer().attention.qk_norm == QkNormKind::kUnweighted) return;
-    const bool all = layer().attention.qk_norm != QkNormKind::kHead;
-    RmsNorm("attn_q_norm", Component::kAttnQNorm, all ? q : at_.D);
-    if (own_kv) RmsNorm("attn_k_norm", Component::kAttnKNorm, all ? kv : at_.D);
-  }
-
-  void LatentProjections() {
-    const Form q_rows = at_.H * (s_.Dn + s_.Dr);
-    if (layer().latent.q_rank > 0) {
-      Matrix("attn_q_a", Component::kAttnQ, s_.Rq, s_.E);
-      RmsNorm("attn_q_a_norm", Component::kAttnQNorm, s_.Rq);
-      Matrix("attn_q_b", Component::kAttnQ, q_rows, s_.Rq);
-    } else {
-      Projection("attn_q", Component::kAttnQ, q_rows, s_.E, layer().attention.q_bias);
-    }
-    Matrix("attn_kv_a_mqa", Component::kAttnKv, s_.Rkv + s_.Dr, s_.E);
-    RmsNorm("attn_kv_a_norm", Component::kAttnKNorm, s_.Rkv);
-    Add("attn_k_b", Component::kAttnKv, false, at_.H, at_.H, s_.Rkv, s_.Dn);
-    Add("attn_v_b", Component::kAttnKv, false, at_.H, at_.H, s_.Dv, s_.Rkv);
-  }
-
-  void Network(const std::string& stem, const std::string& tail, const Form& width, bool bias, Component in, Component out) {
-    if (layer().network.gated) Projection(stem + "_gate" + tail, in, width, s_.E, bias);
-    Projection(stem + "_up" + tail, in, width, s_.E, bias);
-    Projection(stem + "_down" + tail, out, s_.E, width, bias);
-  }
-
-  void SparseNetworks() {
-    if (layer().experts.router_norm) RmsNorm("ffn_gate_inp_norm", Component::kRouterNorm, s_.E);
-    Projection("ffn_gate_inp", Component::kRouter, s_.X, s_.E, layer().experts.router_bias);
-    if (layer().experts.weight_scales) Vector("ffn_down_exps_scale", Component::kRouter, s_.X);
-    if (layer().experts.latent > 0) Matrix("ffn_latent_down", Component::kLatentIn, s_.Ex, s_.E);
-    if (layer().network.gated && !layer().experts.ungated)
-      Experts("ffn_gate_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, layer().experts.bias);
-    Experts("ffn_up_exps", Component::kFfnGateUp, s_.Fx, s_.Ex, layer().experts.bias);
-    Experts("ffn_down_exps", Component::kFfnDown, s_.Ex, s_.Fx, layer().experts.bias);
-    if (layer().experts.latent > 0) Matrix("ffn_latent_up", Component::kLatentOut, s_.E, s_.Ex);
-    if (layer().experts.shared_width == 0) return;
-    Network("ffn", "_shexp", s_.Fs, layer().experts.bias, Component::kSharedGateUp, Component::kSharedDown);
-    if (layer().experts.shared_gate) Vector("ffn_gate_inp_shexp", Component::kSharedSigmoid, s_.E);
-  }
-
-  const Recipe& r_;
-  const Symbols s_;
-  LayerSymbols at_;  // of the layer at hand
-  const LayerRecipe* at_layer_ = nullptr;
-  int32_t layer_ = -1;
-  WeightInfo::Kind kind_ = WeightInfo::Kind::kBlock;
-  bool prediction_ = false;
-  std::vector<ParameterForm> out_;
 };
 
 }  // namespace
+
+void ParameterBuilder::Add(std::string name, Component component, bool vector, const Form& slices, const Form& used,
+                           const Form& rows, const Form& cols) {
+  ParameterForm p;
+  p.name = std::move(name);
+  p.layer = layer_;
+  p.component = component;
+  p.kind = kind_;
+  p.prediction = prediction_;
+  p.vector = vector;
+  p.slices = slices.value();
+  p.rows = rows.value();
+  p.cols = cols.value();
+  p.slice = rows * cols;
+  p.count = slices * rows * cols;
+  p.active = used * rows * cols;
+  p.touched = p.active;
+  out_.push_back(std::move(p));
+}
+
+void ParameterBuilder::Experts(const std::string& name, Component component, const Form& X, const Form& k, const Form& rows,
+                               const Form& cols, bool bias) {
+  Add(name, component, false, X, k, rows, cols);
+  out_.back().expert = true;
+  if (!bias) return;
+  Add(name + ".bias", component, true, X, k, 1, rows);
+  out_.back().expert = true;
+}
 
 std::vector<ParameterForm> ParameterForms(const Recipe& recipe) { return Parameters(recipe).Take(); }
 
