@@ -36,7 +36,7 @@ add_custom_command(OUTPUT ${public_copies} VERBATIM
   DEPENDS ${public_sources} ${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake)
 add_custom_target(tally_public_headers ALL DEPENDS ${public_copies})
 
-set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text chat loaders catalog page session studies hub)
+set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text chat loaders catalog render page session studies hub)
 set(objects)
 foreach(node ${nodes})
   list(APPEND objects $<TARGET_OBJECTS:tally_${node}>)

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "counters/books/books.h"
+#include "engine/base/format.h"
 
 namespace tally::books {
 namespace {
@@ -66,13 +67,8 @@ void PrintWork(std::string& out, std::string_view label, const RunFigures::Work&
 
 }  // namespace
 
-std::string WithThousands(uint64_t n) {
-  std::string digits = std::to_string(n);
-  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
-  return digits;
-}
-
-std::string WithThousands(double x) { return WithThousands(x > 0 ? static_cast<uint64_t>(std::llround(x)) : uint64_t{0}); }
+std::string WithThousands(uint64_t n) { return tally::WithThousands(n); }
+std::string WithThousands(double x) { return tally::WithThousands(x); }
 
 RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, const RunInput& input) {
   RunFigures f;

@@ -20,9 +20,9 @@
 #include "engine/app/record_files.h"
 #include "engine/app/study_prompt.h"
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

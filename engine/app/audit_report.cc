@@ -7,13 +7,13 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/app/bars.h"
 #include "engine/app/page_report.h"
 #include "engine/app/parts.h"
 #include "engine/app/rank_report.h"
-#include "engine/app/table.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/bars.h"
+#include "engine/render/fields.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -61,11 +61,11 @@ std::string SumsText(const std::string& title, const Recipe& recipe, const std::
   if (width == 0 || TableWidth(all) <= width) return Render(all, TableFormat::kText);
   std::string text;
   for (size_t begin = 0, end = 0; begin < all.rows.size(); begin = end) {
-    while (end < all.rows.size() && all.rows[end][0] == all.rows[begin][0]) ++end;
-    Table one{title + ": " + all.rows[begin][0], all.columns,
+    while (end < all.rows.size() && all.rows[end][0].text == all.rows[begin][0].text) ++end;
+    Table one{title + ": " + all.rows[begin][0].text, all.columns,
               std::vector(all.rows.begin() + static_cast<ptrdiff_t>(begin), all.rows.begin() + static_cast<ptrdiff_t>(end)),
               all.left};
-    for (auto& row : one.rows) row[0].clear();  // the title says it
+    for (auto& row : one.rows) row[0] = "";  // the title says it
     text += (text.empty() ? "" : "\n") + Render(WithoutEmptyColumns(one), TableFormat::kText, width);
   }
   return text;
@@ -91,32 +91,22 @@ Table ExpertTable(const AuditReport& report) {
   return t;
 }
 
-Table UnionTable(const AuditReport& report, const Recipe& recipe) {
-  Table t{"experts read by a step, mean of the sparse layers",
-          {"step", "measured", "uniform", "at most", "bytes", "uniform", "at most"},
-          {},
-          {true}};
-  t.joined = {false, false, true, true, false, true, true};
-  for (const ExpertUnion& u : ExpertUnions(report, recipe)) {
-    t.rows.push_back({u.name, Fixed(u.measured, 2), Fixed(u.uniform, 2), Fixed(u.most, 0), WithThousands(u.bytes),
-                      WithThousands(u.uniform_bytes), WithThousands(u.most_bytes)});
-  }
-  return t;
+Fields<ExpertUnion> Unions() {
+  const auto bytes = [](double ExpertUnion::*n) { return [=](const ExpertUnion& u) { return Cell(WithThousands(u.*n), u.*n); }; };
+  return {{"steps", "step", &ExpertUnion::name},
+          {"rows", nullptr, [](const ExpertUnion& u) { return FixedCell(u.rows, 0); }},
+          {"measured", "measured", [](const ExpertUnion& u) { return FixedCell(u.measured, 2); }},
+          {"uniform", "uniform", [](const ExpertUnion& u) { return FixedCell(u.uniform, 2); }},
+          {"at_most", "at most", [](const ExpertUnion& u) { return FixedCell(u.most, 0); }},
+          {"bytes", "bytes", bytes(&ExpertUnion::bytes)},
+          {"uniform_bytes", "uniform", bytes(&ExpertUnion::uniform_bytes)},
+          {"at_most_bytes", "at most", bytes(&ExpertUnion::most_bytes)}};
 }
 
-Json UnionsJson(const AuditReport& report, const Recipe& recipe) {
-  Json all = Json::array();
-  for (const ExpertUnion& u : ExpertUnions(report, recipe)) {
-    all.push_back({{"steps", u.name},
-                   {"rows", u.rows},
-                   {"measured", u.measured},
-                   {"uniform", u.uniform},
-                   {"at_most", u.most},
-                   {"bytes", u.bytes},
-                   {"uniform_bytes", u.uniform_bytes},
-                   {"at_most_bytes", u.most_bytes}});
-  }
-  return all;
+Table UnionTable(const AuditReport& report, const Recipe& recipe) {
+  Table t = TableOf("experts read by a step, mean of the sparse layers", Unions(), ExpertUnions(report, recipe));
+  t.joined = {false, false, true, true, false, true, true};
+  return t;
 }
 
 // Where the parameters are that the files hold, and which of them steps touched: the last of each phase.
@@ -155,11 +145,7 @@ Json RowJson(const AuditRow& r) {
   return row;
 }
 
-Json RowsJson(std::span<const AuditRow> rows) {
-  Json all = Json::array();
-  for (const AuditRow& r : rows) all.push_back(RowJson(r));
-  return all;
-}
+Json RowsJson(std::span<const AuditRow> rows) { return Json::ListOf(rows, RowJson); }
 
 // Parameters where the head is a copy of the embedding.
 struct HeadTotals {
@@ -191,7 +177,7 @@ void AuditSums::Add(const AuditRow& r) {
   if (r.ledger) run = run.value_or(0) + *r.ledger;
 }
 
-void AuditSums::AddCells(std::vector<std::string>& row) const {
+void AuditSums::AddCells(std::vector<Cell>& row) const {
   const auto figure = [](const std::optional<uint64_t>& n) { return n ? WithThousands(*n) : ""; };
   row.insert(row.end(), {WithThousands(rows), WithThousands(closed), figure(files), figure(run),
                          differing == 0 ? "" : WithThousands(differing) + " differ"});
@@ -367,27 +353,20 @@ std::string AuditTables(const AuditReport& report, const Model& model, const std
 
 Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const std::vector<Claims>* claims) {
   const Recipe& recipe = model.recipe();
-  Json steps = Json::array(), experts = Json::array();
-  for (const AuditReport::Step& s : report.steps) {
-    steps.push_back({{"phase", s.predicting                 ? "prediction"
-                               : s.phase == Phase::kPrefill ? "prefill"
-                                                            : "decode"},
-                     {"rows", s.rows},
-                     {"context", s.context},
-                     {"audit", RowsJson(s.audit)}});
-    if (s.drafted > 0) {
-      steps.back()["drafted"] = s.drafted;
-      steps.back()["accepted"] = s.accepted;
-    }
-    if (report.page_bytes > 0) steps.back()["pages"] = PagesJson(s);
-  }
-  for (const AuditReport::Experts& e : report.experts) {
-    experts.push_back({{"layer", e.layer},
-                       {"tokens", e.tokens},
-                       {"expert_bytes", e.slice_bytes},
-                       {"step_union", e.step_union},
-                       {"run_union", e.run_union}});
-  }
+  const Json steps = Json::ListOf(report.steps, [&](const AuditReport::Step& s) {
+    const char* const phase = s.predicting ? "prediction" : s.phase == Phase::kPrefill ? "prefill" : "decode";
+    Json step = {{"phase", phase}, {"rows", s.rows}, {"context", s.context}, {"audit", RowsJson(s.audit)}};
+    if (s.drafted > 0) step.Update({{"drafted", s.drafted}, {"accepted", s.accepted}});
+    if (report.page_bytes > 0) step["pages"] = PagesJson(s);
+    return step;
+  });
+  const Json experts = Json::ListOf(report.experts, [](const AuditReport::Experts& e) -> Json {
+    return {{"layer", e.layer},
+            {"tokens", e.tokens},
+            {"expert_bytes", e.slice_bytes},
+            {"step_union", e.step_union},
+            {"run_union", e.run_union}};
+  });
   Json document = {{"model", name},
                    {"compared", report.compared},
                    {"differing", report.differing},
@@ -396,20 +375,19 @@ Json AuditDocument(const std::string& name, const AuditReport& report, const Mod
                    {"widened", {{"stored", report.widened_stored}, {"packed", report.widened_packed}}},
                    {"stored", RowsJson(report.stored)},
                    {"decode_steps", DecodeSteps(report)},
-                   {"steps", std::move(steps)},
-                   {"experts", std::move(experts)}};
+                   {"steps", steps},
+                   {"experts", experts}};
   if (report.head_is_copy) {
     const HeadTotals totals = HeadTotalsOf(model);
     document["parameters"] = {{"as_stored", totals.as_stored}, {"head_as_one", totals.as_one}};
   }
-  if (!report.experts.empty()) document["unions"] = UnionsJson(report, recipe);
+  if (!report.experts.empty()) document["unions"] = ObjectsOf(Unions(), ExpertUnions(report, recipe));
   if (claims) {
-    document["claims"] = Json::array();
-    for (const Claims& of : *claims) {
+    document["claims"] = Json::ListOf(*claims, [](const Claims& of) {
       Json one = ClaimsJson(of);
       one["model"] = of.model;
-      document["claims"].push_back(std::move(one));
-    }
+      return one;
+    });
   }
   if (report.page_bytes > 0) document["page_bytes"] = report.page_bytes;
   if (!report.ranks.empty()) document["over_ranks"] = AuditRanksJson(report);

@@ -37,7 +37,7 @@ struct AuditSums {
   uint64_t rows = 0, differing = 0, closed = 0;
   std::optional<uint64_t> files = {}, run = {};
   void Add(const books::AuditRow& row);
-  void AddCells(std::vector<std::string>& row) const;  // "rows", "closed form", "files", "run", ""
+  void AddCells(std::vector<Cell>& row) const;  // "rows", "closed form", "files", "run", ""
 };
 
 // The experts that rows chose between them, mean over the sparse layers, beside what is expected and what is possible: a prefill step,

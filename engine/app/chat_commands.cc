@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -10,9 +11,9 @@
 #include "engine/app/console.h"
 #include "engine/app/json.h"
 #include "engine/app/usage.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/base/utf8_check.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -87,7 +88,8 @@ void Tools(Talk& talk, const std::string&) {
   const std::vector<std::string>& tools = talk.conversation().settings().tools;
   std::string text = tools.empty() ? "the model has no tools (--tools FILE)\n" : "";
   for (const std::string& tool : tools) {
-    const Json function = Json::parse(tool, nullptr, false).value("function", Json::object());
+    const nlohmann::ordered_json function =
+        nlohmann::ordered_json::parse(tool, nullptr, false).value("function", nlohmann::ordered_json::object());
     text += "  " + Printable(function.value("name", "")) + "  " + Printable(function.value("description", "")) + "\n";
   }
   for (const ToolCall& call : talk.OpenCalls()) text += "waits for a result: " + CallLine(call) + "\n";

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "engine/app/table.h"
-#include "engine/app/words.h"
+#include "engine/render/table.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -90,19 +90,17 @@ std::string ClaimsMarkdown(std::span<const Claims> claims) {
 }
 
 Json ClaimsJson(const Claims& of) {
-  Json claims = Json::array();
-  for (const ClaimCheck& check : of.checks) {
-    Json conventions = Json::array();
-    for (const auto& x : check.conventions) {
-      conventions.push_back({{"convention", x.name}, {"count", x.count}, {"holds", std::string(AgreementName(x.agreement))}});
-    }
-    claims.push_back({{"figure", check.figure},
-                      {"printed", check.printed},
-                      {"holds", check.holds()},
-                      {"stated", check.stated.empty() ? Json() : Json(check.stated)},
-                      {"conventions", std::move(conventions)}});
-  }
-  return {{"source", of.published.source}, {"claims", std::move(claims)}};
+  const Json claims = Json::ListOf(of.checks, [](const ClaimCheck& check) -> Json {
+    const Json conventions = Json::ListOf(check.conventions, [](const ClaimCheck::Convention& x) -> Json {
+      return {{"convention", x.name}, {"count", x.count}, {"holds", AgreementName(x.agreement)}};
+    });
+    return {{"figure", check.figure},
+            {"printed", check.printed},
+            {"holds", check.holds()},
+            {"stated", check.stated.empty() ? Json() : Json(check.stated)},
+            {"conventions", conventions}};
+  });
+  return {{"source", of.published.source}, {"claims", claims}};
 }
 
 }  // namespace tally::app

@@ -25,9 +25,9 @@
 #include "engine/app/syntax.h"
 #include "engine/app/token_list.h"
 #include "engine/app/training_report.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "engine/app/claims.h"
 #include "engine/app/parts.h"
-#include "engine/app/table.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/table.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -52,7 +52,7 @@ std::vector<LayerKind> LayerKinds(const Count& c) {
   return kinds;
 }
 
-std::string CountCell(uint64_t n) { return n > 0 ? WithThousands(n) : ""; }
+std::string CountOrNothing(uint64_t n) { return n > 0 ? WithThousands(n) : ""; }
 
 // "13.76 GB (12.82 GiB)"
 std::string BothUnits(uint64_t bytes) { return Scaled(static_cast<double>(bytes), "B") + " (" + BytesText(bytes) + ")"; }
@@ -95,8 +95,8 @@ Table PartTable(const CountedModel& m) {
   if (experts) t.columns.emplace_back("active(all)");
   const auto row = [&](const std::string& name, const auto& get) {
     t.rows.push_back({name, WithThousands(get(all)), Share(get(all), c.parameters.total)});
-    for (const LayerKind& k : kinds) t.rows.back().push_back(CountCell(get(k.parts)));
-    if (experts) t.rows.back().push_back(CountCell(get(active)));
+    for (const LayerKind& k : kinds) t.rows.back().push_back(CountOrNothing(get(k.parts)));
+    if (experts) t.rows.back().push_back(CountOrNothing(get(active)));
   };
   for (size_t part = 0; part < names.size(); ++part) {
     if (all[part] > 0) row(ShortPartName(names[part]), [&](const PartCounts& parts) { return parts[part]; });
@@ -258,14 +258,14 @@ Table ModelColumns(std::span<const CountedModel> models, bool exact) {
   Table t{"", {OneName(models)}, {}, {true}};
   for (const std::string& name : ColumnNames(models)) t.columns.push_back(TailOf(name, kLongestColumn));
   const auto row = [&](std::string name, const auto& cell) {
-    std::vector<std::string> cells = {std::move(name)};
+    std::vector<Cell> cells = {std::move(name)};
     for (const CountedModel& m : models) cells.push_back(cell(m));
-    if (std::any_of(cells.begin() + 1, cells.end(), [](const std::string& s) { return !s.empty(); })) {
+    if (std::any_of(cells.begin() + 1, cells.end(), [](const Cell& c) { return !c.text.empty(); })) {
       t.rows.push_back(std::move(cells));
     }
   };
   const auto count = [&](const std::string& name, const auto& get) {
-    row(name, [&](const CountedModel& m) { return CountCell(get(m)); });
+    row(name, [&](const CountedModel& m) { return CountOrNothing(get(m)); });
   };
   const auto bytes = [&](const std::string& name, const auto& get) {
     row(name, [&](const CountedModel& m) {

@@ -21,8 +21,8 @@
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

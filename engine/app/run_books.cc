@@ -5,9 +5,9 @@
 
 #include "engine/app/draft.h"
 #include "engine/app/kept_bench.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/app/count_report.h"
-#include "engine/app/table.h"
+#include "engine/render/table.h"
 #include "engine/studies/count.h"
 #include "engine/studies/report.h"
 
