@@ -12,9 +12,6 @@
 
 namespace tally::app {
 
-// The published figures of the built-in models that this one is; what a decode step touched is one more way to read "active".
-std::vector<Claims> AuditClaims(const AuditReport& report, const Recipe& recipe);
-
 // What is said of a model besides its accounts, in lines of at most `width` columns: a head that is a copy, what is not run, latent
 // attention, widened matrices. Empty: nothing.
 std::string AuditNotes(const AuditReport& report, const Model& model, size_t width);
@@ -29,8 +26,6 @@ std::string DifferencesText(const AuditReport& report, size_t most, size_t width
 std::string ClaimsVerdict(const std::vector<Claims>& claims, size_t width);         // under which convention each figure holds
 std::string ComparedText(uint64_t compared, uint64_t differing);                    // "12,758 rows compared, all agree"
 std::string StepsText(const AuditReport& report);                                   // "5 steps, 4 decode"
-std::string StepName(const AuditReport::Step& step);                                // "prefill of 8", "decode of 1 at depth 9"
-bool IsDecode(const AuditReport::Step& step);                                       // passes for prediction are not
 
 // Rows, added up over steps and layers.
 struct AuditSums {
@@ -39,16 +34,6 @@ struct AuditSums {
   void Add(const books::AuditRow& row);
   void AddCells(std::vector<Cell>& row) const;  // "rows", "closed form", "files", "run", ""
 };
-
-// The experts that rows chose between them, mean over the sparse layers, beside what is expected and what is possible: a prefill step,
-// decode steps together, then the whole run.
-struct ExpertUnion {
-  std::string name = {};  // of the step or steps
-  double rows = 0;        // of a step
-  double measured = 0, uniform = 0, most = 0;
-  double bytes = 0, uniform_bytes = 0, most_bytes = 0;  // of all layers
-};
-std::vector<ExpertUnion> ExpertUnions(const AuditReport& report, const Recipe& recipe);
 
 // Every row of every step. `name`: as it was asked for.
 Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const std::vector<Claims>* claims);

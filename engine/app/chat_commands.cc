@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -87,11 +86,7 @@ void Books(Talk& talk, const std::string&) {
 void Tools(Talk& talk, const std::string&) {
   const std::vector<std::string>& tools = talk.conversation().settings().tools;
   std::string text = tools.empty() ? "the model has no tools (--tools FILE)\n" : "";
-  for (const std::string& tool : tools) {
-    const nlohmann::ordered_json function =
-        nlohmann::ordered_json::parse(tool, nullptr, false).value("function", nlohmann::ordered_json::object());
-    text += "  " + Printable(function.value("name", "")) + "  " + Printable(function.value("description", "")) + "\n";
-  }
+  for (const std::string& tool : tools) text += "  " + ToolText(tool) + "\n";
   for (const ToolCall& call : talk.OpenCalls()) text += "waits for a result: " + CallLine(call) + "\n";
   Note(text);
 }

@@ -91,6 +91,11 @@ void AddChatFlags(CLI::App& command, ChatFlags& flags) {
   command.add_flag("--json", flags.json, "one message, one answer, one JSON document on standard output");
 }
 
+std::string ToolText(const std::string& tool) {
+  const ReadDocument function = ReadDocument::parse(tool, nullptr, false).value("function", ReadDocument::object());
+  return Printable(function.value("name", "")) + "  " + Printable(function.value("description", ""));
+}
+
 Result<ChatRequest> RequestOf(const ChatFlags& flags) {
   ChatRequest request;
   if (!flags.effort.empty()) {

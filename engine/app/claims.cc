@@ -22,22 +22,14 @@ std::string HoldsText(const ClaimCheck& check, const ClaimCheck::Convention& c) 
   return "no: " + Share(distance, printed->value) + (c.count > printed->value ? " more" : " less");
 }
 
-bool Holds(const ClaimCheck::Convention& c) { return c.agreement != Agreement::kNo; }
-bool CountsPrediction(const ClaimCheck::Convention& c) { return c.name.ends_with("with multi-token prediction"); }
-
-// Conventions with multi-token prediction are named where they hold; that a total is not one without the embedding is said where none
-// holds.
 std::string ClaimText(const ClaimCheck& check) {
   std::string holds, fails;
-  const bool none = std::ranges::none_of(check.conventions, Holds);
-  for (const auto& c : check.conventions) {
-    std::string& names = Holds(c) ? holds : fails;
-    if (!Holds(c) && c.name != check.stated && (CountsPrediction(c) || (c.name == "total without embedding and head" && !none)))
-      continue;
+  for (const ClaimCheck::Convention& c : NamedConventions(check)) {
+    std::string& names = c.agreement != Agreement::kNo ? holds : fails;
     const bool loosely = c.agreement == Agreement::kTruncated || c.agreement == Agreement::kRoundedToZeros;
     names += (names.empty() ? "" : ", ") + c.name + (loosely ? " (" + std::string(AgreementName(c.agreement)) + ")" : "");
   }
-  if (none) return check.figure + " " + check.printed + " holds under no convention: not as " + fails;
+  if (holds.empty()) return check.figure + " " + check.printed + " holds under no convention: not as " + fails;
   if (!check.holds()) {
     return check.figure + " " + check.printed + " does not hold as " + check.stated +
            ", which its source counts; it would hold as " + holds;
@@ -46,8 +38,6 @@ std::string ClaimText(const ClaimCheck& check) {
 }
 
 }  // namespace
-
-Claims ClaimsOf(const CountedModel& m) { return {m.name, m.published, books::CheckPublished(m.count, m.published)}; }
 
 std::string ClaimsSentence(const Claims& claims) {
   std::string text;

@@ -135,13 +135,6 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
   return Paragraph("  weights", weights, width, kWordsFrom) + Paragraph("  KV, f16", kv, width, kWordsFrom);
 }
 
-// Bytes of states that a step reads and writes.
-double StateTraffic(const Count& c) { return 2 * static_cast<double>(c.options.batch) * static_cast<double>(c.state_bytes); }
-
-books::Figure<double> PerToken(const books::Figure<uint64_t>& all, double tokens) {
-  return all.Map([&](uint64_t n) { return static_cast<double>(n) / tokens; });
-}
-
 std::string Exact(double n) { return WithThousands(n); }
 std::string Bytes(double n) { return Scaled(n, "B"); }
 }  // namespace
@@ -159,24 +152,6 @@ Table ConventionTable(const CountedModel& m) {
   if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables));
   if (c.prediction > 0) t.rows.push_back({"MTP layers", WithThousands(c.prediction), "", "multi-token prediction, not in total"});
   return t;
-}
-
-TokenCost PrefillCost(const Count& c) {
-  const double tokens = static_cast<double>(c.options.batch) * static_cast<double>(c.options.prompt);
-  TokenCost cost;
-  for (size_t v = 0; v < cost.flops.size(); ++v) cost.flops[v] = PerToken(c.prefill.total[v], tokens);
-  cost.bytes = (c.prefill_traffic.uniform + StateTraffic(c)) / tokens + static_cast<double>(c.kv_bytes_per_token);
-  return cost;
-}
-TokenCost DecodeCost(const Count& c) {
-  const double tokens = static_cast<double>(c.options.batch);
-  TokenCost cost;
-  for (size_t v = 0; v < cost.flops.size(); ++v) cost.flops[v] = PerToken(c.decode.total[v], tokens);
-  cost.bytes = c.kv_bytes_read.Map([&](uint64_t read) {
-    return (c.decode_traffic.uniform + StateTraffic(c) + static_cast<double>(read)) / tokens +
-           static_cast<double>(c.kv_bytes_per_token);
-  });
-  return cost;
 }
 
 namespace {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/app/numbers.h"
 #include "engine/render/fields.h"
 #include "engine/render/words.h"
 

@@ -60,13 +60,8 @@ Result<ReportData> OfModel(const ReportFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const AuditOptions options, AuditOptionsOf(flags.prompt, flags.model.model, *loaded.engine));
   RunInfo info = DescribeRun(*loaded.engine, "report", flags.model.model, kTallyVersion);
   info.roofs = MachineRoofs(loaded.engine->threads());
-  RunReport run(std::move(info));
-  loaded.engine->probe().SetRecorder([&](const OpRecord& record) { run.Add(record); });
-  TALLY_ASSIGN_OR_RETURN(const AuditReport audit, Audit(*loaded.engine, options));
-  loaded.engine->probe().SetRecorder(nullptr);
-  ReportData data = run.Finish(CommandLine());
+  TALLY_ASSIGN_OR_RETURN(ReportData data, ReportOfAudit(*loaded.engine, std::move(info), options, CommandLine()));
   data.facts.insert(data.facts.begin(), {"prompt", flags.prompt.Shown()});
-  data.audit = AuditOf(audit);
   return data;
 }
 

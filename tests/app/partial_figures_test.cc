@@ -17,6 +17,9 @@ namespace tally::app {
 namespace {
 
 using books::Count;
+using Parsed = nlohmann::ordered_json;
+
+Parsed ParsedDocument(std::span<const CountedModel> models) { return Parsed::parse(JsonText(CountDocument(models))); }
 
 CountedModel MustCount(std::string_view name) {
   Result<CountedModel> counted = CountModel({.model = std::string(name), .settings = {}, .options = {}});
@@ -32,14 +35,14 @@ std::vector<std::string> Cells(const std::vector<Table>& tables, const std::stri
     const auto found = std::ranges::find(t.columns, column);
     if (!t.title.starts_with(title) || found == t.columns.end()) continue;
     for (const auto& line : t.rows) {
-      if (line[0].starts_with(row)) cells.push_back(line[static_cast<size_t>(found - t.columns.begin())]);
+      if (line[0].text.starts_with(row)) cells.push_back(line[static_cast<size_t>(found - t.columns.begin())].text);
     }
   }
   return cells;
 }
 
 // Every figure of a document that is null has its name among what is lacking, and none that is lacking has a number.
-void ExpectNulls(const Json& totals, const books::FlopsCount& of) {
+void ExpectNulls(const Parsed& totals, const books::FlopsCount& of) {
   constexpr const char* kKeys[] = {"matmul_full_square", "matmul_causal", "everything"};
   for (size_t v = 0; v < books::kFlopsViews; ++v) {
     EXPECT_EQ(totals[kKeys[v]].is_null(), !of.total[v].whole()) << kKeys[v];
@@ -51,15 +54,15 @@ void ExpectNulls(const Json& totals, const books::FlopsCount& of) {
 
 void ExpectDocument(const CountedModel& m) {
   const Count& c = m.count;
-  const Json d = CountDocument({&m, 1})["models"][0];
+  const Parsed d = ParsedDocument({&m, 1})["models"][0];
   EXPECT_TRUE(d["parameters"]["total"].is_number()) << d["parameters"]["total"];
   for (const auto& [key, step] : {std::pair{"prefill", &c.prefill}, std::pair{"decode", &c.decode}}) {
-    const Json& flops = d["flops"][key];
+    const Parsed& flops = d["flops"][key];
     ExpectNulls(flops["total"], *step);
     const bool whole = step->total[2].whole();
     EXPECT_EQ(flops["sites"].is_null(), !whole);
     EXPECT_EQ(flops["classes"].is_null(), !whole);
-    for (const Json& part : flops["parts"]) {
+    for (const Parsed& part : flops["parts"]) {
       EXPECT_EQ(part["everything"].is_null(), !whole) << part;
       EXPECT_EQ(part["matmul_causal"].is_null(), !step->total[1].whole()) << part;
     }
@@ -87,8 +90,8 @@ void ExpectTables(const CountedModel& m, const std::string& partial) {
   const CountedModel two[] = {m, MustCount("gpt2")};
   const Table columns = ModelColumns(two, /*exact=*/true);
   for (const auto& row : columns.rows) {
-    if (row[0].starts_with("prefill of") || row[0].starts_with("decode at")) {
-      EXPECT_EQ(row[1], "partial") << row[0];
+    if (row[0].text.starts_with("prefill of") || row[0].text.starts_with("decode at")) {
+      EXPECT_EQ(row[1].text, "partial") << row[0].text;
     }
   }
   for (const size_t width : {size_t{0}, size_t{40}, size_t{80}, size_t{200}}) {
@@ -146,7 +149,7 @@ TEST(PartialFigures, OfEveryModelInEveryFormat) {
     uint64_t sum = 0;
     for (const books::WorkForm& f : m.count.decode.sites) sum += f.flops.value();
     const CountedModel one[] = {m, m};
-    std::string all = CountScreen(m, 0) + CountScreen(one, 0) + CountDocument(one).dump() + CountCsv(one, {}).value();
+    std::string all = CountScreen(m, 0) + CountScreen(one, 0) + JsonText(CountDocument(one)) + CountCsv(one, {}).value();
     for (const Table& t : CountTables(one, true)) all += Render(t, TableFormat::kText);
     EXPECT_EQ(all.find(books::WithThousands(sum)), std::string::npos);
     EXPECT_EQ(all.find(std::to_string(sum)), std::string::npos);

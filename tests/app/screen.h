@@ -17,7 +17,7 @@ inline void ExpectScreen(const std::string& text, size_t width, size_t most) {
   const std::vector<std::string> lines = LinesOf(text);
   EXPECT_GT(lines.size(), 3u) << text;
   EXPECT_LE(lines.size(), most) << text;
-  for (const std::string& line : lines) EXPECT_LE(app::TextWidth(line), width) << line << "\n" << text;
+  for (const std::string& line : lines) EXPECT_LE(TextWidth(line), width) << line << "\n" << text;
 }
 
 }  // namespace tally
