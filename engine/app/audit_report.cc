@@ -224,12 +224,12 @@ std::string DifferencesText(const AuditReport& report, size_t most, size_t width
   return text.empty() ? "" : "rows that differ\n" + text;
 }
 
-std::string ClaimsVerdict(const std::vector<Claims>& claims, size_t width) {
+std::string ClaimsVerdict(const std::vector<PublishedClaims>& claims, size_t width) {
   if (claims.empty()) {
     return Paragraph("", "no published figures of this model are known: it is none of the built-in ones (tally count)", width, 0);
   }
   std::string text;
-  for (const Claims& one : claims) text += Paragraph(one.model + ":", ClaimsSentence(one), width, 2);
+  for (const PublishedClaims& one : claims) text += Paragraph(one.model + ":", ClaimsSentence(one), width, 2);
   return text;
 }
 
@@ -252,7 +252,7 @@ std::string AuditNotes(const AuditReport& report, const Model& model, size_t wid
   return notes;
 }
 
-std::string AuditTables(const AuditReport& report, const Model& model, const std::vector<Claims>* claims, size_t width,
+std::string AuditTables(const AuditReport& report, const Model& model, const std::vector<PublishedClaims>* claims, size_t width,
                         bool colour) {
   const Recipe& recipe = model.recipe();
   std::string all;
@@ -284,7 +284,8 @@ std::string AuditTables(const AuditReport& report, const Model& model, const std
   return all + ComparedText(report.compared, report.differing) + "\n";
 }
 
-Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const std::vector<Claims>* claims) {
+Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model,
+                   const std::vector<PublishedClaims>* claims) {
   const Recipe& recipe = model.recipe();
   const Json steps = Json::ListOf(report.steps, [&](const AuditReport::Step& s) {
     const char* const phase = s.predicting ? "prediction" : s.phase == Phase::kPrefill ? "prefill" : "decode";
@@ -316,7 +317,7 @@ Json AuditDocument(const std::string& name, const AuditReport& report, const Mod
   }
   if (!report.experts.empty()) document["unions"] = ObjectsOf(Unions(), ExpertUnions(report, recipe));
   if (claims) {
-    document["claims"] = Json::ListOf(*claims, [](const Claims& of) {
+    document["claims"] = Json::ListOf(*claims, [](const PublishedClaims& of) {
       Json one = ClaimsJson(of);
       one["model"] = of.model;
       return one;

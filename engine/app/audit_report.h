@@ -18,14 +18,14 @@ std::string AuditNotes(const AuditReport& report, const Model& model, size_t wid
 
 // All tables: the accounts site by site, experts, pages, bars; rows that differ and the verdict last. `claims`: null where they were not
 // asked for. Lines have at most `width` columns (0: any number).
-std::string AuditTables(const AuditReport& report, const Model& model, const std::vector<Claims>* claims, size_t width,
+std::string AuditTables(const AuditReport& report, const Model& model, const std::vector<PublishedClaims>* claims, size_t width,
                         bool colour);
 
 // Parts of these, each empty where there is nothing to say.
 std::string DifferencesText(const AuditReport& report, size_t most, size_t width);  // so many rows that differ, with the formula
-std::string ClaimsVerdict(const std::vector<Claims>& claims, size_t width);         // under which convention each figure holds
-std::string ComparedText(uint64_t compared, uint64_t differing);                    // "12,758 rows compared, all agree"
-std::string StepsText(const AuditReport& report);                                   // "5 steps, 4 decode"
+std::string ClaimsVerdict(const std::vector<PublishedClaims>& claims, size_t width);  // under which convention each figure holds
+std::string ComparedText(uint64_t compared, uint64_t differing);                      // "12,758 rows compared, all agree"
+std::string StepsText(const AuditReport& report);                                     // "5 steps, 4 decode"
 
 // Rows, added up over steps and layers.
 struct AuditSums {
@@ -36,12 +36,13 @@ struct AuditSums {
 };
 
 // Every row of every step. `name`: as it was asked for.
-Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const std::vector<Claims>* claims);
+Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model,
+                   const std::vector<PublishedClaims>* claims);
 
 // The accounts, added up over sites, layers and steps; what a decode step touched; pages, experts and published figures, where there
 // are; rows that differ, as many as are worth reading; the verdict in the last line. About 24 lines of at most `width` columns, 80 where
 // that is 0. `description` of the model and `notes` (AuditNotes) are printed as they are. `claims`: null where they were not asked for.
 std::string AuditScreen(const AuditReport& report, const Recipe& recipe, const std::string& description, const std::string& notes,
-                        const std::vector<Claims>* claims, size_t width);
+                        const std::vector<PublishedClaims>* claims, size_t width);
 
 }  // namespace tally::app

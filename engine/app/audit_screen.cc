@@ -89,7 +89,7 @@ std::string PagesText(const AuditReport& report) {
 }  // namespace
 
 std::string AuditScreen(const AuditReport& report, const Recipe& recipe, const std::string& description, const std::string& notes,
-                        const std::vector<Claims>* claims, size_t width) {
+                        const std::vector<PublishedClaims>* claims, size_t width) {
   if (width == 0) width = kPlainWidth;
   std::string out = Paragraph("", description + "; " + StepsText(report), width, 0) + "\n";
   out += Render(AccountTable(report), TableFormat::kText, width) + "\n";

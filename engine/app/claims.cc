@@ -39,15 +39,15 @@ std::string ClaimText(const ClaimCheck& check) {
 
 }  // namespace
 
-std::string ClaimsSentence(const Claims& claims) {
+std::string ClaimsSentence(const PublishedClaims& claims) {
   std::string text;
   for (const ClaimCheck& check : claims.checks) text += (text.empty() ? "" : "; ") + ClaimText(check);
   return text + " (" + claims.published.source + ")";
 }
 
-std::string ClaimsText(std::span<const Claims> claims, size_t width) {
+std::string ClaimsText(std::span<const PublishedClaims> claims, size_t width) {
   std::string text;
-  for (const Claims& one : claims) {
+  for (const PublishedClaims& one : claims) {
     Table t{one.model + ": published figures (" + one.published.source + ")",
             {"figure", "printed", "convention", "count", "holds"},
             {},
@@ -63,12 +63,12 @@ std::string ClaimsText(std::span<const Claims> claims, size_t width) {
   return text;
 }
 
-std::string ClaimsMarkdown(std::span<const Claims> claims) {
+std::string ClaimsMarkdown(std::span<const PublishedClaims> claims) {
   Table t{"published figures",
           {"model", "figure", "printed", "convention", "count", "holds", "source"},
           {},
           {true, true, false, true, false, true, true}};
-  for (const Claims& one : claims) {
+  for (const PublishedClaims& one : claims) {
     for (const books::ClaimCheck& check : one.checks) {
       for (const auto& c : check.conventions) {
         t.rows.push_back(
@@ -79,7 +79,7 @@ std::string ClaimsMarkdown(std::span<const Claims> claims) {
   return Render(t, TableFormat::kMarkdown);
 }
 
-Json ClaimsJson(const Claims& of) {
+Json ClaimsJson(const PublishedClaims& of) {
   const Json claims = Json::ListOf(of.checks, [](const ClaimCheck& check) -> Json {
     const Json conventions = Json::ListOf(check.conventions, [](const ClaimCheck::Convention& x) -> Json {
       return {{"convention", x.name}, {"count", x.count}, {"holds", AgreementName(x.agreement)}};

@@ -381,7 +381,7 @@ Json OneDocument(const CountedModel& m) {
         {"kv_at_context", e.kv_bytes_at_context},
         {"kv_read_at_context", FigureJson(e.kv_bytes_read)}};
   }
-  if (const Claims claims = ClaimsOf(m); !claims.checks.empty()) document["published"] = ClaimsJson(claims);
+  if (const PublishedClaims claims = ClaimsOf(m); !claims.checks.empty()) document["published"] = ClaimsJson(claims);
   document["warnings"] = c.warnings;
   return document;
 }

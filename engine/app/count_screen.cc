@@ -181,7 +181,7 @@ std::string CostNote(const Count& c) {
 std::string CountScreen(const CountedModel& m, size_t width) {
   if (width == 0) width = kPlainWidth;
   const size_t words = std::min(width, kMostWords);
-  const Claims claims = ClaimsOf(m);
+  const PublishedClaims claims = ClaimsOf(m);
   std::string out = Paragraph("", ScreenTitle(m), words, 2).substr(2);
   if (!claims.checks.empty()) out += Paragraph("  published", ClaimsSentence(claims), words, kWordsFrom);
   if (const std::string parts = NotRunNames(m); !parts.empty()) out += Paragraph("  not run", parts, words, kWordsFrom);
@@ -333,7 +333,7 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
   const bool below = width > 0 && TableWidth(wide) > width;
   std::string out = Render(below ? BelowOneAnother(models) : wide, TableFormat::kText, width);
   for (size_t i = 0; i < models.size(); ++i) {
-    const Claims claims = ClaimsOf(models[i]);
+    const PublishedClaims claims = ClaimsOf(models[i]);
     const bool again = i > 0 && models[i - 1].name == models[i].name;
     if (!claims.checks.empty() && !again) out += Paragraph("  " + claims.model + ":", ClaimsSentence(claims), words, 4);
   }

@@ -49,6 +49,12 @@ const Value* Value::Find(std::string_view key) const {
   return at != all->end() ? &at->second : nullptr;
 }
 
+const Value& Value::operator[](std::string_view key) const {
+  static const Value nothing;
+  const Value* const found = Find(key);
+  return found != nullptr ? *found : nothing;
+}
+
 Value& Value::operator[](std::string_view key) {
   if (!std::holds_alternative<Members>(value_)) value_ = Members();
   if (const Value* const found = Find(key)) return const_cast<Value&>(*found);

@@ -56,6 +56,7 @@ class Value {
     return FromList(std::move(list));
   }
 
+  bool IsNull() const { return std::holds_alternative<std::nullptr_t>(value_); }
   bool IsNumber() const;
   bool IsText() const { return std::holds_alternative<std::string>(value_); }
   const std::string& Text() const { return std::get<std::string>(value_); }
@@ -63,11 +64,13 @@ class Value {
   bool IsStructured() const { return std::holds_alternative<List>(value_) || std::holds_alternative<Members>(value_); }
   // Of an object.
   const Members& members() const { return std::get<Members>(value_); }
-  const Value* Find(std::string_view key) const;  // null: there is none
-  Value& operator[](std::string_view key);        // makes an object of nothing
-  void Update(const Value& object);               // its members become this one's
+  const Value* Find(std::string_view key) const;        // null: there is none
+  const Value& operator[](std::string_view key) const;  // nothing where there is none
+  Value& operator[](std::string_view key);              // makes an object of nothing
+  void Update(const Value& object);                     // its members become this one's
   // Of a list.
   const List& items() const { return std::get<List>(value_); }
+  const Value& operator[](size_t i) const { return items()[i]; }
   Value& operator[](size_t i) { return std::get<List>(value_)[i]; }
   Value& Add(Value item);  // makes a list of nothing; the item in it
 

@@ -8,18 +8,18 @@ namespace tally {
 
 using books::ClaimCheck;
 
-Claims ClaimsOf(const CountedModel& m) { return {m.name, m.published, books::CheckPublished(m.count, m.published)}; }
+PublishedClaims ClaimsOf(const CountedModel& m) { return {m.name, m.published, books::CheckPublished(m.count, m.published)}; }
 
-std::vector<Claims> AuditClaims(const AuditReport& report, const Recipe& recipe) {
+std::vector<PublishedClaims> AuditClaims(const AuditReport& report, const Recipe& recipe) {
   std::optional<uint64_t> touched;
   for (const AuditReport::Step& step : report.steps) {
     for (const books::AuditRow& r : step.audit) {
       if (IsDecode(step) && r.account == books::AuditAccount::kTouchedSet) touched = r.ledger;
     }
   }
-  std::vector<Claims> all;
+  std::vector<PublishedClaims> all;
   for (const CountedModel& m : KnownModelsLike(recipe)) {
-    Claims claims = ClaimsOf(m);
+    PublishedClaims claims = ClaimsOf(m);
     if (claims.checks.empty()) continue;
     for (books::ClaimCheck& check : claims.checks) {
       const auto printed = books::ParsePrinted(check.printed);
