@@ -16,7 +16,7 @@ set(public_headers
   engine/hub/hub.h engine/machine/peaks.h engine/page/page.h engine/page/report_data.h engine/recipe/attention.h engine/recipe/counted_only.h engine/recipe/feed_forward.h engine/recipe/layer.h
   engine/recipe/recipe.h engine/recipe/recurrent.h engine/recipe/residual.h engine/recipe/rope.h engine/text/tokenizer.h
   engine/session/batch.h engine/session/conversation.h engine/session/engine.h engine/session/generate.h engine/session/model.h engine/session/probe.h engine/session/sampling.h engine/session/sequences.h
-  engine/studies/audit.h engine/studies/count.h engine/studies/draft_speed.h engine/studies/fit.h engine/studies/inspect.h engine/studies/logits.h engine/studies/perplexity.h engine/studies/quantize.h engine/studies/report.h engine/studies/run_info.h engine/studies/speed.h
+  engine/studies/audit.h engine/studies/claims.h engine/studies/count.h engine/studies/count_figures.h engine/studies/draft_speed.h engine/studies/fit.h engine/studies/fit_models.h engine/studies/inspect.h engine/studies/kept_bench.h engine/studies/logits.h engine/studies/perplexity.h engine/studies/quantize.h engine/studies/report.h engine/studies/run_info.h engine/studies/speed.h
   engine/studies/summary.h engine/studies/synth.h
   counters/books/books.h counters/books/closed_form.h counters/books/communication.h counters/books/figure.h counters/books/form.h counters/books/model_count.h counters/books/parts.h counters/books/published.h
   counters/books/step_audit.h counters/books/training.h
@@ -37,7 +37,7 @@ add_custom_command(OUTPUT ${public_copies} VERBATIM
   DEPENDS ${public_sources} ${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake)
 add_custom_target(tally_public_headers ALL DEPENDS ${public_copies})
 
-set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text chat loaders catalog page session studies hub)
+set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text chat loaders catalog render page session studies hub)
 set(objects)
 foreach(node ${nodes})
   list(APPEND objects $<TARGET_OBJECTS:tally_${node}>)

@@ -32,7 +32,7 @@ function(tally_node)
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # or ccache would keep none of them
   endif()
   # These run before or after generation, not for each token: -O1 saves a third of their time to compile.
-  if(N_NAME MATCHES "^(recipe|books|chat|hub|page|models|catalog|serve)$")
+  if(N_NAME MATCHES "^(recipe|books|chat|hub|render|page|models|catalog|serve)$")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it.

@@ -207,7 +207,8 @@ void Read(Config& c, ModelSpec& spec) {
   if (named) c.ExpectText("use_bidirectional_attention", "vision");
   // Pictures see themselves within windows, or not at all: in the models with embeddings of layers, by which GGUF tells.
   const bool sees = c.gguf() ? r.layer_embedding == 0 : named;
-  for (LayerRecipe& l : r.layers) l.attention.both_ways = sees && l.attention.window > 0 ? BothWays::kWithinWindow : BothWays::kNot;
+  for (LayerRecipe& l : r.layers)
+    l.attention.both_ways = sees && l.attention.window > 0 ? BothWays::kWithinWindow : BothWays::kNot;
 }
 
 }  // namespace

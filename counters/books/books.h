@@ -89,9 +89,6 @@ struct RunFigures {
 
 TALLY_API RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, const RunInput& input);
 
-// The figures as text of at most 80 columns; lines end in '\n'.
-TALLY_API std::string RunSummary(const RunFigures& figures);
-
 // 1234567 -> "1,234,567". A fraction is rounded to the nearest integer; it must be below 2^63.
 TALLY_API std::string WithThousands(uint64_t n);
 TALLY_API std::string WithThousands(double x);

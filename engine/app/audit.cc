@@ -20,9 +20,9 @@
 #include "engine/app/record_files.h"
 #include "engine/app/study_prompt.h"
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -53,8 +53,8 @@ Status RunAudit(const AuditFlags& flags) {
   records.SetAudit(report);
   TALLY_RETURN_IF_ERROR(records.Close());
   const Recipe& recipe = loaded.model->recipe();
-  const std::vector<Claims> claims = flags.claims ? AuditClaims(report, recipe) : std::vector<Claims>();
-  const std::vector<Claims>* const shown = flags.claims ? &claims : nullptr;
+  const std::vector<PublishedClaims> claims = flags.claims ? AuditClaims(report, recipe) : std::vector<PublishedClaims>();
+  const std::vector<PublishedClaims>* const shown = flags.claims ? &claims : nullptr;
   const size_t width = OutputWidth(flags.width);
   if (flags.json) {
     PrintJson(AuditDocument(flags.model.model, report, *loaded.model, shown));

@@ -7,13 +7,13 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/app/bars.h"
 #include "engine/app/page_report.h"
 #include "engine/app/parts.h"
 #include "engine/app/rank_report.h"
-#include "engine/app/table.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/bars.h"
+#include "engine/render/fields.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -61,11 +61,11 @@ std::string SumsText(const std::string& title, const Recipe& recipe, const std::
   if (width == 0 || TableWidth(all) <= width) return Render(all, TableFormat::kText);
   std::string text;
   for (size_t begin = 0, end = 0; begin < all.rows.size(); begin = end) {
-    while (end < all.rows.size() && all.rows[end][0] == all.rows[begin][0]) ++end;
-    Table one{title + ": " + all.rows[begin][0], all.columns,
+    while (end < all.rows.size() && all.rows[end][0].text == all.rows[begin][0].text) ++end;
+    Table one{title + ": " + all.rows[begin][0].text, all.columns,
               std::vector(all.rows.begin() + static_cast<ptrdiff_t>(begin), all.rows.begin() + static_cast<ptrdiff_t>(end)),
               all.left};
-    for (auto& row : one.rows) row[0].clear();  // the title says it
+    for (auto& row : one.rows) row[0] = "";  // the title says it
     text += (text.empty() ? "" : "\n") + Render(WithoutEmptyColumns(one), TableFormat::kText, width);
   }
   return text;
@@ -91,32 +91,22 @@ Table ExpertTable(const AuditReport& report) {
   return t;
 }
 
-Table UnionTable(const AuditReport& report, const Recipe& recipe) {
-  Table t{"experts read by a step, mean of the sparse layers",
-          {"step", "measured", "uniform", "at most", "bytes", "uniform", "at most"},
-          {},
-          {true}};
-  t.joined = {false, false, true, true, false, true, true};
-  for (const ExpertUnion& u : ExpertUnions(report, recipe)) {
-    t.rows.push_back({u.name, Fixed(u.measured, 2), Fixed(u.uniform, 2), Fixed(u.most, 0), WithThousands(u.bytes),
-                      WithThousands(u.uniform_bytes), WithThousands(u.most_bytes)});
-  }
-  return t;
+Fields<ExpertUnion> Unions() {
+  const auto bytes = [](double ExpertUnion::*n) { return [=](const ExpertUnion& u) { return Cell(WithThousands(u.*n), u.*n); }; };
+  return {{"steps", "step", &ExpertUnion::name},
+          {"rows", nullptr, [](const ExpertUnion& u) { return FixedCell(u.rows, 0); }},
+          {"measured", "measured", [](const ExpertUnion& u) { return FixedCell(u.measured, 2); }},
+          {"uniform", "uniform", [](const ExpertUnion& u) { return FixedCell(u.uniform, 2); }},
+          {"at_most", "at most", [](const ExpertUnion& u) { return FixedCell(u.most, 0); }},
+          {"bytes", "bytes", bytes(&ExpertUnion::bytes)},
+          {"uniform_bytes", "uniform", bytes(&ExpertUnion::uniform_bytes)},
+          {"at_most_bytes", "at most", bytes(&ExpertUnion::most_bytes)}};
 }
 
-Json UnionsJson(const AuditReport& report, const Recipe& recipe) {
-  Json all = Json::array();
-  for (const ExpertUnion& u : ExpertUnions(report, recipe)) {
-    all.push_back({{"steps", u.name},
-                   {"rows", u.rows},
-                   {"measured", u.measured},
-                   {"uniform", u.uniform},
-                   {"at_most", u.most},
-                   {"bytes", u.bytes},
-                   {"uniform_bytes", u.uniform_bytes},
-                   {"at_most_bytes", u.most_bytes}});
-  }
-  return all;
+Table UnionTable(const AuditReport& report, const Recipe& recipe) {
+  Table t = TableOf("experts read by a step, mean of the sparse layers", Unions(), ExpertUnions(report, recipe));
+  t.joined = {false, false, true, true, false, true, true};
+  return t;
 }
 
 // Where the parameters are that the files hold, and which of them steps touched: the last of each phase.
@@ -155,11 +145,7 @@ Json RowJson(const AuditRow& r) {
   return row;
 }
 
-Json RowsJson(std::span<const AuditRow> rows) {
-  Json all = Json::array();
-  for (const AuditRow& r : rows) all.push_back(RowJson(r));
-  return all;
-}
+Json RowsJson(std::span<const AuditRow> rows) { return Json::ListOf(rows, RowJson); }
 
 // Parameters where the head is a copy of the embedding.
 struct HeadTotals {
@@ -191,18 +177,10 @@ void AuditSums::Add(const AuditRow& r) {
   if (r.ledger) run = run.value_or(0) + *r.ledger;
 }
 
-void AuditSums::AddCells(std::vector<std::string>& row) const {
+void AuditSums::AddCells(std::vector<Cell>& row) const {
   const auto figure = [](const std::optional<uint64_t>& n) { return n ? WithThousands(*n) : ""; };
   row.insert(row.end(), {WithThousands(rows), WithThousands(closed), figure(files), figure(run),
                          differing == 0 ? "" : WithThousands(differing) + " differ"});
-}
-
-bool IsDecode(const AuditReport::Step& step) { return step.phase == Phase::kDecode && !step.predicting; }
-
-std::string StepName(const AuditReport::Step& step) {
-  const char* const kind = step.predicting ? "prediction" : step.phase == Phase::kPrefill ? "prefill" : "decode";
-  const std::string rows = std::string(kind) + " of " + std::to_string(step.rows);
-  return step.context == step.rows ? rows : rows + " at depth " + std::to_string(step.context);
 }
 
 std::string StepsText(const AuditReport& report) {
@@ -246,72 +224,12 @@ std::string DifferencesText(const AuditReport& report, size_t most, size_t width
   return text.empty() ? "" : "rows that differ\n" + text;
 }
 
-std::vector<ExpertUnion> ExpertUnions(const AuditReport& report, const Recipe& recipe) {
-  std::vector<ExpertUnion> unions;
-  const double X = recipe.all.experts.n_experts, k = recipe.all.experts.top_k,
-               layers = static_cast<double>(report.experts.size());
-  double slice = 0;  // bytes of one expert in every layer
-  for (const AuditReport::Experts& e : report.experts) slice += static_cast<double>(e.slice_bytes);
-  auto add = [&](const std::string& name, double measured, double bytes, double rows) {
-    const double uniform = books::UniformExperts(X, k, rows), most = std::min(rows * k, X);
-    unions.push_back({name, rows, measured, uniform, most, bytes, uniform * slice, most * slice});
-  };
-  std::vector<const AuditReport::Step*> steps;
-  for (const AuditReport::Step& step : report.steps) {
-    if (!step.predicting) steps.push_back(&step);
-  }
-  uint64_t all_rows = 0;
-  for (size_t i = 0, n = 0; i < steps.size(); i += n) {  // decode steps together
-    for (n = 1; steps[i]->phase == Phase::kDecode && i + n < steps.size();) ++n;
-    double sum = 0, bytes = 0, rows = 0;
-    for (size_t j = i; j < i + n; ++j) {
-      for (const AuditReport::Experts& e : report.experts) {
-        sum += static_cast<double>(e.step_union[j]);
-        bytes += static_cast<double>(e.step_union[j] * e.slice_bytes);
-      }
-      all_rows += steps[j]->rows;
-      rows += static_cast<double>(steps[j]->rows);
-    }
-    const double mean = static_cast<double>(n);
-    add(n > 1 ? "mean of " + std::to_string(n) + " decode steps" : StepName(*steps[i]), sum / layers / mean, bytes / mean,
-        rows / mean);
-  }
-  double sum = 0, bytes = 0;
-  for (const AuditReport::Experts& e : report.experts) {
-    sum += static_cast<double>(e.run_union);
-    bytes += static_cast<double>(e.run_union * e.slice_bytes);
-  }
-  add("the run", sum / layers, bytes, static_cast<double>(all_rows));
-  return unions;
-}
-
-std::vector<Claims> AuditClaims(const AuditReport& report, const Recipe& recipe) {
-  std::optional<uint64_t> touched;
-  for (const AuditReport::Step& step : report.steps) {
-    for (const AuditRow& r : step.audit) {
-      if (IsDecode(step) && r.account == AuditAccount::kTouchedSet) touched = r.ledger;
-    }
-  }
-  std::vector<Claims> all;
-  for (const CountedModel& m : KnownModelsLike(recipe)) {
-    Claims claims = ClaimsOf(m);
-    if (claims.checks.empty()) continue;
-    for (books::ClaimCheck& check : claims.checks) {
-      const auto printed = books::ParsePrinted(check.printed);
-      if (check.figure != "active" || !touched || !printed) continue;
-      check.conventions.push_back({"touched by a decode step, measured", *touched, books::Agrees(*touched, *printed)});
-    }
-    all.push_back(std::move(claims));
-  }
-  return all;
-}
-
-std::string ClaimsVerdict(const std::vector<Claims>& claims, size_t width) {
+std::string ClaimsVerdict(const std::vector<PublishedClaims>& claims, size_t width) {
   if (claims.empty()) {
     return Paragraph("", "no published figures of this model are known: it is none of the built-in ones (tally count)", width, 0);
   }
   std::string text;
-  for (const Claims& one : claims) text += Paragraph(one.model + ":", ClaimsSentence(one), width, 2);
+  for (const PublishedClaims& one : claims) text += Paragraph(one.model + ":", ClaimsSentence(one), width, 2);
   return text;
 }
 
@@ -334,7 +252,7 @@ std::string AuditNotes(const AuditReport& report, const Model& model, size_t wid
   return notes;
 }
 
-std::string AuditTables(const AuditReport& report, const Model& model, const std::vector<Claims>* claims, size_t width,
+std::string AuditTables(const AuditReport& report, const Model& model, const std::vector<PublishedClaims>* claims, size_t width,
                         bool colour) {
   const Recipe& recipe = model.recipe();
   std::string all;
@@ -366,29 +284,23 @@ std::string AuditTables(const AuditReport& report, const Model& model, const std
   return all + ComparedText(report.compared, report.differing) + "\n";
 }
 
-Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const std::vector<Claims>* claims) {
+Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model,
+                   const std::vector<PublishedClaims>* claims) {
   const Recipe& recipe = model.recipe();
-  Json steps = Json::array(), experts = Json::array();
-  for (const AuditReport::Step& s : report.steps) {
-    steps.push_back({{"phase", s.predicting                 ? "prediction"
-                               : s.phase == Phase::kPrefill ? "prefill"
-                                                            : "decode"},
-                     {"rows", s.rows},
-                     {"context", s.context},
-                     {"audit", RowsJson(s.audit)}});
-    if (s.drafted > 0) {
-      steps.back()["drafted"] = s.drafted;
-      steps.back()["accepted"] = s.accepted;
-    }
-    if (report.page_bytes > 0) steps.back()["pages"] = PagesJson(s);
-  }
-  for (const AuditReport::Experts& e : report.experts) {
-    experts.push_back({{"layer", e.layer},
-                       {"tokens", e.tokens},
-                       {"expert_bytes", e.slice_bytes},
-                       {"step_union", e.step_union},
-                       {"run_union", e.run_union}});
-  }
+  const Json steps = Json::ListOf(report.steps, [&](const AuditReport::Step& s) {
+    const char* const phase = s.predicting ? "prediction" : s.phase == Phase::kPrefill ? "prefill" : "decode";
+    Json step = {{"phase", phase}, {"rows", s.rows}, {"context", s.context}, {"audit", RowsJson(s.audit)}};
+    if (s.drafted > 0) step.Update({{"drafted", s.drafted}, {"accepted", s.accepted}});
+    if (report.page_bytes > 0) step["pages"] = PagesJson(s);
+    return step;
+  });
+  const Json experts = Json::ListOf(report.experts, [](const AuditReport::Experts& e) -> Json {
+    return {{"layer", e.layer},
+            {"tokens", e.tokens},
+            {"expert_bytes", e.slice_bytes},
+            {"step_union", e.step_union},
+            {"run_union", e.run_union}};
+  });
   Json document = {{"model", name},
                    {"compared", report.compared},
                    {"differing", report.differing},
@@ -397,20 +309,19 @@ Json AuditDocument(const std::string& name, const AuditReport& report, const Mod
                    {"widened", {{"stored", report.widened_stored}, {"packed", report.widened_packed}}},
                    {"stored", RowsJson(report.stored)},
                    {"decode_steps", DecodeSteps(report)},
-                   {"steps", std::move(steps)},
-                   {"experts", std::move(experts)}};
+                   {"steps", steps},
+                   {"experts", experts}};
   if (report.head_is_copy) {
     const HeadTotals totals = HeadTotalsOf(model);
     document["parameters"] = {{"as_stored", totals.as_stored}, {"head_as_one", totals.as_one}};
   }
-  if (!report.experts.empty()) document["unions"] = UnionsJson(report, recipe);
+  if (!report.experts.empty()) document["unions"] = ObjectsOf(Unions(), ExpertUnions(report, recipe));
   if (claims) {
-    document["claims"] = Json::array();
-    for (const Claims& of : *claims) {
+    document["claims"] = Json::ListOf(*claims, [](const PublishedClaims& of) {
       Json one = ClaimsJson(of);
       one["model"] = of.model;
-      document["claims"].push_back(std::move(one));
-    }
+      return one;
+    });
   }
   if (report.page_bytes > 0) document["page_bytes"] = report.page_bytes;
   if (!report.ranks.empty()) document["over_ranks"] = AuditRanksJson(report);

@@ -12,51 +12,37 @@
 
 namespace tally::app {
 
-// The published figures of the built-in models that this one is; what a decode step touched is one more way to read "active".
-std::vector<Claims> AuditClaims(const AuditReport& report, const Recipe& recipe);
-
 // What is said of a model besides its accounts, in lines of at most `width` columns: a head that is a copy, what is not run, latent
 // attention, widened matrices. Empty: nothing.
 std::string AuditNotes(const AuditReport& report, const Model& model, size_t width);
 
 // All tables: the accounts site by site, experts, pages, bars; rows that differ and the verdict last. `claims`: null where they were not
 // asked for. Lines have at most `width` columns (0: any number).
-std::string AuditTables(const AuditReport& report, const Model& model, const std::vector<Claims>* claims, size_t width,
+std::string AuditTables(const AuditReport& report, const Model& model, const std::vector<PublishedClaims>* claims, size_t width,
                         bool colour);
 
 // Parts of these, each empty where there is nothing to say.
 std::string DifferencesText(const AuditReport& report, size_t most, size_t width);  // so many rows that differ, with the formula
-std::string ClaimsVerdict(const std::vector<Claims>& claims, size_t width);         // under which convention each figure holds
-std::string ComparedText(uint64_t compared, uint64_t differing);                    // "12,758 rows compared, all agree"
-std::string StepsText(const AuditReport& report);                                   // "5 steps, 4 decode"
-std::string StepName(const AuditReport::Step& step);                                // "prefill of 8", "decode of 1 at depth 9"
-bool IsDecode(const AuditReport::Step& step);                                       // passes for prediction are not
+std::string ClaimsVerdict(const std::vector<PublishedClaims>& claims, size_t width);  // under which convention each figure holds
+std::string ComparedText(uint64_t compared, uint64_t differing);                      // "12,758 rows compared, all agree"
+std::string StepsText(const AuditReport& report);                                     // "5 steps, 4 decode"
 
 // Rows, added up over steps and layers.
 struct AuditSums {
   uint64_t rows = 0, differing = 0, closed = 0;
   std::optional<uint64_t> files = {}, run = {};
   void Add(const books::AuditRow& row);
-  void AddCells(std::vector<std::string>& row) const;  // "rows", "closed form", "files", "run", ""
+  void AddCells(std::vector<Cell>& row) const;  // "rows", "closed form", "files", "run", ""
 };
-
-// The experts that rows chose between them, mean over the sparse layers, beside what is expected and what is possible: a prefill step,
-// decode steps together, then the whole run.
-struct ExpertUnion {
-  std::string name = {};  // of the step or steps
-  double rows = 0;        // of a step
-  double measured = 0, uniform = 0, most = 0;
-  double bytes = 0, uniform_bytes = 0, most_bytes = 0;  // of all layers
-};
-std::vector<ExpertUnion> ExpertUnions(const AuditReport& report, const Recipe& recipe);
 
 // Every row of every step. `name`: as it was asked for.
-Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model, const std::vector<Claims>* claims);
+Json AuditDocument(const std::string& name, const AuditReport& report, const Model& model,
+                   const std::vector<PublishedClaims>* claims);
 
 // The accounts, added up over sites, layers and steps; what a decode step touched; pages, experts and published figures, where there
 // are; rows that differ, as many as are worth reading; the verdict in the last line. About 24 lines of at most `width` columns, 80 where
 // that is 0. `description` of the model and `notes` (AuditNotes) are printed as they are. `claims`: null where they were not asked for.
 std::string AuditScreen(const AuditReport& report, const Recipe& recipe, const std::string& description, const std::string& notes,
-                        const std::vector<Claims>* claims, size_t width);
+                        const std::vector<PublishedClaims>* claims, size_t width);
 
 }  // namespace tally::app

@@ -8,8 +8,8 @@
 
 #include "engine/app/page_report.h"
 #include "engine/app/rank_report.h"
-#include "engine/app/table.h"
-#include "engine/app/words.h"
+#include "engine/render/table.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -41,7 +41,7 @@ Table AccountTable(const AuditReport& report) {
   Table t{"", {"account", "rows", "closed form", "files", "run", ""}, {}, {true}};
   AddAccounts(stored, t);
   for (auto& row : t.rows) {
-    if (row[0] == AccountName(AuditAccount::kWeightBytes)) row[0] += " stored";
+    if (row[0].text == AccountName(AuditAccount::kWeightBytes)) row[0].text += " stored";
   }
   AddAccounts(run, t);
   return t;
@@ -89,7 +89,7 @@ std::string PagesText(const AuditReport& report) {
 }  // namespace
 
 std::string AuditScreen(const AuditReport& report, const Recipe& recipe, const std::string& description, const std::string& notes,
-                        const std::vector<Claims>* claims, size_t width) {
+                        const std::vector<PublishedClaims>* claims, size_t width) {
   if (width == 0) width = kPlainWidth;
   std::string out = Paragraph("", description + "; " + StepsText(report), width, 0) + "\n";
   out += Render(AccountTable(report), TableFormat::kText, width) + "\n";

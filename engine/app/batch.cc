@@ -17,8 +17,8 @@
 #include "engine/app/output_files.h"
 #include "engine/app/record_files.h"
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/words.h"
 #include "engine/serve/batch.h"
 
 namespace tally::app {

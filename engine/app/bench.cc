@@ -15,7 +15,6 @@
 #include "engine/app/draft.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
-#include "engine/app/kept_bench.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/output_files.h"
@@ -74,37 +73,6 @@ Result<EngineOptions> ReadFlags(BenchFlags& flags) {
   return load;
 }
 
-// The page shows a run of the grid's first prompt and decode, recorded once everything is measured, under the roofs measured with it.
-Status ReportBench(const BenchFlags& flags, const std::shared_ptr<const Model>& model, const EngineOptions& load,
-                   const SpeedReport& speed) {
-  const int64_t tokens = flags.speed.prompts.empty() ? 1 : flags.speed.prompts.front();
-  const int64_t steps = flags.speed.generate.empty() ? 0 : flags.speed.generate.front();
-  const Recipe& recipe = model->recipe();
-  EngineOptions one = load;
-  one.context = recipe.learned_positions ? std::min<int64_t>(tokens + steps, recipe.context) : tokens + steps;
-  one.sequences = 1;
-  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, NewEngine(model, one));
-  RunInfo info = DescribeRun(*engine, "bench", flags.model.model, kTallyVersion);
-  for (const MeasuredRoofs& roofs : speed.roofs) {
-    if (roofs.threads == engine->threads()) info.roofs = RoofsOf(roofs);
-  }
-  GenerateOptions options;
-  options.max_tokens = 1 + steps;  // the first is the prompt's
-  options.sampling.temperature = 0;
-  options.ignore_eos = true;
-  options.interrupted = Interrupted;
-  std::vector<int32_t> prompt;
-  for (int64_t i = 0; i < tokens; ++i) prompt.push_back(static_cast<int32_t>((7 * i + 1) % recipe.vocab));
-  RunReport run(std::move(info));
-  engine->probe().SetRecorder([&](const OpRecord& record) { run.Add(record); });
-  TALLY_ASSIGN_OR_RETURN(const GenerateResult result, Generate(*engine, prompt, options));
-  TALLY_RETURN_IF_ERROR(result.error);
-  engine->probe().SetRecorder(nullptr);
-  ReportData data = run.Finish(CommandLine());
-  data.speed = SpeedOf(speed);
-  return WriteReport(*flags.report, {&data, 1});
-}
-
 Result<int> RunReplay(const BenchFlags& flags) {
   if (Ranks() != nullptr) return BadInput("--draft: not possible with several processes");
   if (!flags.beside_draft.empty()) return BadInput(flags.beside_draft + ": not with --draft, which measures recorded answers");
@@ -161,7 +129,11 @@ Result<int> RunBench(BenchFlags& flags) {
                      : BenchScreen(model->Description(), run.load.seconds, report));
   }
   NoteUnusedBlas(report.used_blas, load);
-  if (flags.report) TALLY_RETURN_IF_ERROR(ReportBench(flags, model, load, report));
+  if (flags.report) {
+    const BenchedModel benched = {model, flags.model.model, kTallyVersion, CommandLine()};
+    TALLY_ASSIGN_OR_RETURN(const ReportData data, ReportOfBench(benched, load, flags.speed, report));
+    TALLY_RETURN_IF_ERROR(WriteReport(*flags.report, {&data, 1}));
+  }
   return Interrupted() ? InterruptExitCode() : 0;
 }
 

@@ -2,14 +2,14 @@
 #include "engine/app/bench_report.h"
 
 #include <algorithm>
-#include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "engine/app/console.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -32,23 +32,21 @@ Json PeaksJson(const MeasuredRoofs& r) {
 // (most - least) / median
 double Spread(const SpeedRate& r) { return r.median > 0 ? (r.most - r.least) / r.median : 0; }
 
-Json PointJson(const SpeedPoint& p) {
-  return {{"threads", p.threads},
-          {"kv", KvName(p.kv)},
-          {"depth", p.depth},
-          {"batch", p.batch},
-          {"tokens", p.tokens},
-          {"rounds", p.rounds},
-          {"kept", p.kept},
-          {"tokens_per_second", p.rate.median},
-          {"least_tokens_per_second", p.rate.least},
-          {"most_tokens_per_second", p.rate.most},
-          {"spread", Spread(p.rate)}};
+Json PointJson(const SpeedPoint& p, std::optional<int64_t> batch) {
+  Json j = {{"threads", p.threads}, {"kv", KvName(p.kv)}, {"depth", p.depth}};
+  if (batch) j["batch"] = *batch;
+  j.Update({{"tokens", p.tokens},
+            {"rounds", p.rounds},
+            {"kept", p.kept},
+            {"tokens_per_second", p.rate.median},
+            {"least_tokens_per_second", p.rate.least},
+            {"most_tokens_per_second", p.rate.most},
+            {"spread", Spread(p.rate)}});
+  return j;
 }
 
 Json PrefillJson(const PrefillSpeed& p) {
-  Json j = PointJson(p);
-  j.erase("batch");
+  Json j = PointJson(p, {});
   j["flops"] = Number(p.flops);
   for (int a = 0; a < kAriths; ++a) j["flops_by_type"][std::string(kArithNames[a])] = Number(p.flops_by_type[a]);
   j["flops_per_second"] = p.flops / static_cast<double>(p.tokens) * p.rate.median;
@@ -57,7 +55,7 @@ Json PrefillJson(const PrefillSpeed& p) {
 }
 
 Json DecodeJson(const DecodeSpeed& p) {
-  Json j = PointJson(p);
+  Json j = PointJson(p, p.batch);
   j["bytes_per_token"] = Number(p.bytes_per_token);
   j["bytes_per_second"] = p.bytes_per_token * p.rate.median;
   j["read_bytes_per_second"] = p.bandwidth;
@@ -65,13 +63,6 @@ Json DecodeJson(const DecodeSpeed& p) {
   j["sampling_microseconds"] = p.sampled_seconds * 1e6;
   j["greedy_microseconds"] = p.greedy_seconds * 1e6;
   return j;
-}
-
-template <class Points, class ToJson>
-Json Array(const Points& points, const ToJson& to_json) {
-  Json array = Json::array();
-  for (const auto& p : points) array.push_back(to_json(p));
-  return array;
 }
 
 // The median over the points of what a choice takes, in microseconds: by the sampler, and by Argmax.
@@ -118,7 +109,7 @@ Table RoofTable(const SpeedReport& r) {
   if (bandwidth) t.columns.push_back("read GB/s");
   if (peaks) t.columns.insert(t.columns.end(), {"f32 GFLOP/s", "bf16 GFLOP/s", "int8 GOP/s", "int8 x 4-bit GOP/s"});
   for (const MeasuredRoofs& m : r.roofs) {
-    std::vector<std::string> row = {std::to_string(m.threads)};
+    std::vector<Cell> row = {std::to_string(m.threads)};
     if (bandwidth) row.push_back(Giga(m.bandwidth));
     if (peaks) {
       row.insert(row.end(),
@@ -165,9 +156,9 @@ std::string Instructions(const ArithmeticPeaks& p) {
 std::vector<Json> Records(const Json& document) {
   std::vector<Json> records;
   for (const char* kind : {"prefill", "decode"}) {
-    for (const Json& point : document.at(kind)) {
+    for (const Json& point : document.Find(kind)->items()) {
       Json record = {{"record", kind}};
-      record.update(point);
+      record.Update(point);
       records.push_back(std::move(record));
     }
   }
@@ -188,9 +179,9 @@ Json BenchJson(const BenchRun& run, const SpeedReport& r) {
           {"repetitions", run.rounds},
           {"verified", r.verified},
           {"roofs", PeaksJson(r.roofs.back())},
-          {"roofs_by_threads", Array(r.roofs, PeaksJson)},
-          {"prefill", Array(r.prefill, PrefillJson)},
-          {"decode", Array(r.decode, DecodeJson)},
+          {"roofs_by_threads", Json::ListOf(r.roofs, PeaksJson)},
+          {"prefill", Json::ListOf(r.prefill, PrefillJson)},
+          {"decode", Json::ListOf(r.decode, DecodeJson)},
           {"sampling",
            {{"microseconds_per_token", sampled},
             {"greedy_microseconds_per_token", greedy},
@@ -215,7 +206,7 @@ Json BenchJson(const BenchRun& run, const SpeedReport& r) {
 std::string BenchJsonLines(const BenchRun& run, const SpeedReport& report) {
   const Json document = BenchJson(run, report);
   Json head = {{"record", "run"}};
-  for (const auto& [key, value] : document.items()) {
+  for (const auto& [key, value] : document.members()) {
     if (key != "prefill" && key != "decode") head[key] = value;
   }
   std::string text = JsonLine(head);
@@ -223,25 +214,7 @@ std::string BenchJsonLines(const BenchRun& run, const SpeedReport& report) {
   return text;
 }
 
-std::string BenchCsv(const BenchRun& run, const SpeedReport& report) {
-  const std::vector<Json> records = Records(BenchJson(run, report));
-  std::vector<std::string> columns;
-  for (const Json& record : records) {
-    for (const auto& [key, value] : record.items()) {
-      if (!value.is_structured() && std::find(columns.begin(), columns.end(), key) == columns.end()) columns.push_back(key);
-    }
-  }
-  std::string text = Join(columns, ",") + "\n";
-  for (const Json& record : records) {
-    for (size_t i = 0; i < columns.size(); ++i) {
-      const auto at = record.find(columns[i]);
-      const std::string cell = at == record.end() ? "" : at->is_string() ? CsvCell(at->get<std::string>()) : at->dump();
-      text += (i == 0 ? "" : ",") + cell;
-    }
-    text += "\n";
-  }
-  return text;
-}
+std::string BenchCsv(const BenchRun& run, const SpeedReport& report) { return CsvText(Records(BenchJson(run, report))); }
 
 std::string BenchTables(const BenchRun& run, const SpeedReport& r, TableFormat format) {
   Tables out{format};

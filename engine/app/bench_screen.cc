@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/app/table.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/table.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -137,7 +137,7 @@ std::string RoofsText(const MeasuredRoofs& m, bool names_threads) {
 template <class Point>
 Table PointTable(const std::string& title, const std::vector<Point>& points, const Words& columns,
                  const std::function<Words(const Point&)>& cells) {
-  Table t{title, {}, std::vector<Words>(points.size()), {}};
+  Table t{title, {}, std::vector<std::vector<Cell>>(points.size()), {}};
   for (const Coordinate& c : kCoordinates) {
     if (&c != kCoordinates && !Varies(points, c)) continue;
     t.columns.emplace_back(c.column);

@@ -20,9 +20,9 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/base/utf8_check.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

@@ -10,9 +10,9 @@
 #include "engine/app/console.h"
 #include "engine/app/json.h"
 #include "engine/app/usage.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/base/utf8_check.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -86,10 +86,7 @@ void Books(Talk& talk, const std::string&) {
 void Tools(Talk& talk, const std::string&) {
   const std::vector<std::string>& tools = talk.conversation().settings().tools;
   std::string text = tools.empty() ? "the model has no tools (--tools FILE)\n" : "";
-  for (const std::string& tool : tools) {
-    const Json function = Json::parse(tool, nullptr, false).value("function", Json::object());
-    text += "  " + Printable(function.value("name", "")) + "  " + Printable(function.value("description", "")) + "\n";
-  }
+  for (const std::string& tool : tools) text += "  " + ToolText(tool) + "\n";
   for (const ToolCall& call : talk.OpenCalls()) text += "waits for a result: " + CallLine(call) + "\n";
   Note(text);
 }

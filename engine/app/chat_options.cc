@@ -20,16 +20,16 @@
 namespace tally::app {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using ReadDocument = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 3> kEfforts = {"low", "medium", "high"};
 
 Status ReadTools(const std::string& path, ChatRequest* request) {
   const std::string where = "--tools " + Quote(path);
   TALLY_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
-  TALLY_ASSIGN_OR_RETURN(const Json tools, ReadJson<Json>(where, text, kOrderedJsonLimits));
+  TALLY_ASSIGN_OR_RETURN(const ReadDocument tools, ReadJson<ReadDocument>(where, text, kOrderedJsonLimits));
   if (!tools.is_array()) return BadInput(where + ": expected an array of tools");
-  for (const Json& tool : tools) {
+  for (const ReadDocument& tool : tools) {
     const auto function = tool.find("function");
     const bool named = tool.is_object() && function != tool.end() && function->is_object() && function->contains("name") &&
                        function->at("name").is_string();
@@ -43,7 +43,7 @@ Status ReadTools(const std::string& path, ChatRequest* request) {
 }
 
 Status ReadVariables(const std::string& text, ChatRequest* request) {
-  TALLY_ASSIGN_OR_RETURN(const Json variables, ReadJson<Json>("--template-vars", text, kOrderedJsonLimits));
+  TALLY_ASSIGN_OR_RETURN(const ReadDocument variables, ReadJson<ReadDocument>("--template-vars", text, kOrderedJsonLimits));
   if (!variables.is_object()) return BadInput("--template-vars: expected an object, {\"name\": value}");
   for (const auto& [name, value] : variables.items()) request->variables[name] = value.dump();
   return {};
@@ -89,6 +89,11 @@ void AddChatFlags(CLI::App& command, ChatFlags& flags) {
   command.add_flag("--show-prompt", flags.show_prompt, "say what the template made of the conversation, before every answer");
   command.add_flag("-q,--quiet", flags.quiet, "the answers alone, neither thinking nor books");
   command.add_flag("--json", flags.json, "one message, one answer, one JSON document on standard output");
+}
+
+std::string ToolText(const std::string& tool) {
+  const ReadDocument function = ReadDocument::parse(tool, nullptr, false).value("function", ReadDocument::object());
+  return Printable(function.value("name", "")) + "  " + Printable(function.value("description", ""));
 }
 
 Result<ChatRequest> RequestOf(const ChatFlags& flags) {

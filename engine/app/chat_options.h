@@ -33,6 +33,9 @@ void AddChatFlags(CLI::App& command, ChatFlags& flags);
 // kBadInput names the option.
 Result<ChatRequest> RequestOf(const ChatFlags& flags);
 
+// "NAME  what it does" of a tool of these settings.
+std::string ToolText(const std::string& tool);
+
 // The first message, where an option gives one, or standard input that is no terminal, which is read for it. kBadInput: several.
 Result<std::optional<std::string>> FirstMessage(const ChatFlags& flags);
 

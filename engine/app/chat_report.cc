@@ -10,22 +10,18 @@ namespace tally::app {
 namespace {
 
 Json CallsJson(const std::vector<ToolCall>& calls) {
-  Json list = Json::array();
-  for (const ToolCall& call : calls) list.push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
-  return list;
+  return Json::ListOf(calls, [](const ToolCall& call) -> Json {
+    return {{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}};
+  });
 }
 
-Json MessagesJson(const std::vector<ChatMessage>& messages) {
-  Json list = Json::array();
-  for (const ChatMessage& message : messages) {
-    Json one = {{"role", message.role}, {"content", message.content}};
-    if (!message.reasoning.empty()) one["reasoning"] = message.reasoning;
-    if (!message.tool_calls.empty()) one["tool_calls"] = CallsJson(message.tool_calls);
-    if (!message.tool_call_id.empty()) one["tool_call_id"] = message.tool_call_id;
-    if (!message.name.empty()) one["name"] = message.name;
-    list.push_back(std::move(one));
-  }
-  return list;
+Json MessageJson(const ChatMessage& message) {
+  Json one = {{"role", message.role}, {"content", message.content}};
+  if (!message.reasoning.empty()) one["reasoning"] = message.reasoning;
+  if (!message.tool_calls.empty()) one["tool_calls"] = CallsJson(message.tool_calls);
+  if (!message.tool_call_id.empty()) one["tool_call_id"] = message.tool_call_id;
+  if (!message.name.empty()) one["name"] = message.name;
+  return one;
 }
 
 // The tokens that the stretches become; null where they cannot be.
@@ -47,13 +43,13 @@ Json ChatJson(const ChatFlags& flags, const Talk& talk) {
                    {"answer", last.turn.answer.content},
                    {"reasoning", last.turn.answer.reasoning},
                    {"tool_calls", CallsJson(last.turn.answer.calls)},
-                   {"messages", MessagesJson(talk.messages())},
+                   {"messages", Json::ListOf(talk.messages(), MessageJson)},
                    {"prompt", JoinSegments(last.prompt)},
                    {"prompt_token_ids", TokensJson(*talk.model().tokenizer(), last.prompt)},
                    {"reused_tokens", last.figures.reused_tokens},
                    {"generated_tokens_per_second", f.decode_tokens_per_second},
                    {"context_used", last.figures.context_used}};
-  document.update(FiguresJson(last.turn.generated, last.figures.books, talk.engine()));
+  document.Update(FiguresJson(last.turn.generated, last.figures.books, talk.engine()));
   if (talk.drafts()) document["drafts"] = DraftJson(f);
   return document;
 }

@@ -6,8 +6,8 @@
 
 #include "engine/app/console.h"
 #include "engine/app/draft.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -16,7 +16,7 @@ using books::WithThousands;
 
 constexpr const char *kDim = "\x1b[2m", *kPlain = "\x1b[0m";
 
-std::string Count(int64_t n) { return WithThousands(static_cast<uint64_t>(std::max<int64_t>(0, n))); }
+std::string Amount(int64_t n) { return WithThousands(static_cast<uint64_t>(std::max<int64_t>(0, n))); }
 
 std::string AtRate(double rate) { return rate > 0 ? " at " + ShortRate(rate) + "/s" : ""; }
 
@@ -26,20 +26,20 @@ enum Omitted { kNothing, kFirstToken, kParameters, kPromptRate, kContextSize, kC
 std::string TurnWords(const TurnFigures& turn, Omitted omitted) {
   const RunBooks& run = turn.books;
   const books::RunFigures& f = run.figures;
-  std::vector<std::string> words = {"prompt " + Count(f.prompt_tokens)};
-  if (omitted < kReused && turn.reused_tokens > 0) words.back() += " (" + Count(turn.reused_tokens) + " reused)";
+  std::vector<std::string> words = {"prompt " + Amount(f.prompt_tokens)};
+  if (omitted < kReused && turn.reused_tokens > 0) words.back() += " (" + Amount(turn.reused_tokens) + " reused)";
   if (omitted < kPromptRate) words.back() += AtRate(f.prompt_tokens_per_second);
-  words.push_back("answer " + Count(f.generated_tokens) + AtRate(f.decode_tokens_per_second));
+  words.push_back("answer " + Amount(f.generated_tokens) + AtRate(f.decode_tokens_per_second));
   if (omitted < kFirstToken && run.first_token_seconds > 0) {
     words.push_back("the first after " + ShortSeconds(run.first_token_seconds));
   }
   if (f.decode_tokens > 0) {
-    words.push_back((omitted < kParameters ? Count(f.parameters.active_all) + " parameters, " : "") +
+    words.push_back((omitted < kParameters ? Amount(f.parameters.active_all) + " parameters, " : "") +
                     Scaled(f.all.useful, "FLOP") + ", " + Scaled(MovedBytesPerToken(f), "B") + " a token");
   }
   if (f.drafted > 0) words.push_back(DraftWords(f));
   if (omitted < kContext) {
-    words.push_back("context " + Count(turn.context_used) + (omitted < kContextSize ? " of " + Count(turn.context) : ""));
+    words.push_back("context " + Amount(turn.context_used) + (omitted < kContextSize ? " of " + Amount(turn.context) : ""));
   }
   if (run.ended != FinishName(FinishReason::kEos) && run.ended != FinishName(FinishReason::kStop)) {
     words.push_back("ended: " + run.ended);

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "engine/app/table.h"
-#include "engine/app/words.h"
+#include "engine/render/table.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -22,22 +22,14 @@ std::string HoldsText(const ClaimCheck& check, const ClaimCheck::Convention& c) 
   return "no: " + Share(distance, printed->value) + (c.count > printed->value ? " more" : " less");
 }
 
-bool Holds(const ClaimCheck::Convention& c) { return c.agreement != Agreement::kNo; }
-bool CountsPrediction(const ClaimCheck::Convention& c) { return c.name.ends_with("with multi-token prediction"); }
-
-// Conventions with multi-token prediction are named where they hold; that a total is not one without the embedding is said where none
-// holds.
 std::string ClaimText(const ClaimCheck& check) {
   std::string holds, fails;
-  const bool none = std::ranges::none_of(check.conventions, Holds);
-  for (const auto& c : check.conventions) {
-    std::string& names = Holds(c) ? holds : fails;
-    if (!Holds(c) && c.name != check.stated && (CountsPrediction(c) || (c.name == "total without embedding and head" && !none)))
-      continue;
+  for (const ClaimCheck::Convention& c : NamedConventions(check)) {
+    std::string& names = c.agreement != Agreement::kNo ? holds : fails;
     const bool loosely = c.agreement == Agreement::kTruncated || c.agreement == Agreement::kRoundedToZeros;
     names += (names.empty() ? "" : ", ") + c.name + (loosely ? " (" + std::string(AgreementName(c.agreement)) + ")" : "");
   }
-  if (none) return check.figure + " " + check.printed + " holds under no convention: not as " + fails;
+  if (holds.empty()) return check.figure + " " + check.printed + " holds under no convention: not as " + fails;
   if (!check.holds()) {
     return check.figure + " " + check.printed + " does not hold as " + check.stated +
            ", which its source counts; it would hold as " + holds;
@@ -47,17 +39,15 @@ std::string ClaimText(const ClaimCheck& check) {
 
 }  // namespace
 
-Claims ClaimsOf(const CountedModel& m) { return {m.name, m.published, books::CheckPublished(m.count, m.published)}; }
-
-std::string ClaimsSentence(const Claims& claims) {
+std::string ClaimsSentence(const PublishedClaims& claims) {
   std::string text;
   for (const ClaimCheck& check : claims.checks) text += (text.empty() ? "" : "; ") + ClaimText(check);
   return text + " (" + claims.published.source + ")";
 }
 
-std::string ClaimsText(std::span<const Claims> claims, size_t width) {
+std::string ClaimsText(std::span<const PublishedClaims> claims, size_t width) {
   std::string text;
-  for (const Claims& one : claims) {
+  for (const PublishedClaims& one : claims) {
     Table t{one.model + ": published figures (" + one.published.source + ")",
             {"figure", "printed", "convention", "count", "holds"},
             {},
@@ -73,12 +63,12 @@ std::string ClaimsText(std::span<const Claims> claims, size_t width) {
   return text;
 }
 
-std::string ClaimsMarkdown(std::span<const Claims> claims) {
+std::string ClaimsMarkdown(std::span<const PublishedClaims> claims) {
   Table t{"published figures",
           {"model", "figure", "printed", "convention", "count", "holds", "source"},
           {},
           {true, true, false, true, false, true, true}};
-  for (const Claims& one : claims) {
+  for (const PublishedClaims& one : claims) {
     for (const books::ClaimCheck& check : one.checks) {
       for (const auto& c : check.conventions) {
         t.rows.push_back(
@@ -89,20 +79,18 @@ std::string ClaimsMarkdown(std::span<const Claims> claims) {
   return Render(t, TableFormat::kMarkdown);
 }
 
-Json ClaimsJson(const Claims& of) {
-  Json claims = Json::array();
-  for (const ClaimCheck& check : of.checks) {
-    Json conventions = Json::array();
-    for (const auto& x : check.conventions) {
-      conventions.push_back({{"convention", x.name}, {"count", x.count}, {"holds", std::string(AgreementName(x.agreement))}});
-    }
-    claims.push_back({{"figure", check.figure},
-                      {"printed", check.printed},
-                      {"holds", check.holds()},
-                      {"stated", check.stated.empty() ? Json() : Json(check.stated)},
-                      {"conventions", std::move(conventions)}});
-  }
-  return {{"source", of.published.source}, {"claims", std::move(claims)}};
+Json ClaimsJson(const PublishedClaims& of) {
+  const Json claims = Json::ListOf(of.checks, [](const ClaimCheck& check) -> Json {
+    const Json conventions = Json::ListOf(check.conventions, [](const ClaimCheck::Convention& x) -> Json {
+      return {{"convention", x.name}, {"count", x.count}, {"holds", AgreementName(x.agreement)}};
+    });
+    return {{"figure", check.figure},
+            {"printed", check.printed},
+            {"holds", check.holds()},
+            {"stated", check.stated.empty() ? Json() : Json(check.stated)},
+            {"conventions", conventions}};
+  });
+  return {{"source", of.published.source}, {"claims", claims}};
 }
 
 }  // namespace tally::app

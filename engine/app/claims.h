@@ -13,19 +13,11 @@
 
 namespace tally::app {
 
-// Each figure that is published of a model, under every convention that could be meant.
-struct Claims {
-  std::string model = {};
-  books::PublishedFigures published = {};
-  std::vector<books::ClaimCheck> checks = {};  // none: nothing is published
-};
-Claims ClaimsOf(const CountedModel& model);
-
 // "total 20.91B holds as total; active 3.61B holds as active(head), not as active(all), active(none) (arXiv 2508.10925, Table 1)"
-std::string ClaimsSentence(const Claims& claims);
+std::string ClaimsSentence(const PublishedClaims& claims);
 // All conventions: a table a model in lines of at most `width` columns (0: of any), its source in the title; in Markdown one table.
-std::string ClaimsText(std::span<const Claims> claims, size_t width);
-std::string ClaimsMarkdown(std::span<const Claims> claims);
-Json ClaimsJson(const Claims& claims);
+std::string ClaimsText(std::span<const PublishedClaims> claims, size_t width);
+std::string ClaimsMarkdown(std::span<const PublishedClaims> claims);
+Json ClaimsJson(const PublishedClaims& claims);
 
 }  // namespace tally::app

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Completion for bash. It needs nothing of the package bash-completion, so that it can be sourced by itself.
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

@@ -25,9 +25,9 @@
 #include "engine/app/syntax.h"
 #include "engine/app/token_list.h"
 #include "engine/app/training_report.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -120,8 +120,8 @@ Status ReadBudget(CountFlags& flags) {
   return {};
 }
 
-std::vector<Claims> ClaimsOfAll(std::span<const CountedModel> models) {
-  std::vector<Claims> claims;
+std::vector<PublishedClaims> ClaimsOfAll(std::span<const CountedModel> models) {
+  std::vector<PublishedClaims> claims;
   for (const CountedModel& m : models) {
     if (!m.published.source.empty()) claims.push_back(ClaimsOf(m));
   }
@@ -149,7 +149,7 @@ Result<Json> DocumentOf(const CountFlags& flags, std::span<const CountedModel> m
 }
 
 // One screen; or claims and all tables, each if asked for. Training and bars besides.
-Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel> models, std::span<const Claims> claims,
+Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel> models, std::span<const PublishedClaims> claims,
                            size_t width) {
   const bool full = flags.full || flags.layers;
   TALLY_ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(flags, models, full));
@@ -159,7 +159,8 @@ Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel
   return text;
 }
 
-Result<std::string> MarkdownOf(const CountFlags& flags, std::span<const CountedModel> models, std::span<const Claims> claims) {
+Result<std::string> MarkdownOf(const CountFlags& flags, std::span<const CountedModel> models,
+                               std::span<const PublishedClaims> claims) {
   TALLY_ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(flags, models, flags.full || flags.layers || claims.empty()));
   std::string text = claims.empty() ? "" : ClaimsMarkdown(claims);
   for (const Table& table : tables) text += (text.empty() ? "" : "\n") + Render(table, TableFormat::kMarkdown);
@@ -208,7 +209,7 @@ Status RunCount(CountFlags flags) {
     }
   }
   // Without any claim the counts themselves are printed.
-  const std::vector<Claims> claims = flags.claims ? ClaimsOfAll(models) : std::vector<Claims>();
+  const std::vector<PublishedClaims> claims = flags.claims ? ClaimsOfAll(models) : std::vector<PublishedClaims>();
   if (format == "json") {
     TALLY_ASSIGN_OR_RETURN(const Json document, DocumentOf(flags, models));
     PrintJson(document);

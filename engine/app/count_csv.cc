@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/app/parts.h"
-#include "engine/app/words.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "engine/app/bars.h"
 #include "engine/app/claims.h"
 #include "engine/app/parts.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/bars.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -107,7 +107,7 @@ Table MemoryTable(const CountedModel& m) {
 // A number and its share of all, empty where there is none; "partial" of a part.
 template <class T, class ValueOf>
 void AddFlopsCells(const books::Figure<T>& flops, const books::Figure<uint64_t>& whole, const ValueOf& value_of,
-                   std::vector<std::string>& cells) {
+                   std::vector<Cell>& cells) {
   const auto n = flops.number();
   const auto all = whole.number();
   cells.push_back(!n ? "partial" : value_of(*n) > 0 ? WithThousands(value_of(*n)) : "");
@@ -123,7 +123,7 @@ Table FlopsTable(const std::string& title, const FlopsCount& f, const FlopsCount
   t.joined = {false, false, true, false, true, false, true};
   t.columns.emplace_back("special");
   const auto add = [&](std::string name, const auto& flops, const auto& special, const auto& value_of) {
-    std::vector<std::string> cells = {std::move(name)};
+    std::vector<Cell> cells = {std::move(name)};
     for (size_t v = 0; v < flops.size(); ++v) AddFlopsCells(flops[v], f.total[v], value_of, cells);
     const auto n = special.number();
     cells.push_back(!n ? "partial" : value_of(*n) > 0 ? WithThousands(value_of(*n)) : "");
@@ -232,13 +232,12 @@ const char* ViewKey(size_t view) {
 // null if it is only part.
 template <class T>
 Json FigureJson(const books::Figure<T>& figure) {
-  const auto number = figure.number();
-  return number ? Json(*number) : Json(nullptr);
+  return figure.number();
 }
 
 Json TotalsJson(const FlopsCount& f) {
   Json out;
-  Json lacks = Json::object();  // by figure, of those that are only part
+  Json lacks = Json::Object();  // by figure, of those that are only part
   const auto set = [&](const char* key, const books::Figure<uint64_t>& figure) {
     out[key] = FigureJson(figure);
     if (!figure.whole()) lacks[key] = figure.lacks();
@@ -246,7 +245,7 @@ Json TotalsJson(const FlopsCount& f) {
   for (size_t v = 0; v < books::kFlopsViews; ++v) set(ViewKey(v), f.total[v]);
   set("special", f.special);
   set("macs", f.total[1].Map([](uint64_t n) { return n / 2; }));  // of the products, as they are masked
-  if (!lacks.empty()) out["lacks"] = std::move(lacks);
+  if (!lacks.members().empty()) out["lacks"] = std::move(lacks);
   return out;
 }
 
@@ -254,7 +253,7 @@ Json FlopsJson(const FlopsCount& f, const FlopsCount* last) {
   Json out = {{"sequences", f.workload.sequences}, {"rows", f.workload.rows}, {"context", f.workload.context}};
   out["total"] = TotalsJson(f);
   if (last != nullptr) out["total_head_last"] = TotalsJson(*last);
-  Json parts = Json::array(), classes = Json::object(), sites = Json::array();
+  Json parts = Json::Array(), classes = Json::Object();
   for (const FlopsRow& row : f.rows) {
     Json part = {{"part", PartName(row.part)}};
     for (size_t v = 0; v < books::kFlopsViews; ++v) {
@@ -268,7 +267,7 @@ Json FlopsJson(const FlopsCount& f, const FlopsCount* last) {
     const auto special = row.special.number();
     part["special"] = special ? FormJson(*special) : Json(nullptr);
     if (!special) part["lacks"] = {{ViewKey(2), row.special.lacks()}, {"special", row.special.lacks()}};
-    parts.push_back(std::move(part));
+    parts.Add(std::move(part));
   }
   for (size_t w = 0; w < kWorkClasses; ++w) {
     if (f.by_class[w] == 0u && f.special_by_class[w] == 0u) continue;
@@ -276,7 +275,7 @@ Json FlopsJson(const FlopsCount& f, const FlopsCount* last) {
     classes[std::string(kWorkClassNames[w])] = {{"flops", FigureJson(f.by_class[w])},
                                                 {"special", FigureJson(f.special_by_class[w])}};
   }
-  for (const books::WorkForm& s : f.sites) {
+  const Json sites = Json::ListOf(f.sites, [](const books::WorkForm& s) {
     Json site = {{"layer", s.layer},
                  {"component", ComponentName(s.component)},
                  {"class", kWorkClassNames[static_cast<size_t>(s.work_class)]},
@@ -284,12 +283,12 @@ Json FlopsJson(const FlopsCount& f, const FlopsCount* last) {
                  {"flops", FormJson(s.flops)},
                  {"special", FormJson(s.special)}};
     if (s.matmul) site["full_square"] = FormJson(s.full_square);
-    sites.push_back(std::move(site));
-  }
+    return site;
+  });
   out["parts"] = std::move(parts);
   const bool whole = f.total[static_cast<size_t>(FlopsView::kEverything)].whole();
   out["classes"] = whole ? std::move(classes) : Json(nullptr);
-  out["sites"] = whole ? std::move(sites) : Json(nullptr);  // they would add up to a part
+  out["sites"] = whole ? sites : Json(nullptr);  // they would add up to a part
   return out;
 }
 
@@ -319,7 +318,7 @@ Json ConfigurationJson(const Recipe& r) {
 
 Json OneDocument(const CountedModel& m) {
   const Count& c = m.count;
-  Json parts = Json::object(), presets = Json::object(), tensors = Json::array(), layers = Json::array();
+  Json parts = Json::Object(), presets = Json::Object(), tensors = Json::Array(), layers = Json::Array();
   const auto stored = CountParts(c, &ParameterForm::count), active = CountParts(c, &ParameterForm::active);
   for (size_t part = 0; part < books::kParts; ++part) {
     if (stored[part] == 0) continue;
@@ -335,25 +334,23 @@ Json OneDocument(const CountedModel& m) {
                    {"parameters", p.count.value()}, {"active", p.active.value()}, {"touched", p.touched.value()},
                    {"form", p.count.text()}};
     if (p.prediction) tensor["multi_token_prediction"] = true;
-    tensors.push_back(std::move(tensor));
+    tensors.Add(std::move(tensor));
   }
-  for (const auto& [layer, n] : by_layer) layers.push_back(n);
-  Json memory = Json::object();
+  for (const auto& [layer, n] : by_layer) layers.Add(n);
+  Json memory = Json::Object();
   for (const Count::Memory& x : c.memory) memory[std::string(DTypeName(x.type))] = x.bytes;
-  const auto json = [](const std::optional<uint64_t>& n) { return n ? Json(*n) : Json(nullptr); };
-  Json not_run = Json::array();
-  for (const PartNotRun& p : m.not_run) {
-    not_run.push_back({{"part", p.name}, {"parameters", json(p.parameters)}, {"bytes", json(p.bytes)}});
-  }
+  const Json not_run = Json::ListOf(m.not_run, [](const PartNotRun& p) -> Json {
+    return {{"part", p.name}, {"parameters", p.parameters}, {"bytes", p.bytes}};
+  });
   Json parameters = {
       {"total", m.known_parameters()},
       {"total_run", c.parameters.total},
-      {"not_run", std::move(not_run)},
+      {"not_run", not_run},
       {"touched", c.touched},
       {"active", {{"all", c.parameters.active_all}, {"head", c.parameters.active_head}, {"none", c.parameters.active_none}}},
       {"multi_token_prediction", c.prediction}};
   for (const PartNotRun& p : m.not_run) {
-    if (!p.parameters) parameters["total_lacks"].push_back(p.name);
+    if (!p.parameters) parameters["total_lacks"].Add(p.name);
   }
   if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) {
     parameters["looked_up"] = {{"parameters", tables.stored}, {"touched", tables.read}};
@@ -367,7 +364,7 @@ Json OneDocument(const CountedModel& m) {
   document["flops"] = {{"prefill", FlopsJson(c.prefill, &c.prefill_last)}, {"decode", FlopsJson(c.decode, nullptr)}};
   document["bytes"] = {{"stored_as", m.stored_as},
                        {"weights", c.weight_bytes},
-                       {"weights_run_or_not", json(m.all_bytes())},
+                       {"weights_run_or_not", m.all_bytes()},
                        {"weights_per_token", c.weight_bytes_per_token},
                        {"weights_as", std::move(memory)},
                        {"presets", std::move(presets)},
@@ -394,7 +391,7 @@ Json OneDocument(const CountedModel& m) {
         {"kv_at_context", e.kv_bytes_at_context},
         {"kv_read_at_context", FigureJson(e.kv_bytes_read)}};
   }
-  if (const Claims claims = ClaimsOf(m); !claims.checks.empty()) document["published"] = ClaimsJson(claims);
+  if (const PublishedClaims claims = ClaimsOf(m); !claims.checks.empty()) document["published"] = ClaimsJson(claims);
   document["warnings"] = c.warnings;
   return document;
 }
@@ -419,10 +416,6 @@ std::string CountPlot(const CountedModel& m, size_t width, bool colour) {
   return m.name + "\n" + RenderBars(names, {all, active}, width, colour);
 }
 
-Json CountDocument(std::span<const CountedModel> models) {
-  Json all = Json::array();
-  for (const CountedModel& m : models) all.push_back(OneDocument(m));
-  return {{"models", std::move(all)}};
-}
+Json CountDocument(std::span<const CountedModel> models) { return {{"models", Json::ListOf(models, OneDocument)}}; }
 
 }  // namespace tally::app

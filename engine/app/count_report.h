@@ -10,7 +10,7 @@
 
 #include "engine/api/tally.h"
 #include "engine/app/json.h"
-#include "engine/app/table.h"
+#include "engine/render/table.h"
 
 namespace tally::app {
 
@@ -46,14 +46,6 @@ std::string FigureCell(const books::Figure<T>& figure, const Format& format) {
   const std::optional<T> number = figure.number();
   return number ? format(*number) : "partial";
 }
-
-// Of one token, as a mean.
-struct TokenCost {
-  std::array<books::Figure<double>, books::kFlopsViews> flops = {};
-  books::Figure<double> bytes = {};  // of weights, experts chosen uniformly, and of KV and states read and written
-};
-TokenCost PrefillCost(const books::Count& count);
-TokenCost DecodeCost(const books::Count& count);
 
 // The parameters of a token by each convention, with their shares.
 Table ConventionTable(const CountedModel& model);

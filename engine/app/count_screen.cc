@@ -11,9 +11,9 @@
 
 #include "engine/app/claims.h"
 #include "engine/app/parts.h"
-#include "engine/app/table.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/table.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -52,7 +52,7 @@ std::vector<LayerKind> LayerKinds(const Count& c) {
   return kinds;
 }
 
-std::string CountCell(uint64_t n) { return n > 0 ? WithThousands(n) : ""; }
+std::string CountOrNothing(uint64_t n) { return n > 0 ? WithThousands(n) : ""; }
 
 // "13.76 GB (12.82 GiB)"
 std::string BothUnits(uint64_t bytes) { return Scaled(static_cast<double>(bytes), "B") + " (" + BytesText(bytes) + ")"; }
@@ -97,8 +97,8 @@ Table PartTable(const CountedModel& m) {
   if (experts) t.columns.emplace_back("active(all)");
   const auto row = [&](const std::string& name, const auto& get) {
     t.rows.push_back({name, WithThousands(get(all)), Share(get(all), c.parameters.total)});
-    for (const LayerKind& k : kinds) t.rows.back().push_back(CountCell(get(k.parts)));
-    if (experts) t.rows.back().push_back(CountCell(get(active)));
+    for (const LayerKind& k : kinds) t.rows.back().push_back(CountOrNothing(get(k.parts)));
+    if (experts) t.rows.back().push_back(CountOrNothing(get(active)));
   };
   for (size_t part = 0; part < names.size(); ++part) {
     if (all[part] > 0) row(ShortPartName(names[part]), [&](const PartCounts& parts) { return parts[part]; });
@@ -137,13 +137,6 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
   return Paragraph("  weights", weights, width, kWordsFrom) + Paragraph("  KV, f16", kv, width, kWordsFrom);
 }
 
-// Bytes of states that a step reads and writes.
-double StateTraffic(const Count& c) { return 2 * static_cast<double>(c.options.batch) * static_cast<double>(c.state_bytes); }
-
-books::Figure<double> PerToken(const books::Figure<uint64_t>& all, double tokens) {
-  return all.Map([&](uint64_t n) { return static_cast<double>(n) / tokens; });
-}
-
 std::string Exact(double n) { return WithThousands(n); }
 std::string Bytes(double n) { return Scaled(n, "B"); }
 }  // namespace
@@ -161,24 +154,6 @@ Table ConventionTable(const CountedModel& m) {
   if (const LookedUpTables tables = LookedUp(c); tables.stored > 0) row("looked up", tables.stored, LookedUpText(tables));
   if (c.prediction > 0) t.rows.push_back({"MTP layers", WithThousands(c.prediction), "", "multi-token prediction, not in total"});
   return t;
-}
-
-TokenCost PrefillCost(const Count& c) {
-  const double tokens = static_cast<double>(c.options.batch) * static_cast<double>(c.options.prompt);
-  TokenCost cost;
-  for (size_t v = 0; v < cost.flops.size(); ++v) cost.flops[v] = PerToken(c.prefill.total[v], tokens);
-  cost.bytes = (c.prefill_traffic.uniform + StateTraffic(c)) / tokens + static_cast<double>(c.kv_bytes_per_token);
-  return cost;
-}
-TokenCost DecodeCost(const Count& c) {
-  const double tokens = static_cast<double>(c.options.batch);
-  TokenCost cost;
-  for (size_t v = 0; v < cost.flops.size(); ++v) cost.flops[v] = PerToken(c.decode.total[v], tokens);
-  cost.bytes = c.kv_bytes_read.Map([&](uint64_t read) {
-    return (c.decode_traffic.uniform + StateTraffic(c) + static_cast<double>(read)) / tokens +
-           static_cast<double>(c.kv_bytes_per_token);
-  });
-  return cost;
 }
 
 namespace {
@@ -208,7 +183,7 @@ std::string CostNote(const Count& c) {
 std::string CountScreen(const CountedModel& m, size_t width) {
   if (width == 0) width = kPlainWidth;
   const size_t words = std::min(width, kMostWords);
-  const Claims claims = ClaimsOf(m);
+  const PublishedClaims claims = ClaimsOf(m);
   std::string out = Paragraph("", ScreenTitle(m), words, 2).substr(2);
   if (!claims.checks.empty()) out += Paragraph("  published", ClaimsSentence(claims), words, kWordsFrom);
   if (const std::string parts = NotRunNames(m); !parts.empty()) out += Paragraph("  not run", parts, words, kWordsFrom);
@@ -260,14 +235,14 @@ Table ModelColumns(std::span<const CountedModel> models, bool exact) {
   Table t{"", {OneName(models)}, {}, {true}};
   for (const std::string& name : ColumnNames(models)) t.columns.push_back(TailOf(name, kLongestColumn));
   const auto row = [&](std::string name, const auto& cell) {
-    std::vector<std::string> cells = {std::move(name)};
+    std::vector<Cell> cells = {std::move(name)};
     for (const CountedModel& m : models) cells.push_back(cell(m));
-    if (std::any_of(cells.begin() + 1, cells.end(), [](const std::string& s) { return !s.empty(); })) {
+    if (std::any_of(cells.begin() + 1, cells.end(), [](const Cell& c) { return !c.text.empty(); })) {
       t.rows.push_back(std::move(cells));
     }
   };
   const auto count = [&](const std::string& name, const auto& get) {
-    row(name, [&](const CountedModel& m) { return CountCell(get(m)); });
+    row(name, [&](const CountedModel& m) { return CountOrNothing(get(m)); });
   };
   const auto bytes = [&](const std::string& name, const auto& get) {
     row(name, [&](const CountedModel& m) {
@@ -360,7 +335,7 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
   const bool below = width > 0 && TableWidth(wide) > width;
   std::string out = Render(below ? BelowOneAnother(models) : wide, TableFormat::kText, width);
   for (size_t i = 0; i < models.size(); ++i) {
-    const Claims claims = ClaimsOf(models[i]);
+    const PublishedClaims claims = ClaimsOf(models[i]);
     const bool again = i > 0 && models[i - 1].name == models[i].name;
     if (!claims.checks.empty() && !again) out += Paragraph("  " + claims.model + ":", ClaimsSentence(claims), words, 4);
   }

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "engine/app/numbers.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

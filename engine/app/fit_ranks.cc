@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/app/table.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/table.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -59,35 +59,33 @@ std::string FitRanksText(const FitRanksPage& page, size_t width) {
 }
 
 Json FitRanksJson(const FitRanksPage& page) {
-  Json all = Json::array();
-  for (const RanksFit& f : page.fits) {
-    Json ranks = Json::array();
-    for (const FitRank& r : f.ranks) {
-      ranks.push_back({{"packed_weights", r.memory.packed_weights},
-                       {"kv", r.memory.kv},
-                       {"scratch", r.memory.scratch},
-                       {"total", r.memory.total()},
-                       {"read_bytes", r.bytes},
-                       {"sent_bytes", r.communication.sent},
-                       {"received_bytes", r.communication.received},
-                       {"messages_sent", r.communication.messages_sent},
-                       {"messages_received", r.communication.messages_received}});
-    }
-    all.push_back({{"ranks", f.ranks.size()},
-                   {"split", SplitText(f)},
-                   {"fits", page.machine.available > 0 ? Json(f.fits) : Json(nullptr)},
-                   {"largest", f.largest},
-                   {"gathers", f.gathers},
-                   {"work_seconds", f.working},
-                   {"network_seconds", f.communicating},
-                   {"decode_tokens_per_second", f.tokens_per_second > 0 ? Json(f.tokens_per_second) : Json(nullptr)},
-                   {"by_rank", std::move(ranks)}});
-  }
+  const Json all = Json::ListOf(page.fits, [&](const RanksFit& f) -> Json {
+    const Json ranks = Json::ListOf(f.ranks, [](const FitRank& r) -> Json {
+      return {{"packed_weights", r.memory.packed_weights},
+              {"kv", r.memory.kv},
+              {"scratch", r.memory.scratch},
+              {"total", r.memory.total()},
+              {"read_bytes", r.bytes},
+              {"sent_bytes", r.communication.sent},
+              {"received_bytes", r.communication.received},
+              {"messages_sent", r.communication.messages_sent},
+              {"messages_received", r.communication.messages_received}};
+    });
+    return {{"ranks", f.ranks.size()},
+            {"split", SplitText(f)},
+            {"fits", page.machine.available > 0 ? Json(f.fits) : Json(nullptr)},
+            {"largest", f.largest},
+            {"gathers", f.gathers},
+            {"work_seconds", f.working},
+            {"network_seconds", f.communicating},
+            {"decode_tokens_per_second", f.tokens_per_second > 0 ? Json(f.tokens_per_second) : Json(nullptr)},
+            {"by_rank", ranks}};
+  });
   return {{"name", page.name},
           {"type", page.type},
           {"network_bytes_per_second", page.network.bandwidth},
           {"latency_seconds", page.network.latency},
-          {"fits", std::move(all)}};
+          {"fits", all}};
 }
 
 Status CheckFits(const FitRanksPage& page) {

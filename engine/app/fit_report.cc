@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/app/table.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/table.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -241,7 +241,7 @@ std::string CachedNote(const std::vector<const FitRow*>& rows, const FitMachine&
 std::string TypeCell(const std::string& type) { return type.size() <= 15 ? type : MainType(type); }
 
 // What both tables have of a row: fits, in all, longest, decode/s, prefill/s.
-void AddFitCells(const std::optional<Fit>& f, std::vector<std::string>& cells) {
+void AddFitCells(const std::optional<Fit>& f, std::vector<Cell>& cells) {
   const auto rate = [](const StepBound& b) { return ShortRate(b.tokens_per_second); };
   if (!f) return void(cells.insert(cells.end(), {"no", "-", "-", "-", "-"}));
   cells.insert(cells.end(), {YesNo(*f), Needed(f->memory.total()), ContextText(*f), rate(f->decode), rate(f->prefill)});
@@ -305,7 +305,7 @@ std::string LeftOut(const Shown& shown) {
 }
 
 Json BoundJson(const StepBound& b) {
-  Json flops = Json::object();
+  Json flops = Json::Object();
   for (const FitUnit unit : {FitUnit::kF32, FitUnit::kBF16, FitUnit::kInt8}) {
     double n = b.flops[static_cast<size_t>(unit)];
     if (unit == FitUnit::kInt8) n += b.flops[static_cast<size_t>(FitUnit::kNarrow)];
@@ -332,7 +332,7 @@ Json RowJson(const FittedModel& m, const FitRow& row) {
                        {"kv", f.memory.kv},
                        {"scratch", f.memory.scratch},
                        {"total", f.memory.total()}};
-  j["fits"] = f.fits ? Json(*f.fits) : Json(nullptr);
+  j["fits"] = f.fits;
   j["longest_context"] = f.fits ? Json(f.longest) : Json(nullptr);
   j["trained_context"] = f.trained;
   j["decode"] = BoundJson(f.decode);
@@ -369,16 +369,11 @@ Json FitDocument(const FitPage& page, const std::vector<FittedModel>& models) {
                   {"int8_ops_per_second", known(m.peaks[2])},
                   {"int8_narrow_ops_per_second", known(m.peaks[3])}};
   if (!m.target.empty()) machine["target"] = m.target;
-  Json list = Json::array();
-  for (const FittedModel& model : models) {
-    Json rows = Json::array();
-    for (const FitRow& row : model.rows) rows.push_back(RowJson(model, row));
-    list.push_back({{"name", model.name}, {"chosen_type", model.rows[model.chosen].type}, {"types", std::move(rows)}});
-  }
-  return {{"machine", std::move(machine)},
-          {"kv", KvName(page.options.kv)},
-          {"batch", page.options.batch},
-          {"models", std::move(list)}};
+  const Json list = Json::ListOf(models, [](const FittedModel& model) -> Json {
+    const Json rows = Json::ListOf(model.rows, [&](const FitRow& row) { return RowJson(model, row); });
+    return {{"name", model.name}, {"chosen_type", model.rows[model.chosen].type}, {"types", rows}};
+  });
+  return {{"machine", std::move(machine)}, {"kv", KvName(page.options.kv)}, {"batch", page.options.batch}, {"models", list}};
 }
 
 std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

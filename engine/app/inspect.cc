@@ -19,8 +19,8 @@
 #include "engine/app/options.h"
 #include "engine/app/parts.h"
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -42,14 +42,14 @@ std::string ScalarText(const T& x, size_t most) {
   if constexpr (std::is_same_v<T, bool>) {
     return x ? "true" : "false";
   } else if constexpr (std::is_same_v<T, double>) {
-    return std::isnan(x) ? "NaN" : std::isinf(x) ? (x > 0 ? "Infinity" : "-Infinity") : Json(x).dump();
+    return std::isnan(x) ? "NaN" : std::isinf(x) ? (x > 0 ? "Infinity" : "-Infinity") : JsonText(x);
   } else if constexpr (std::is_same_v<T, std::string>) {
     size_t n = std::min(x.size(), most);
     while (n < x.size() && n > 0 && (static_cast<unsigned char>(x[n]) & 0xc0) == 0x80) --n;  // whole characters
     const std::string more = n < x.size() ? "... (" + std::to_string(x.size()) + " bytes)" : "";
     return "\"" + Printable(std::string_view(x).substr(0, n)) + "\"" + more;
   } else {
-    return Json(x).dump();
+    return JsonText(x);
   }
 }
 
@@ -78,8 +78,8 @@ Json ValueJson(const MetaValue& value, bool full) {
         using T = std::decay_t<decltype(x)>;
         if constexpr (kIsVector<T>) {
           const size_t shown = full ? x.size() : std::min(x.size(), kShownCharacters / kCharactersOfElement);
-          Json first = Json::array();
-          for (size_t i = 0; i < shown; ++i) first.push_back(static_cast<typename T::value_type>(x[i]));
+          Json first = Json::Array();
+          for (size_t i = 0; i < shown; ++i) first.Add(static_cast<typename T::value_type>(x[i]));
           if (shown == x.size()) return first;
           return {{"elements", x.size()}, {"first", first}};
         } else {
@@ -192,30 +192,25 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
 
 Json Document(const Inspection& x, const InspectFlags& flags) {
   const Inventory& inv = x.inventory;
-  Json files = Json::array(), metadata = Json::object(), tensors = Json::array(), types = Json::array();
-  for (const InventoryFile& f : inv.files) files.push_back({{"path", f.path}, {"bytes", f.size}});
+  Json metadata = Json::Object();
   for (const auto& [key, value] : inv.metadata.values()) metadata[key] = ValueJson(value, flags.full);
-  for (const StoredTensor& t : inv.tensors) {
-    tensors.push_back({{"name", t.name},
-                       {"type", t.type_name()},
-                       {"shape", t.shape},
-                       {"elements", t.elements()},
-                       {"bytes", t.bytes},
-                       {"file", t.file},
-                       {"offset", t.offset}});
-  }
-  for (const auto& t : x.types) {
-    types.push_back({{"type", t.type}, {"tensors", t.tensors}, {"elements", t.elements}, {"bytes", t.bytes}});
-  }
   Json document = {{"model", flags.model},
                    {"format", inv.format == FileFormat::kGguf ? "gguf" : "huggingface"},
                    {"family", x.recipe.n_layers > 0 ? Json(x.recipe.family) : Json(nullptr)}};
   if (!x.runnable.ok()) document["cannot_be_run"] = x.runnable.message();
   if (!x.notes.empty()) document["notes"] = x.notes;
-  document["files"] = files;
+  document["files"] = Json::ListOf(inv.files, [](const InventoryFile& f) -> Json {
+    return {{"path", f.path}, {"bytes", f.size}};
+  });
   document["metadata"] = metadata;
   if (!inv.name_prefix.empty()) document["name_prefix"] = inv.name_prefix;
-  document["tensors"] = tensors;
+  document["tensors"] = Json::ListOf(inv.tensors, [](const StoredTensor& t) -> Json {
+    return {{"name", t.name},   {"type", t.type_name()}, {"shape", t.shape},  {"elements", t.elements()},
+            {"bytes", t.bytes}, {"file", t.file},        {"offset", t.offset}};
+  });
+  const Json types = Json::ListOf(x.types, [](const auto& t) -> Json {
+    return {{"type", t.type}, {"tensors", t.tensors}, {"elements", t.elements}, {"bytes", t.bytes}};
+  });
   document["totals"] = {{"tensors", inv.tensors.size()}, {"elements", x.elements}, {"bytes", x.bytes}, {"by_type", types}};
   if (!x.recipe.family.empty()) {
     document["parameters"] = {{"total", x.parameters.total}, {"total_as_stored", x.parameters.total + x.not_run.head_parameters}};

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/json.h"
 
-#include <cmath>
-
 #include "engine/app/console.h"
 #include "engine/machine/machine.h"
 
 namespace tally::app {
 
-void PrintJson(const Json& document) { Print(document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
-
-std::string JsonLine(const Json& document) { return document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
-
-Json Number(double x) {
-  if (x >= 0 && x < 0x1p63 && x == std::floor(x)) return static_cast<uint64_t>(x);
-  return x;
-}
+void PrintJson(const Json& document) { Print(JsonText(document) + "\n"); }
 
 Json NotRunJson(const books::NotRun& n) {
   return {{"tensors", n.tensors}, {"parameters", n.parameters}, {"bytes", n.bytes}, {"names", n.names}};

@@ -2,20 +2,17 @@
 // JSON documents of the commands.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include "engine/api/tally.h"
+#include "engine/render/json.h"
+#include "engine/render/table.h"
 
 namespace tally::app {
 
-using Json = nlohmann::ordered_json;  // keys in the order written
+using Json = Value;
 
-// The document as the one on standard output, with a newline. Bytes that are no UTF-8 become U+FFFD.
+// The document as the one on standard output, with a newline.
 void PrintJson(const Json& document);
-// The document in one line, with a newline.
-std::string JsonLine(const Json& document);
-// A whole number where the value is one.
-Json Number(double x);
+inline Json Number(double x) { return WholeOr(x); }  // a whole number where it is one
 
 Json NotRunJson(const books::NotRun& not_run);
 Json ParametersJson(const books::RunFigures& figures);

@@ -96,7 +96,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
     dump.emplace(std::move(created));
     engine.probe().SetTap([&](Site site, std::string_view op, Mat<const float> output) { dump->Write(site, op, output); });
   }
-  Json positions = Json::array();
+  Json positions = Json::Array();
   LogitsCallbacks callbacks;
   callbacks.interrupted = Interrupted;
   callbacks.begin_step = [&] {
@@ -108,17 +108,17 @@ Result<int> RunLogits(const LogitsFlags& flags) {
     for (int64_t r = 0; r < logits.rows; ++r) {
       const std::span<const float> row(logits.Row(r), static_cast<size_t>(logits.cols));
       const int32_t token = tokens[static_cast<size_t>(first + r)];
-      Json top = Json::array();
+      Json top = Json::Array();
       std::string line = std::to_string(first + r) + "\t" + std::to_string(token) + "\t";
       for (const int32_t id : Top(row)) {
-        top.push_back({{"id", id}, {"logit", row[static_cast<size_t>(id)]}});
+        top.Add({{"id", id}, {"logit", row[static_cast<size_t>(id)]}});
         char shown[64];
         std::snprintf(shown, sizeof shown, "  %d %.6g", id, static_cast<double>(row[static_cast<size_t>(id)]));
         line += shown;
         if (const Tokenizer* t = loaded.model->tokenizer()) line += " \"" + Printable(t->TokenBytes(id)) + "\"";
       }
       if (flags.json) {
-        positions.push_back({{"position", first + r}, {"token", token}, {"top", top}});
+        positions.Add({{"position", first + r}, {"token", token}, {"top", top}});
       } else {
         Print(line + "\n");
       }

@@ -22,12 +22,12 @@
 #include "engine/app/numbers.h"
 #include "engine/app/ranks.h"
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/base/system_error.h"
 #include "engine/base/utf8_check.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

@@ -102,23 +102,20 @@ Table PageFindingTable(const AuditReport& report) {
 
 Json PagesJson(const AuditReport::Step& step) {
   constexpr std::array<const char*, 3> kNames = {"touched", "charged", "guard"};
-  Json rows = Json::array();
-  for (const PageRow& row : step.pages) {
-    Json findings = Json::array();
-    for (const PageFinding& f : row.findings) {
-      findings.push_back(
-          {{"kind", kNames[static_cast<size_t>(f.kind)]}, {"slice", f.slice}, {"first_page", f.first_page}, {"pages", f.pages}});
-    }
-    rows.push_back({{"tensor", row.tensor},
-                    {"layer", row.layer},
-                    {"component", ComponentName(row.component)},
-                    {"charged_bytes", row.charged_bytes},
-                    {"charged_pages", row.charged_pages},
-                    {"touched_pages", row.touched_pages},
-                    {"findings", std::move(findings)},
-                    {"agrees", row.agrees()}});
-  }
-  return rows;
+  return Json::ListOf(step.pages, [&](const PageRow& row) -> Json {
+    const Json findings = Json::ListOf(row.findings, [&](const PageFinding& f) -> Json {
+      const char* const kind = kNames[static_cast<size_t>(f.kind)];
+      return {{"kind", kind}, {"slice", f.slice}, {"first_page", f.first_page}, {"pages", f.pages}};
+    });
+    return {{"tensor", row.tensor},
+            {"layer", row.layer},
+            {"component", ComponentName(row.component)},
+            {"charged_bytes", row.charged_bytes},
+            {"charged_pages", row.charged_pages},
+            {"touched_pages", row.touched_pages},
+            {"findings", findings},
+            {"agrees", row.agrees()}};
+  });
 }
 
 }  // namespace tally::app

@@ -20,12 +20,11 @@ struct PullFlags {
 };
 
 Json PullDocument(const hub::Plan& plan, const std::string& path) {
-  Json files = Json::array();
-  for (const hub::File& f : plan.files) {
-    files.push_back({{"path", f.path}, {"bytes", f.size}, {f.digest.size() == 64 ? "sha256" : "git_sha1", f.digest}});
-  }
-  Json document = {{"model", plan.name.text()}, {"commit", plan.commit}, {"bytes", plan.bytes}, {"missing", plan.missing}};
-  document["files"] = std::move(files);
+  const Json files = Json::ListOf(plan.files, [](const hub::File& f) -> Json {
+    return {{"path", f.path}, {"bytes", f.size}, {f.digest.size() == 64 ? "sha256" : "git_sha1", f.digest}};
+  });
+  Json document = {
+      {"model", plan.name.text()}, {"commit", plan.commit}, {"bytes", plan.bytes}, {"missing", plan.missing}, {"files", files}};
   if (!path.empty()) document["path"] = path;
   return document;
 }

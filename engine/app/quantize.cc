@@ -50,7 +50,7 @@ Status RunQuantize(QuantizeFlags flags) {
   bar.Wipe();
   const double bits = 8 * static_cast<double>(report.bytes) / static_cast<double>(std::max<uint64_t>(1, report.elements));
   if (flags.json) {
-    Json types = Json::object();
+    Json types = Json::Object();
     for (const auto& [type, of] : report.types) {
       types[std::string(DTypeName(type))] = {{"tensors", of.tensors}, {"elements", of.elements}, {"bytes", of.bytes}};
     }

@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/app/numbers.h"
-#include "engine/app/table.h"
-#include "engine/app/words.h"
+#include "engine/render/fields.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -45,19 +44,43 @@ Rank SumOf(const std::vector<Rank>& ranks) {
   return sum;
 }
 
-Json RankJson(const Rank& r, double per) {
-  return {{"process", r.process},
-          {"parameters", r.parameters},
-          {"copied_parameters", r.copied_parameters},
-          {"stored_bytes", r.stored_bytes},
-          {"packed_bytes", r.packed_bytes},
-          {"flops", Number(Each(r.useful.TotalFlops(), per))},
-          {"copied_flops", Number(Each(r.copied.TotalFlops(), per))},
-          {"executed_flops", Number(Each(r.executed.TotalFlops(), per))},
-          {"weight_bytes", Number(Each(r.useful.Bytes(ByteKind::kWeightsPacked), per))},
-          {"cache_bytes", Number(Each(CacheBytes(r.useful), per))},
-          {"sent_bytes", Number(Each(r.useful.Bytes(ByteKind::kSent), per))},
-          {"received_bytes", Number(Each(r.useful.Bytes(ByteKind::kReceived), per))}};
+Fields<Rank> Held() {
+  return {{"process", "", &Rank::process},
+          {"parameters", "parameters", &Rank::parameters},
+          {"copied_parameters", "copied", &Rank::copied_parameters},
+          {"stored_bytes", "stored bytes", &Rank::stored_bytes},
+          {"packed_bytes", "packed bytes", &Rank::packed_bytes}};
+}
+
+Fields<Rank> Work(double per) {
+  const auto flops = [per](Cost Rank::*cost) {
+    return [=](const Rank& r) { return WholeCell(Each((r.*cost).TotalFlops(), per)); };
+  };
+  const auto bytes = [per](ByteKind kind) { return [=](const Rank& r) { return WholeCell(Each(r.useful.Bytes(kind), per)); }; };
+  return {{nullptr, "", &Rank::process},
+          {"flops", "FLOPs", flops(&Rank::useful)},
+          {"copied_flops", "copied", flops(&Rank::copied)},
+          {"executed_flops", "executed", flops(&Rank::executed)},
+          {"weight_bytes", "weight bytes", bytes(ByteKind::kWeightsPacked)},
+          {"cache_bytes", "cache bytes", [per](const Rank& r) { return WholeCell(Each(CacheBytes(r.useful), per)); }},
+          {"sent_bytes", "sent", bytes(ByteKind::kSent)},
+          {"received_bytes", "received", bytes(ByteKind::kReceived)}};
+}
+
+Fields<AuditReport::Copy> Copies() {
+  using Copy = AuditReport::Copy;
+  return {{"component", "site", [](const Copy& c) { return ComponentName(c.component); }},
+          {"parameters", "parameters", &Copy::parameters},
+          {"flops", "FLOPs", [](const Copy& c) { return c.work.TotalFlops(); }},
+          {"special", "special", [](const Copy& c) { return c.work.TotalSpecial(); }},
+          {"weight_bytes", "weight bytes", [](const Copy& c) { return c.work.Bytes(ByteKind::kWeightsStored); }},
+          {"cache_bytes", "cache bytes", [](const Copy& c) { return CacheBytes(c.work); }}};
+}
+
+std::vector<AuditReport::Copy> CopiesOf(const AuditReport& report) {
+  std::vector<AuditReport::Copy> copies = report.copies;
+  std::erase_if(copies, IsNone);
+  return copies;
 }
 
 }  // namespace
@@ -89,20 +112,8 @@ std::string RanksText(const RankBooks& books, size_t width) {
   if (books.ranks.empty()) return "";
   std::vector<Rank> rows = books.ranks;
   rows.push_back(SumOf(books.ranks));
-  Table held{"held by rank", {"", "parameters", "copied", "stored bytes", "packed bytes"}, {}, {true}};
-  Table work{"work by rank, " + books.work_of,
-             {"", "FLOPs", "copied", "executed", "weight bytes", "cache bytes", "sent", "received"},
-             {},
-             {true}};
-  for (const Rank& r : rows) {
-    held.rows.push_back({r.process, WithThousands(r.parameters), WithThousands(r.copied_parameters),
-                         WithThousands(r.stored_bytes), WithThousands(r.packed_bytes)});
-    const auto each = [&](uint64_t n) { return WithThousands(Each(n, books.per)); };
-    work.rows.push_back({r.process, each(r.useful.TotalFlops()), each(r.copied.TotalFlops()), each(r.executed.TotalFlops()),
-                         each(r.useful.Bytes(ByteKind::kWeightsPacked)), each(CacheBytes(r.useful)),
-                         each(r.useful.Bytes(ByteKind::kSent)), each(r.useful.Bytes(ByteKind::kReceived))});
-  }
-  std::string text = Render(held, TableFormat::kText, width) + "\n" + Render(work, TableFormat::kText, width);
+  std::string text = Render(TableOf("held by rank", Held(), rows), TableFormat::kText, width) + "\n" +
+                     Render(TableOf("work by rank, " + books.work_of, Work(books.per), rows), TableFormat::kText, width);
   if (books.traffic.empty()) return text;
   Table traffic{"bytes between ranks, sent and received: start, the model's gathers (the ledger), commands and answers",
                 {"", "start", "", "gathers", "", "commands", ""},
@@ -119,13 +130,14 @@ std::string RanksText(const RankBooks& books, size_t width) {
 }
 
 Json RanksJson(const RankBooks& books) {
-  Json all = Json::array();
+  Json all = Json::Array();
   const auto both = [](const ProcessBooks::Traffic& t) { return Json{{"sent", t.sent}, {"received", t.received}}; };
   for (size_t i = 0; i < books.ranks.size(); ++i) {
-    all.push_back(RankJson(books.ranks[i], books.per));
+    Json& rank = all.Add(ObjectOf(Held(), books.ranks[i]));
+    rank.Update(ObjectOf(Work(books.per), books.ranks[i]));
     if (books.traffic.empty()) continue;
     const RankBooks::Traffic& t = books.traffic[i];
-    all.back()["traffic"] = {
+    rank["traffic"] = {
         {"start", both(t.start)}, {"gathers", both(t.model)}, {"commands", both(t.commands)}, {"these_books", t.books}};
   }
   return all;
@@ -134,18 +146,11 @@ Json RanksJson(const RankBooks& books) {
 std::string AuditRanksText(const AuditReport& report, size_t width) {
   if (report.ranks.empty()) return "";
   const RankBooks books{report.ranks, 1, "of all steps"};
-  Table copies{"held or done by several ranks, without the first of them",
-               {"site", "parameters", "FLOPs", "special", "weight bytes", "cache bytes"},
-               {},
-               {true}};
-  for (const AuditReport::Copy& c : report.copies) {
-    if (IsNone(c)) continue;
-    copies.rows.push_back({std::string(ComponentName(c.component)), WithThousands(c.parameters),
-                           WithThousands(c.work.TotalFlops()), WithThousands(c.work.TotalSpecial()),
-                           WithThousands(c.work.Bytes(ByteKind::kWeightsStored)), WithThousands(CacheBytes(c.work))});
-  }
   const Rank all = SumOf(report.ranks);
-  return RanksText(books, width) + "\n" + Render(copies, TableFormat::kText, width) + "\n" +
+  return RanksText(books, width) + "\n" +
+         Render(TableOf("held or done by several ranks, without the first of them", Copies(), CopiesOf(report)),
+                TableFormat::kText, width) +
+         "\n" +
          Paragraph("packed",
                    WithThousands(all.packed_bytes) + " bytes = " + WithThousands(report.packed_alone) + " of one process + " +
                        WithThousands(report.packed_copies) + " of copies + " + WithThousands(report.packed_padding) +
@@ -159,18 +164,8 @@ std::string AuditRanksText(const AuditReport& report, size_t width) {
 }
 
 Json AuditRanksJson(const AuditReport& report) {
-  Json copies = Json::array();
-  for (const AuditReport::Copy& c : report.copies) {
-    if (IsNone(c)) continue;
-    copies.push_back({{"component", ComponentName(c.component)},
-                      {"parameters", c.parameters},
-                      {"flops", c.work.TotalFlops()},
-                      {"special", c.work.TotalSpecial()},
-                      {"weight_bytes", c.work.Bytes(ByteKind::kWeightsStored)},
-                      {"cache_bytes", CacheBytes(c.work)}});
-  }
   return {{"ranks", RanksJson({report.ranks, 1, ""})},
-          {"copies", std::move(copies)},
+          {"copies", ObjectsOf(Copies(), CopiesOf(report))},
           {"packed_alone", report.packed_alone},
           {"packed_copies", report.packed_copies},
           {"packed_padding", report.packed_padding}};

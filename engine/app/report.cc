@@ -60,13 +60,8 @@ Result<ReportData> OfModel(const ReportFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const AuditOptions options, AuditOptionsOf(flags.prompt, flags.model.model, *loaded.engine));
   RunInfo info = DescribeRun(*loaded.engine, "report", flags.model.model, kTallyVersion);
   info.roofs = MachineRoofs(loaded.engine->threads());
-  RunReport run(std::move(info));
-  loaded.engine->probe().SetRecorder([&](const OpRecord& record) { run.Add(record); });
-  TALLY_ASSIGN_OR_RETURN(const AuditReport audit, Audit(*loaded.engine, options));
-  loaded.engine->probe().SetRecorder(nullptr);
-  ReportData data = run.Finish(CommandLine());
+  TALLY_ASSIGN_OR_RETURN(ReportData data, ReportOfAudit(*loaded.engine, std::move(info), options, CommandLine()));
   data.facts.insert(data.facts.begin(), {"prompt", flags.prompt.Shown()});
-  data.audit = AuditOf(audit);
   return data;
 }
 
@@ -86,25 +81,20 @@ void Say(const ReportFlags& flags, const std::vector<ReportData>& runs) {
     if (const std::string audit = AuditText(runs.front().audit); !audit.empty()) text += "; " + audit;
     return Print(text + "\n");
   }
-  Json documents = Json::array();
-  for (const ReportData& run : runs) {
-    Json metrics = Json::array();
-    for (const ReportMetric& m : run.metrics) {
-      metrics.push_back({{"name", m.name},
-                         {"phase", m.phase},
-                         {"value", m.value ? Json(*m.value) : Json()},
-                         {m.bytes ? "bytes" : "flops", Number(m.numerator)},
-                         {"seconds", m.seconds},
-                         {"roof", m.denominator},
-                         {"roof_name", m.denominator_name}});
-    }
-    documents.push_back({{"model", run.title},
-                         {"source", run.source},
-                         {"steps", run.steps.size()},
-                         {"metrics", std::move(metrics)},
-                         {"absent", run.absent}});
-  }
-  PrintJson({{"report", flags.out}, {"bytes", bytes}, {"runs", std::move(documents)}});
+  const Json documents = Json::ListOf(runs, [](const ReportData& run) -> Json {
+    const Json metrics = Json::ListOf(run.metrics, [](const ReportMetric& m) -> Json {
+      return {{"name", m.name},
+              {"phase", m.phase},
+              {"value", m.value},
+              {m.bytes ? "bytes" : "flops", Number(m.numerator)},
+              {"seconds", m.seconds},
+              {"roof", m.denominator},
+              {"roof_name", m.denominator_name}};
+    });
+    return {
+        {"model", run.title}, {"source", run.source}, {"steps", run.steps.size()}, {"metrics", metrics}, {"absent", run.absent}};
+  });
+  PrintJson({{"report", flags.out}, {"bytes", bytes}, {"runs", documents}});
 }
 
 Status CheckFlags(const ReportFlags& flags, bool ledger) {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "engine/app/kept_bench.h"
+#include "engine/api/tally.h"
 #include "engine/app/output_files.h"
 #include "engine/base/format.h"
 

@@ -20,9 +20,9 @@
 #include "engine/app/record_files.h"
 #include "engine/app/run_books.h"
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -75,14 +75,14 @@ Json OrNull(const std::optional<double>& x) { return x ? Json(*x) : Json(); }
 
 Json RunJson(const RunFlags& flags, const Engine& engine, const GenerateResult& result, const RunBooks& books) {
   const books::RunFigures& f = books.figures;
-  Json by_class = Json::object();
+  Json by_class = Json::Object();
   for (int c = 0; c < kWorkClasses; ++c) {
     if (f.work[c].useful > 0) by_class[std::string(kWorkClassNames[c])] = Number(f.work[c].useful);
   }
   const auto bytes = [&](ByteKind k) { return Number(f.bytes_per_token[static_cast<size_t>(k)]); };
   Json document = {{"model", flags.model.model}, {"text", result.text}};
-  document.update(FiguresJson(result, books, engine));
-  document.update({{"decode_tokens", result.decode_tokens},
+  document.Update(FiguresJson(result, books, engine));
+  document.Update({{"decode_tokens", result.decode_tokens},
                    {"decode_steps", result.decode_steps},
                    {"generated_tokens_per_second",
                     result.generate_seconds > 0 ? static_cast<double>(result.decode_tokens) / result.generate_seconds : 0.0},

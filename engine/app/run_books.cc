@@ -4,10 +4,9 @@
 #include <algorithm>
 
 #include "engine/app/draft.h"
-#include "engine/app/kept_bench.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {
@@ -134,7 +133,7 @@ std::string RunScreen(const RunBooks& run) {
 }
 
 std::string RunTables(const RunBooks& run, const std::string& description) {
-  std::string text = Printable(description) + "\n" + books::RunSummary(run.figures) + "\n" + Times(run) + "\n" + "peak RSS " +
+  std::string text = Printable(description) + "\n" + RunSummary(run.figures) + "\n" + Times(run) + "\n" + "peak RSS " +
                      BytesText(run.peak_resident) + ", planned " + BytesText(run.planned_memory) + "\n";
   if (const std::optional<double> ratio = RatioOfBandwidth(run)) {
     text += "decode: " + OfRoof(*ratio) + " of the " + ShortGigabytes(*run.read_bandwidth) + " that fit or bench measured\n";

@@ -20,8 +20,8 @@
 #include "engine/app/options.h"
 #include "engine/app/report_files.h"
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
+#include "engine/render/words.h"
 #include "engine/serve/api_server.h"
 
 namespace tally::app {
@@ -43,7 +43,7 @@ struct ServeFlags : AnswerFlags {
 
 Status CheckRange(const char* option, double value, double least, double most) {
   if (value >= least && value <= most) return {};
-  const auto text = [](double x) { return Number(x).dump(); };
+  const auto text = [](double x) { return JsonText(Number(x)); };
   return BadInput(std::string(option) + " must be " + text(least) + " to " + text(most) + ", not " + text(value));
 }
 

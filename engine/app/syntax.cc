@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "engine/app/words.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

@@ -16,9 +16,9 @@
 #include "engine/app/options.h"
 #include "engine/app/output_files.h"
 #include "engine/app/syntax.h"
-#include "engine/app/words.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

@@ -93,13 +93,11 @@ Status Encode(const Tokenizer& tokenizer, const TokenizeFlags& flags) {
   const EncodeOptions options{.add_special = !flags.plain, .parse_special = flags.special};
   TALLY_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer.Encode(text, options));
   if (flags.json) {
-    Json pieces = Json::array();
-    for (const int32_t id : ids) pieces.push_back(tokenizer.TokenBytes(id));
     PrintJson({{"model", Source(flags)},
                {"tokenizer", tokenizer.Description()},
                {"count", ids.size()},
                {"tokens", ids},
-               {"pieces", pieces}});
+               {"pieces", Json::ListOf(ids, [&](int32_t id) { return tokenizer.TokenBytes(id); })}});
     return {};
   }
   std::string line;

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/app/words.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

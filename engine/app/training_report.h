@@ -7,7 +7,7 @@
 
 #include "engine/api/tally.h"
 #include "engine/app/json.h"
-#include "engine/app/table.h"
+#include "engine/render/table.h"
 
 namespace tally::app {
 

@@ -8,9 +8,9 @@
 #include <system_error>
 
 #include "engine/app/options.h"
-#include "engine/app/words.h"
 #include "engine/base/edit_distance.h"
 #include "engine/base/format.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

@@ -104,6 +104,14 @@ std::string ShapeText(std::span<const uint64_t> shape) {
   return out + "]";
 }
 
+std::string WithThousands(uint64_t n) {
+  std::string digits = std::to_string(n);
+  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
+  return digits;
+}
+
+std::string WithThousands(double x) { return WithThousands(x > 0 ? static_cast<uint64_t>(std::llround(x)) : uint64_t{0}); }
+
 std::string BytesText(uint64_t bytes, Rounding rounding) {
   static constexpr std::string_view kUnits[] = {"", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   if (bytes < 1024) return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");

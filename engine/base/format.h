@@ -26,6 +26,10 @@ std::string Quote(std::string_view name);
 // "[64, 172]"
 std::string ShapeText(std::span<const uint64_t> shape);
 
+// "1,234,567". Of a double the nearest whole number, 0 where that is negative.
+std::string WithThousands(uint64_t n);
+std::string WithThousands(double x);
+
 enum class Rounding : uint8_t { kNearest, kUp, kDown };
 
 // 1234567890 -> "1.15 GiB", 17 -> "17 bytes": in the largest binary unit that leaves at least 1.

@@ -8,12 +8,6 @@
 namespace tally::page {
 namespace {
 
-std::string Fixed(double value, int decimals) {
-  char text[64];
-  const auto [end, error] = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, decimals);
-  return error == std::errc() ? std::string(text, end) : "?";
-}
-
 struct Prefixed {
   double value;
   std::string_view prefix;
@@ -83,12 +77,6 @@ double RoundUp(double value) {
   return 10 * power;
 }
 
-std::string Thousands(uint64_t n) {
-  std::string digits = std::to_string(n);
-  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
-  return digits;
-}
-
 std::string Si(double value, std::string_view unit) {
   const Prefixed p = Prefix(value);
   const bool whole = p.prefix.empty() && p.value == std::floor(p.value);
@@ -123,5 +111,8 @@ std::string Decimal(double value) {
   if (size >= 999.5) return (value < 0 ? "-" : "") + Thousands(static_cast<uint64_t>(std::llround(size)));
   return Fixed(value, size > 0 && size < 0.0995 ? 4 : size < 0.9995 ? 3 : DecimalsOfThree(value));
 }
+
+Cell SiCell(double value, std::string_view unit) { return {Si(value, unit), value}; }
+Cell PercentCell(double share) { return {Percent(share), share}; }
 
 }  // namespace tally::page

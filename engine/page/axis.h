@@ -7,6 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/format.h"
+#include "engine/render/table.h"
+
 namespace tally::page {
 
 // Maps values from [low, high] to pixels from `from` to `to`. Logarithmic: 0 < low < high.
@@ -31,8 +34,7 @@ inline uint64_t Whole(double x) { return static_cast<uint64_t>(x + 0.5); }  // x
 inline double Seconds(uint64_t nanoseconds) { return Real(nanoseconds) / 1e9; }
 inline double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }  // 0 of nothing
 
-// 1234567 -> "1,234,567".
-std::string Thousands(uint64_t n);
+inline std::string Thousands(uint64_t n) { return WithThousands(n); }  // 1234567 -> "1,234,567"
 // Three digits and a decimal prefix before the unit: 4187440704, "FLOP" -> "4.19 GFLOP"; 0.00123, "s" -> "1.23 ms".
 std::string Si(double value, std::string_view unit);
 // The same without trailing zeros, for ticks: "2 G", "0.05".
@@ -43,5 +45,8 @@ std::string ShortCount(uint64_t n);
 std::string Percent(double share);
 // Three significant digits: 0.123, 12.3, 1,230.
 std::string Decimal(double value);
+
+Cell SiCell(double value, std::string_view unit);  // 1.23 MB
+Cell PercentCell(double share);                    // 17.25 %
 
 }  // namespace tally::page

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/page/data_table.h"
 #include "engine/page/figure.h"
+#include "engine/render/html.h"
 
 namespace tally::page {
 

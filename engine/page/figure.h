@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "engine/page/data_table.h"
 #include "engine/page/svg.h"
+#include "engine/render/html.h"
 
 namespace tally::page {
 
@@ -17,7 +17,7 @@ struct Figure {
   std::string summary;  // what is to be seen, in a sentence or two: the caption, and what a screen reader says
   // `extent`: the greatest value that the scale has room for, at least the figure's own.
   std::function<Svg(double width, double extent)> draw;
-  DataTable data;     // all that is drawn
+  Table data;         // all that is drawn
   double extent = 0;  // its own; 0: nothing to share a scale by
 };
 

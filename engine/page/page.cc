@@ -111,8 +111,7 @@ std::vector<std::string> FactsOf(const ReportData& run) {
 
 std::string MetricsHtml(const ReportData& run) {
   if (run.metrics.empty()) return "";
-  DataTable table{
-      "Utilisation", {"figure", "phase", "value", "what it is", "formula", "with numbers", "denominator", "source"}, {}};
+  Table table{"Utilisation", {"figure", "phase", "value", "what it is", "formula", "with numbers", "denominator", "source"}, {}};
   for (const ReportMetric& m : run.metrics) {
     table.rows.push_back(
         {m.name, m.phase, m.value ? PercentCell(*m.value) : Cell("unknown"), m.meaning, m.formula, m.with_numbers,
@@ -123,7 +122,7 @@ std::string MetricsHtml(const ReportData& run) {
 
 std::string FormsHtml(const ReportData& run) {
   if (run.forms.empty()) return "";
-  DataTable table{"Closed forms", {"of", "name", "formula", "value", "times"}, {}};
+  Table table{"Closed forms", {"of", "name", "formula", "value", "times"}, {}};
   for (const ReportForm& form : run.forms) {
     table.rows.push_back({form.group, form.name, form.formula, CountCell(form.value), CountCell(form.times)});
   }
@@ -141,7 +140,7 @@ std::string AuditHtml(const ReportData& run) {
   if (run.audit->pages) out += " The memory-management unit was a witness of the pages that were read.";
   out += "</p>\n";
   if (run.audit->rows.empty()) return out;
-  DataTable table{"Rows that differ", {"step", "account", "where", "formula", "closed form", "checkpoint", "ledger"}, {}};
+  Table table{"Rows that differ", {"step", "account", "where", "formula", "closed form", "checkpoint", "ledger"}, {}};
   for (const ReportAudit::Row& row : run.audit->rows) {
     table.rows.push_back({row.step, row.account, row.where, row.formula, row.closed, row.checkpoint, row.ledger});
   }
@@ -150,10 +149,10 @@ std::string AuditHtml(const ReportData& run) {
 
 std::string RowsHtml(const ReportData& run) {
   if (run.rows.empty()) return "";
-  DataTable table{"Ops by layer",
-                  {"component", "layer", "phase", "op", "kernel", "types", "runs", "useful FLOPs", "executed FLOPs", "bytes",
-                   "time", "FLOP/s", "bytes a second"},
-                  {}};
+  Table table{"Ops by layer",
+              {"component", "layer", "phase", "op", "kernel", "types", "runs", "useful FLOPs", "executed FLOPs", "bytes", "time",
+               "FLOP/s", "bytes a second"},
+              {}};
   for (const ReportRow& row : run.rows) {
     const double seconds = Seconds(row.work.ns);
     const uint64_t bytes = MovedBytes(run, row.work);
@@ -215,14 +214,14 @@ Cell Shown(double value, const std::string& unit) {
   return SiCell(value, unit);
 }
 
-DataTable DifferencesTable(Runs runs, const std::vector<std::string>& names, size_t with) {
-  DataTable table{
+Table DifferencesTable(Runs runs, const std::vector<std::string>& names, size_t with) {
+  Table table{
       "Differences of " + names[with] + " from " + names[0], {"figure", names[0], names[with], "difference", "ratio"}, {}};
   for (const Difference& d : Differences(runs[0], runs[with])) {
     const double change = d.second - d.first;
     Cell difference = d.unit == "%" ? Cell(Decimal(100 * std::abs(change)) + " points") : Shown(std::abs(change), d.unit);
     difference.text = (change < 0 ? "\xe2\x88\x92" : change > 0 ? "+" : "") + difference.text;
-    difference.value = change;
+    if (difference.value.IsNumber()) difference.value = change;
     const double ratio = d.first != 0 ? d.second / d.first : 0;
     table.rows.push_back({d.name, Shown(d.first, d.unit), Shown(d.second, d.unit), difference,
                           d.first != 0 ? Cell(Decimal(ratio), ratio) : Cell("", 0)});

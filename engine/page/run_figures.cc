@@ -62,7 +62,7 @@ std::optional<Figure> ParametersFigure(const ReportData& run) {
   for (const Part& part : parts) total += part.parameters[0];
   if (total == 0) return std::nullopt;
   TrackChart chart;
-  DataTable table{"Parameters by part and convention", {"part", "total", "share"}, {}};
+  Table table{"Parameters by part and convention", {"part", "total", "share"}, {}};
   for (const Part& part : parts) {
     chart.parts.push_back({part.name, part.parameters[0]});
     table.rows.push_back({part.name, CountCell(part.parameters[0]), PercentCell(Share(Real(part.parameters[0]), Real(total)))});
@@ -79,7 +79,7 @@ std::optional<Figure> ParametersFigure(const ReportData& run) {
     }
     if (sum == 0) continue;
     track.text = Thousands(sum) + " · " + Percent(Share(Real(sum), Real(total)));
-    table.head.push_back(track.name);
+    table.columns.push_back(track.name);
     for (size_t p = 0; p < parts.size(); ++p) table.rows[p].push_back(CountCell(track.counted[p]));
     table.rows.back().push_back(CountCell(sum));
     summary += " " + track.name + ": " + std::string(kReportConventionMeanings[i]) + ".";
@@ -93,8 +93,8 @@ std::optional<Figure> ExpertsFigure(const ReportData& run) {
   HeatMap map{"layer", "expert", "tokens", {}, 0, {}};
   for (const ReportExperts& layer : run.experts) map.columns = std::max(map.columns, layer.tokens.size());
   if (map.columns == 0) return std::nullopt;
-  DataTable table{"Tokens routed to each expert", {"layer"}, {}};
-  for (size_t e = 0; e < map.columns; ++e) table.head.push_back("expert " + std::to_string(e));
+  Table table{"Tokens routed to each expert", {"layer"}, {}};
+  for (size_t e = 0; e < map.columns; ++e) table.columns.push_back("expert " + std::to_string(e));
   uint64_t most = 0, idle = 0;
   std::string busiest;
   for (const ReportExperts& layer : run.experts) {
@@ -122,9 +122,9 @@ std::optional<Figure> ExpertUnionFigure(const ReportData& run) {
   chart.x_name = "layer";
   chart.y_name = "experts";
   chart.series = {{"uniform", {}, "grey"}, {"used", {}, "accent"}};
-  DataTable table{"Experts that the run used, by layer",
-                  {"layer", "used", "expected of uniform routing", "experts", "mean of a step", "expected of it"},
-                  {}};
+  Table table{"Experts that the run used, by layer",
+              {"layer", "used", "expected of uniform routing", "experts", "mean of a step", "expected of it"},
+              {}};
   double used = 0, expected = 0, most = 0;
   for (const ReportExperts& layer : run.experts) {
     double step_used = 0, step_expected = 0;
@@ -166,7 +166,7 @@ std::optional<Figure> RooflineFigure(const ReportData& run) {
   }
   if (classes.empty()) return std::nullopt;
   std::stable_sort(classes.begin(), classes.end(), [](const auto* a, const auto* b) { return a->work.ns > b->work.ns; });
-  DataTable table{
+  Table table{
       "Ops by class: work, traffic and time",
       {"op", "phase", "runs", "FLOPs", "bytes", "time", "FLOPs a byte", "FLOP/s", "bytes a second", "types", "of their peak"},
       {}};
@@ -197,7 +197,7 @@ std::optional<Figure> TimeFigure(const ReportData& run) {
   double all = 0, rest = 0;
   for (const OpTime& time : times) all += time.seconds;
   BarChart chart;
-  DataTable table{"Time by op", {"op", "runs", "time", "share"}, {}};
+  Table table{"Time by op", {"op", "runs", "time", "share"}, {}};
   for (size_t i = 0; i < times.size(); ++i) {
     const OpTime& time = times[i];
     table.rows.push_back({time.name, CountCell(time.runs), SiCell(time.seconds, "s"), PercentCell(time.seconds / all)});
@@ -220,9 +220,9 @@ std::optional<Figure> TimeFigure(const ReportData& run) {
 std::optional<Figure> SpeedFigure(const ReportData& run) {
   if (run.speed.empty()) return std::nullopt;
   BarChart chart;
-  DataTable table{"Tokens a second, as measured",
-                  {"work", "threads", "KV", "depth", "batch", "tokens a second", "least", "most", "of its roof", "roof"},
-                  {}};
+  Table table{"Tokens a second, as measured",
+              {"work", "threads", "KV", "depth", "batch", "tokens a second", "least", "most", "of its roof", "roof"},
+              {}};
   double most = 0;
   for (const ReportSpeed& s : run.speed) {
     const std::string name = s.work + " " + std::to_string(s.tokens) + (s.depth > 0 ? ", depth " + std::to_string(s.depth) : "") +

@@ -144,11 +144,11 @@ std::optional<Figure> ComponentsFigure(const ReportData& run, const Quantity& qu
   figure.data = {figure.title, {"depth"}, {}};
   for (size_t s = 0; s < largest.size(); ++s) {
     chart.series.push_back({largest[s].name, {}, "fill-" + std::to_string(s % 2 == 0 ? 1 + s / 2 % 2 : 3 + s / 2 % 2)});
-    figure.data.head.push_back(largest[s].name);
+    figure.data.columns.push_back(largest[s].name);
     figure.summary += (s > 0 ? ", " : "") + largest[s].name + " " + Percent(largest[s].share);
   }
   figure.summary += "." + PointsNote(steps);
-  figure.data.head.emplace_back("all");
+  figure.data.columns.emplace_back("all");
   for (const StepPoint& point : steps.points) {
     chart.x.push_back(point.depth);
     std::vector<Cell> row = {CountCell(Whole(point.depth))};
@@ -213,7 +213,7 @@ std::optional<Figure> DepthFigure(const ReportData& run) {
   chart.y_name = "bytes a token";
   chart.stacked = true;
   chart.series = {{"weights", {}, "fill-1"}, {"KV cache", {}, "fill-3"}};
-  DataTable table{"Bytes of a token by depth", {"depth", "weights", "KV read and written", "share of KV"}, {}};
+  Table table{"Bytes of a token by depth", {"depth", "weights", "KV read and written", "share of KV"}, {}};
   double extent = 0;
   for (const StepPoint& point : steps.points) {
     const double all = point.weight_bytes + point.kv_bytes;
@@ -252,8 +252,8 @@ std::optional<Figure> BandwidthFigure(const ReportData& run) {
   chart.dots = true;
   chart.series = {{steps.phase, {}, "accent"}};
   if (roof > 0) chart.levels = {{"roof " + Si(roof, "B/s"), roof}};
-  DataTable table{"Bytes a second by depth", {"depth", "bytes a token", "time in the ops, a token", "bytes a second"}, {}};
-  if (roof > 0) table.head.emplace_back("of the roof");
+  Table table{"Bytes a second by depth", {"depth", "bytes a token", "time in the ops, a token", "bytes a second"}, {}};
+  if (roof > 0) table.columns.emplace_back("of the roof");
   double bytes = 0, seconds = 0, extent = roof;
   for (const StepPoint& point : steps.points) {
     const double moved = point.weight_bytes + point.kv_bytes, rate = Share(moved, point.seconds);

@@ -26,11 +26,6 @@ double Advance(std::string_view character) {
 
 size_t CharacterLength(std::string_view text) { return std::max<size_t>(Utf8Length(text), 1); }
 
-bool XmlExcludes(std::string_view character) {
-  const auto c = static_cast<unsigned char>(character[0]);
-  return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || character == "\xef\xbf\xbe" || character == "\xef\xbf\xbf";
-}
-
 std::string Attribute(std::string_view name, double px) { return " " + std::string(name) + "=\"" + Length(px) + "\""; }
 
 std::string Class(std::string_view css_class) { return css_class.empty() ? "" : " class=\"" + std::string(css_class) + "\""; }
@@ -49,32 +44,6 @@ std::string Coordinates(std::span<const Point> points) {
 }
 
 }  // namespace
-
-std::string Escape(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const size_t valid = Utf8Length(text), taken = std::max<size_t>(valid, 1);
-    const std::string_view character = text.substr(0, taken);
-    text.remove_prefix(taken);
-    if (valid == 0 || XmlExcludes(character)) {
-      out += "\xef\xbf\xbd";
-    } else if (character == "&") {
-      out += "&amp;";
-    } else if (character == "<") {
-      out += "&lt;";
-    } else if (character == ">") {
-      out += "&gt;";
-    } else if (character == "\"") {
-      out += "&quot;";
-    } else if (character == "'") {
-      out += "&#39;";
-    } else {
-      out += character;
-    }
-  }
-  return out;
-}
 
 std::string Length(double px) {
   if (!std::isfinite(px)) return "0";

@@ -7,11 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace tally::page {
+#include "engine/render/html.h"
 
-// `text` as character data or attribute value of XML and HTML. Bytes that are not UTF-8 and characters that XML 1.0 excludes become
-// U+FFFD.
-std::string Escape(std::string_view text);
+namespace tally::page {
 
 // A length with at most one decimal: 12, 12.5.
 std::string Length(double px);

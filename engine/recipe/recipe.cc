@@ -18,7 +18,8 @@ LayerRecipe LayerOf(const LayerRecipe& common, const LayerRecipe& layer, const L
   l.feed_forward = layer.feed_forward;
   l.prediction = layer.prediction;
   TakeOwn(l.attention, layer.attention, before.attention, &Attention::n_heads, &Attention::n_kv_heads, &Attention::head_dim,
-          &Attention::window, &Attention::chunk, &Attention::scale, &Attention::rope, &Attention::both_ways, &Attention::cache_of, &Attention::v_is_k);
+          &Attention::window, &Attention::chunk, &Attention::scale, &Attention::rope, &Attention::both_ways, &Attention::cache_of,
+          &Attention::v_is_k);
   TakeOwn(l.network, layer.network, before.network, &Network::xielu);
   TakeOwn(l.ffn, layer.ffn, before.ffn, &DenseFeedForward::width);
   TakeOwn(l.experts, layer.experts, before.experts, &Experts::limit, &Experts::shared_limit);

@@ -12,6 +12,7 @@
 #include "counters/books/step_audit.h"
 #include "engine/base/export.h"
 #include "engine/base/status.h"
+#include "engine/recipe/recipe.h"
 #include "engine/session/generate.h"
 
 namespace tally {
@@ -101,5 +102,19 @@ struct AuditReport {
 // decode steps; with mmu, weights without guards, pages that the system does not let the process watch, another such audit at the same
 // time. kInterrupted. kInternal: a model that LoadModel did not make.
 TALLY_API Result<AuditReport> Audit(Engine& engine, const AuditOptions& options);
+
+// A decode step, no pass for prediction.
+TALLY_API bool IsDecode(const AuditReport::Step& step);
+TALLY_API std::string StepName(const AuditReport::Step& step);  // "prefill of 8", "decode of 1 at depth 9"
+
+// The experts that rows chose between them, mean over the sparse layers, beside what is expected and what is possible: a prefill step,
+// decode steps together, then the whole run.
+struct ExpertUnion {
+  std::string name = {};  // of the step or steps
+  double rows = 0;        // of a step
+  double measured = 0, uniform = 0, most = 0;
+  double bytes = 0, uniform_bytes = 0, most_bytes = 0;  // of all layers
+};
+TALLY_API std::vector<ExpertUnion> ExpertUnions(const AuditReport& report, const Recipe& recipe);
 
 }  // namespace tally

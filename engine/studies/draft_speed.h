@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/export.h"
@@ -40,6 +41,10 @@ struct DraftSpeedReport {
   std::vector<DraftSpeed> recordings = {};
   DraftSpeed all = {};
 };
+
+// A recording a line: {"prompt": a text or token ids, "answer": the same}. kBadInput names `source` and the line.
+TALLY_API Result<std::vector<RecordedAnswer>> ReadRecordings(const std::string& source, std::string_view text,
+                                                             const Model& model);
 
 // The engine needs EngineOptions::draft_rows. The prompt of a recording runs once. kBadInput: a recording that is too short or too long, a
 // token beyond the vocabulary, an engine without rows for drafts; errors of Step. kInterrupted.

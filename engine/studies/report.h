@@ -79,6 +79,18 @@ TALLY_API Result<ReportData> ReportOf(const CountedModel& model);
 TALLY_API ReportAudit AuditOf(const AuditReport& report);
 TALLY_API std::vector<ReportSpeed> SpeedOf(const SpeedReport& report);
 
+// A model that was measured, as a report names it; `source`: the command.
+struct BenchedModel {
+  std::shared_ptr<const Model> model = {};
+  std::string name = {}, version = {}, source = {};
+};
+// Of a run of the grid's first prompt and decode, which is recorded now, under the roofs that were measured with the grid, and the speeds
+// of the grid. `load`: as for MeasureSpeed. Errors of NewEngine and Generate.
+TALLY_API Result<ReportData> ReportOfBench(const BenchedModel& benched, const EngineOptions& load, const SpeedOptions& options,
+                                           const SpeedReport& speed);
+// Of an audit, whose steps are recorded. `info`: DescribeRun, with its roofs. Errors of Audit.
+TALLY_API Result<ReportData> ReportOfAudit(Engine& engine, RunInfo info, const AuditOptions& options, const std::string& source);
+
 // The page of the runs. The file gets its name when it is complete. kBadInput: it cannot be written.
 TALLY_API Status WriteReport(const std::string& path, std::span<const ReportData> runs);
 // Each picture as DIRECTORY/NAME.svg, over files of that name. kBadInput: something cannot be written; none is left then.

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/app/words.h"
+#include "engine/render/words.h"
 #include "tests/app/lines.h"
 
 namespace tally::app {

@@ -3,13 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "engine/app/count_report.h"
-#include "engine/app/table.h"
+#include "engine/render/table.h"
 #include "engine/studies/count.h"
 #include "engine/studies/report.h"
 
@@ -32,7 +31,7 @@ std::vector<std::string> Cells(const std::vector<Table>& tables, const std::stri
     const auto found = std::ranges::find(t.columns, column);
     if (!t.title.starts_with(title) || found == t.columns.end()) continue;
     for (const auto& line : t.rows) {
-      if (line[0].starts_with(row)) cells.push_back(line[static_cast<size_t>(found - t.columns.begin())]);
+      if (line[0].text.starts_with(row)) cells.push_back(line[static_cast<size_t>(found - t.columns.begin())].text);
     }
   }
   return cells;
@@ -42,31 +41,31 @@ std::vector<std::string> Cells(const std::vector<Table>& tables, const std::stri
 void ExpectNulls(const Json& totals, const books::FlopsCount& of) {
   constexpr const char* kKeys[] = {"matmul_full_square", "matmul_causal", "everything"};
   for (size_t v = 0; v < books::kFlopsViews; ++v) {
-    EXPECT_EQ(totals[kKeys[v]].is_null(), !of.total[v].whole()) << kKeys[v];
-    EXPECT_EQ(totals.contains("lacks") && totals["lacks"].contains(kKeys[v]), !of.total[v].whole()) << kKeys[v];
+    EXPECT_EQ(totals[kKeys[v]].IsNull(), !of.total[v].whole()) << kKeys[v];
+    EXPECT_EQ(totals["lacks"].Find(kKeys[v]) != nullptr, !of.total[v].whole()) << kKeys[v];
   }
-  EXPECT_EQ(totals["special"].is_null(), !of.special.whole());
-  EXPECT_EQ(totals["macs"].is_null(), !of.total[1].whole());
+  EXPECT_EQ(totals["special"].IsNull(), !of.special.whole());
+  EXPECT_EQ(totals["macs"].IsNull(), !of.total[1].whole());
 }
 
 void ExpectDocument(const CountedModel& m) {
   const Count& c = m.count;
   const Json d = CountDocument({&m, 1})["models"][0];
-  EXPECT_TRUE(d["parameters"]["total"].is_number()) << d["parameters"]["total"];
+  EXPECT_TRUE(d["parameters"]["total"].IsNumber()) << JsonText(d["parameters"]["total"]);
   for (const auto& [key, step] : {std::pair{"prefill", &c.prefill}, std::pair{"decode", &c.decode}}) {
     const Json& flops = d["flops"][key];
     ExpectNulls(flops["total"], *step);
     const bool whole = step->total[2].whole();
-    EXPECT_EQ(flops["sites"].is_null(), !whole);
-    EXPECT_EQ(flops["classes"].is_null(), !whole);
-    for (const Json& part : flops["parts"]) {
-      EXPECT_EQ(part["everything"].is_null(), !whole) << part;
-      EXPECT_EQ(part["matmul_causal"].is_null(), !step->total[1].whole()) << part;
+    EXPECT_EQ(flops["sites"].IsNull(), !whole);
+    EXPECT_EQ(flops["classes"].IsNull(), !whole);
+    for (const Json& part : flops["parts"].items()) {
+      EXPECT_EQ(part["everything"].IsNull(), !whole) << JsonText(part);
+      EXPECT_EQ(part["matmul_causal"].IsNull(), !step->total[1].whole()) << JsonText(part);
     }
   }
-  EXPECT_EQ(d["flops_per_byte"]["decode"].is_null(), !c.decode_intensity.whole());
-  EXPECT_EQ(d["flops_per_byte"]["prefill"].is_null(), !c.prefill_intensity.whole());
-  EXPECT_EQ(d["bytes"]["kv_read_at_context"].is_null(), !c.kv_bytes_read.whole());
+  EXPECT_EQ(d["flops_per_byte"]["decode"].IsNull(), !c.decode_intensity.whole());
+  EXPECT_EQ(d["flops_per_byte"]["prefill"].IsNull(), !c.prefill_intensity.whole());
+  EXPECT_EQ(d["bytes"]["kv_read_at_context"].IsNull(), !c.kv_bytes_read.whole());
 }
 
 void ExpectTables(const CountedModel& m, const std::string& partial) {
@@ -87,8 +86,8 @@ void ExpectTables(const CountedModel& m, const std::string& partial) {
   const CountedModel two[] = {m, MustCount("gpt2")};
   const Table columns = ModelColumns(two, /*exact=*/true);
   for (const auto& row : columns.rows) {
-    if (row[0].starts_with("prefill of") || row[0].starts_with("decode at")) {
-      EXPECT_EQ(row[1], "partial") << row[0];
+    if (row[0].text.starts_with("prefill of") || row[0].text.starts_with("decode at")) {
+      EXPECT_EQ(row[1].text, "partial") << row[0].text;
     }
   }
   for (const size_t width : {size_t{0}, size_t{40}, size_t{80}, size_t{200}}) {
@@ -146,7 +145,7 @@ TEST(PartialFigures, OfEveryModelInEveryFormat) {
     uint64_t sum = 0;
     for (const books::WorkForm& f : m.count.decode.sites) sum += f.flops.value();
     const CountedModel one[] = {m, m};
-    std::string all = CountScreen(m, 0) + CountScreen(one, 0) + CountDocument(one).dump() + CountCsv(one, {}).value();
+    std::string all = CountScreen(m, 0) + CountScreen(one, 0) + JsonText(CountDocument(one)) + CountCsv(one, {}).value();
     for (const Table& t : CountTables(one, true)) all += Render(t, TableFormat::kText);
     EXPECT_EQ(all.find(books::WithThousands(sum)), std::string::npos);
     EXPECT_EQ(all.find(std::to_string(sum)), std::string::npos);

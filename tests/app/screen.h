@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/app/words.h"
+#include "engine/render/words.h"
 #include "tests/app/lines.h"
 
 namespace tally {
@@ -17,7 +17,7 @@ inline void ExpectScreen(const std::string& text, size_t width, size_t most) {
   const std::vector<std::string> lines = LinesOf(text);
   EXPECT_GT(lines.size(), 3u) << text;
   EXPECT_LE(lines.size(), most) << text;
-  for (const std::string& line : lines) EXPECT_LE(app::TextWidth(line), width) << line << "\n" << text;
+  for (const std::string& line : lines) EXPECT_LE(TextWidth(line), width) << line << "\n" << text;
 }
 
 }  // namespace tally

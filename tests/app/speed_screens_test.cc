@@ -7,7 +7,7 @@
 
 #include "engine/app/bench_report.h"
 #include "engine/app/run_books.h"
-#include "engine/app/words.h"
+#include "engine/render/words.h"
 #include "tests/app/screen.h"
 
 namespace tally::app {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/app/table.h"
+#include "engine/render/table.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "engine/app/bars.h"
-#include "engine/app/words.h"
+#include "engine/render/bars.h"
+#include "engine/render/words.h"
 
 namespace tally::app {
 namespace {

@@ -41,12 +41,13 @@ inline const Arrows& DirectArrows() {
       {"text", {"base", "inventory"}},
       {"chat", {"text"}},
       {"session", {"graph", "text", "chat", "models", "books", "loaders"}},
-      {"page", {"base"}},
-      {"studies", {"session", "catalog", "page"}},
+      {"render", {"base"}},
+      {"page", {"render"}},
+      {"studies", {"session", "catalog", "render", "page"}},
       {"hub", {"base", "loaders"}},
       {"api", {"studies", "hub"}},
       {"serve", {"api", "page"}},
-      {"app", {"api", "serve", "machine", "base"}},
+      {"app", {"api", "serve", "render", "machine", "base"}},
   };
   return arrows;
 }

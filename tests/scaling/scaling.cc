@@ -155,14 +155,14 @@ Page ScalingPage() {
     page::LineChart chart;
     chart.x_name = "machines";
     chart.y_name = "tokens/s";
-    page::DataTable data{"decode tokens/s by machines", {"machines"}, {}};
+    Table data{"decode tokens/s by machines", {"machines"}, {}};
     for (size_t i = 0; i < kRanks.size(); ++i) {
       const Point& p = points[i];
       const auto memory = [&](size_t split) { return p.of[split].ranks[p.of[split].largest].memory.total(); };
       text += "| " + std::to_string(kRanks[i]) + " | " + Number(static_cast<double>(memory(0)) / (1 << 30), 1) + " GiB" +
               (p.of[0].fits ? "" : ", too much") + " |";
       chart.x.push_back(kRanks[i]);
-      data.rows.push_back({page::Cell(std::to_string(kRanks[i]), kRanks[i])});
+      data.rows.push_back({Cell(std::to_string(kRanks[i]), kRanks[i])});
       for (size_t k = 0; k < kNetworks.size(); ++k) {
         const FitNetwork network{ParseBandwidth(kNetworks[k].bandwidth), ParseLatency(kNetworks[k].latency)};
         const size_t best = p.Best(network);
@@ -170,10 +170,10 @@ Page ScalingPage() {
         text += " " + Rate(rate) + (kRanks[i] == 1 ? "" : best == 0 ? " r" : " e") + " |";
         if (i == 0) {
           chart.series.push_back({kNetworks[k].name, {}, k + 1 == kNetworks.size() ? "accent" : "grey"});
-          data.head.push_back(kNetworks[k].name);
+          data.columns.push_back(kNetworks[k].name);
         }
         chart.series[k].values.push_back(rate);
-        data.rows.back().push_back(page::Cell(Rate(rate), rate));
+        data.rows.back().push_back(Cell(Rate(rate), rate));
       }
       text += " " + std::to_string(p.of[0].load.waits) + ", " + std::to_string(p.of[1].load.waits) + " | " +
               WithThousands(p.of[0].load.bytes) + ", " + WithThousands(p.of[1].load.bytes) + " |\n";

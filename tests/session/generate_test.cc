@@ -285,7 +285,7 @@ TEST(MeasureRun, ReadsTheLedger) {
   EXPECT_EQ(f.decode_steps, 3u);
   EXPECT_EQ(f.all.useful, 1017);
   EXPECT_EQ(f.target, "FAKE");
-  EXPECT_FALSE(books::RunSummary(f).empty());
+  EXPECT_FALSE(RunSummary(f).empty());
 }
 
 }  // namespace

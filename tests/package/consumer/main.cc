@@ -38,5 +38,5 @@ int main(int argc, char** argv) {
 
   const tally::Account& decode = (*engine)->ledger().total(tally::Phase::kDecode);
   std::cout << decode.useful.TotalFlops() << " FLOPs in " << result->decode_steps << " decode steps\n";
-  std::cout << tally::books::RunSummary(tally::MeasureRun(**engine, *result));
+  std::cout << tally::RunSummary(tally::MeasureRun(**engine, *result));
 }

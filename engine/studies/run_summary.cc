@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+// The figures of a run as text.
 #include <algorithm>
-#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 
-#include "counters/books/books.h"
+#include "engine/studies/summary.h"
 
-namespace tally::books {
+namespace tally {
 namespace {
+
+using books::RunFigures;
+using books::WithThousands;
 
 constexpr int kByteRows[] = {static_cast<int>(ByteKind::kWeightsStored), static_cast<int>(ByteKind::kWeightsPacked),
                              static_cast<int>(ByteKind::kKvRead), static_cast<int>(ByteKind::kKvWritten)};
@@ -15,8 +18,6 @@ constexpr int kByteRows[] = {static_cast<int>(ByteKind::kWeightsStored), static_
 constexpr int kStateRows[] = {static_cast<int>(ByteKind::kStateRead), static_cast<int>(ByteKind::kStateWritten)};
 
 uint64_t NotNegative(int64_t n) { return n > 0 ? static_cast<uint64_t>(n) : 0; }
-
-double PerSecond(double n, double seconds) { return seconds > 0 ? n / seconds : 0; }
 
 void Print(std::string& out, const char* format, ...) __attribute__((format(printf, 2, 3)));
 void Print(std::string& out, const char* format, ...) {
@@ -65,68 +66,6 @@ void PrintWork(std::string& out, std::string_view label, const RunFigures::Work&
 }
 
 }  // namespace
-
-std::string WithThousands(uint64_t n) {
-  std::string digits = std::to_string(n);
-  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
-  return digits;
-}
-
-std::string WithThousands(double x) { return WithThousands(x > 0 ? static_cast<uint64_t>(std::llround(x)) : uint64_t{0}); }
-
-RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, const RunInput& input) {
-  RunFigures f;
-  f.prompt_tokens = input.prompt_tokens;
-  f.generated_tokens = input.generated_tokens;
-  f.prompt_seconds = input.prompt_seconds;
-  f.generate_seconds = input.generate_seconds;
-  f.prompt_tokens_per_second = PerSecond(static_cast<double>(input.prompt_tokens), input.prompt_seconds);
-  f.threads = input.threads;
-  f.target = input.target;
-  f.used_blas = input.used_blas;
-
-  const Account& decode = ledger.total(Phase::kDecode);
-  f.decode_steps = ledger.steps(Phase::kDecode);
-  const DraftWork& drafts = ledger.drafts();
-  f.drafted = drafts.rows;
-  f.accepted = drafts.accepted;
-  f.rejected_flops = static_cast<double>(drafts.in_vain.TotalFlops());
-  f.rejected_bytes = static_cast<double>(drafts.in_vain.MovedBytes());
-  f.predicting_flops = static_cast<double>(drafts.predicting.TotalFlops());
-  f.predicting_bytes = static_cast<double>(drafts.predicting.MovedBytes());
-  f.decode_tokens = ledger.rows(Phase::kDecode) - drafts.rejected;
-  f.decode_tokens_per_second = PerSecond(static_cast<double>(f.decode_tokens), input.generate_seconds);
-  const double tokens = f.decode_tokens > 0 ? static_cast<double>(f.decode_tokens) : 1;
-  for (int c = 0; c < kWorkClasses; ++c) {
-    RunFigures::Work& work = f.work[c];
-    const WorkClass work_class = static_cast<WorkClass>(c);
-    work.useful = static_cast<double>(decode.useful.Flops(work_class)) / tokens;
-    work.executed = static_cast<double>(decode.executed.Flops(work_class)) / tokens;
-    work.special = static_cast<double>(decode.useful.Special(work_class)) / tokens;
-    f.all.useful += work.useful;
-    f.all.executed += work.executed;
-    f.all.special += work.special;
-    for (int a = 0; a < kAriths; ++a) {
-      work.useful_by_type[a] = static_cast<double>(decode.useful.Flops(work_class, static_cast<Arith>(a))) / tokens;
-      f.all.useful_by_type[a] += work.useful_by_type[a];
-    }
-  }
-  for (int k = 0; k < kByteKinds; ++k)
-    f.bytes_per_token[k] = static_cast<double>(decode.useful.Bytes(static_cast<ByteKind>(k))) / tokens;
-  const uint64_t moved = decode.useful.MovedBytes();
-  f.decode_gigabytes_per_second = PerSecond(static_cast<double>(moved), input.generate_seconds) / 1e9;
-
-  f.parameters = parameters;
-  f.head_copy = input.head_copy;
-  if (f.decode_steps > 0) {
-    f.touched_per_decode_step =
-        static_cast<double>(ledger.parameters_touched(Phase::kDecode)) / static_cast<double>(f.decode_steps);
-  }
-  f.touched_in_run = ledger.touched().parameters_ever();
-  for (const WeightInfo& w : ledger.weights()) f.tied = f.tied || w.kind == WeightInfo::Kind::kTiedEmbeddingHead;
-  f.bad_touches = ledger.touched().bad();
-  return f;
-}
 
 std::string RunSummary(const RunFigures& f) {
   std::string out;
@@ -199,4 +138,4 @@ std::string RunSummary(const RunFigures& f) {
   return out;
 }
 
-}  // namespace tally::books
+}  // namespace tally

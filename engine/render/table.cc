@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/app/table.h"
+#include "engine/render/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <numeric>
 
-#include "engine/app/words.h"
+#include "engine/base/format.h"
+#include "engine/render/words.h"
 
-namespace tally::app {
+namespace tally {
 namespace {
 
 constexpr size_t kGap = 2;     // blanks before each column
@@ -20,7 +22,7 @@ std::vector<size_t> WidthsOf(const Table& t) {
   std::vector<size_t> widths;
   for (const std::string& c : t.columns) widths.push_back(TextWidth(c));
   for (const auto& row : t.rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], TextWidth(row[i]));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], TextWidth(row[i].text));
   }
   return widths;
 }
@@ -30,11 +32,11 @@ size_t LineOf(const std::vector<size_t>& widths) {
 }
 
 // A row whose cells are broken to their columns: as many lines as the longest has.
-std::string RowLines(const Table& t, const std::vector<size_t>& widths, const std::vector<std::string>& cells) {
+std::string RowLines(const Table& t, const std::vector<size_t>& widths, const std::vector<Cell>& cells) {
   std::vector<std::vector<std::string>> lines;
   size_t height = 1;
   for (size_t i = 0; i < cells.size(); ++i) {
-    lines.push_back(WrapWords(cells[i], widths[i]));
+    lines.push_back(WrapWords(cells[i].text, widths[i]));
     height = std::max(height, lines.back().size());
   }
   std::string out;
@@ -50,10 +52,12 @@ std::string RowLines(const Table& t, const std::vector<size_t>& widths, const st
   return out;
 }
 
+std::vector<Cell> Heads(const Table& t) { return {t.columns.begin(), t.columns.end()}; }
+
 std::string TableLines(const Table& t, const std::vector<size_t>& widths) {
   std::string out;
   if (std::any_of(t.columns.begin(), t.columns.end(), [](const std::string& c) { return !c.empty(); })) {
-    out += RowLines(t, widths, t.columns);
+    out += RowLines(t, widths, Heads(t));
   }
   for (const auto& row : t.rows) out += RowLines(t, widths, row);
   return out;
@@ -74,7 +78,7 @@ bool BreakWords(const Table& t, size_t width, std::vector<size_t>& widths) {
 
 // The columns `taken`.
 Table ColumnsOf(const Table& t, const std::vector<size_t>& taken) {
-  Table some{t.title, {}, std::vector<std::vector<std::string>>(t.rows.size()), {}};
+  Table some{t.title, {}, std::vector<std::vector<Cell>>(t.rows.size()), {}};
   for (const size_t i : taken) {
     some.columns.push_back(t.columns[i]);
     some.left.push_back(IsSet(t.left, i));
@@ -89,8 +93,8 @@ Table GroupOf(const Table& t, size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) taken.push_back(i);
   Table group = ColumnsOf(t, taken);
   group.title.clear();
-  std::erase_if(group.rows, [](const std::vector<std::string>& row) {
-    return std::all_of(row.begin() + 1, row.end(), [](const std::string& cell) { return cell.empty(); });
+  std::erase_if(group.rows, [](const std::vector<Cell>& row) {
+    return std::all_of(row.begin() + 1, row.end(), [](const Cell& cell) { return cell.text.empty(); });
   });
   return group;
 }
@@ -124,17 +128,17 @@ std::string TextTable(const Table& t, size_t width) {
 }
 
 std::string Markdown(const Table& t) {
-  auto line = [](const std::vector<std::string>& cells) {
+  auto line = [](const std::vector<Cell>& cells) {
     std::string text = "|";
-    for (const std::string& c : cells) {
+    for (const Cell& c : cells) {
       text += " ";
-      for (const char x : c) text += x == '|' ? std::string("\\|") : std::string(1, x);
+      for (const char x : c.text) text += x == '|' ? std::string("\\|") : std::string(1, x);
       text += " |";
     }
     return text + "\n";
   };
   std::string out = t.title.empty() ? "" : "### " + t.title + "\n\n";
-  out += line(t.columns) + "|";
+  out += line(Heads(t)) + "|";
   for (size_t i = 0; i < t.columns.size(); ++i) out += IsSet(t.left, i) ? " --- |" : " ---: |";
   out += "\n";
   for (const auto& row : t.rows) out += line(row);
@@ -150,12 +154,21 @@ std::string Render(const Table& table, TableFormat format, size_t width) {
 Table WithoutEmptyColumns(const Table& t) {
   std::vector<size_t> taken;
   for (size_t i = 0; i < t.columns.size(); ++i) {
-    if (std::ranges::any_of(t.rows, [&](const auto& row) { return !row[i].empty(); })) taken.push_back(i);
+    if (std::ranges::any_of(t.rows, [&](const auto& row) { return !row[i].text.empty(); })) taken.push_back(i);
   }
   return ColumnsOf(t, taken);
 }
 
 size_t TableWidth(const Table& table) { return LineOf(WidthsOf(table)); }
+
+Cell CountCell(uint64_t n) { return {WithThousands(n), n}; }
+Cell FixedCell(double x, int digits) { return {Fixed(x, digits), x}; }
+Cell WholeCell(double x) { return {WithThousands(x), WholeOr(x)}; }
+
+Value WholeOr(double x) {
+  if (x >= 0 && x < 0x1p63 && x == std::floor(x)) return static_cast<uint64_t>(x);
+  return x;
+}
 
 std::string Fixed(double x, int digits) {
   char text[48];
@@ -163,4 +176,4 @@ std::string Fixed(double x, int digits) {
   return text;
 }
 
-}  // namespace tally::app
+}  // namespace tally

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/app/words.h"
+#include "engine/render/words.h"
 
 #include <algorithm>
 #include <cctype>
 #include <utility>
 
-#include "engine/api/tally.h"
-#include "engine/app/table.h"
+#include "engine/base/format.h"
+#include "engine/render/table.h"
 
-namespace tally::app {
+namespace tally {
 namespace {
 
 bool Begins(char c) { return (c & 0xc0) != 0x80; }  // a character of UTF-8
@@ -79,13 +79,6 @@ std::string Paragraph(std::string_view label, std::string_view text, size_t widt
   return out;
 }
 
-std::string CsvCell(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == text.npos) return std::string(text);
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
 std::string TailOf(const std::string& text, size_t most) {
   if (text.size() <= most) return text;
   size_t at = text.size() - (most - 3);
@@ -108,7 +101,7 @@ std::string ShortCount(double n) {
   return text;
 }
 
-std::string Thousands(int64_t n) { return books::WithThousands(static_cast<uint64_t>(n)); }
+std::string Thousands(int64_t n) { return WithThousands(static_cast<uint64_t>(n)); }
 
 std::string Counted(int64_t n, const char* what) { return Thousands(n) + " " + what + (n == 1 ? "" : "s"); }
 
@@ -120,7 +113,7 @@ std::string Share(uint64_t part, uint64_t whole) {
 
 std::string ShortRate(double x) {
   if (x <= 0) return "-";
-  if (x >= 999.5) return books::WithThousands(x);
+  if (x >= 999.5) return WithThousands(x);
   return Fixed(x, x < 9.995 ? 2 : x < 99.95 ? 1 : 0);
 }
 
@@ -133,4 +126,4 @@ std::string OfRoof(double part) { return Fixed(100 * part, part < 0.0995 ? 1 : 0
 
 std::string ShortGigabytes(double bytes_per_second) { return ShortRate(bytes_per_second / 1e9) + " GB/s"; }
 
-}  // namespace tally::app
+}  // namespace tally

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/app/kept_bench.h"
+#include "engine/studies/kept_bench.h"
 
 #include <algorithm>
 #include <chrono>
@@ -12,8 +12,9 @@
 
 #include "engine/base/hash.h"
 #include "engine/machine/kept_file.h"
+#include "engine/studies/fit.h"
 
-namespace tally::app {
+namespace tally {
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,7 +54,7 @@ std::string FileName(const KeptJson& key) {
 }
 
 template <class Point>
-void Add(SpeedWork work, const std::vector<Point>& points, double Point::*of_roof, std::vector<KeptPoint>& kept) {
+void AddPoints(SpeedWork work, const std::vector<Point>& points, double Point::*of_roof, std::vector<KeptPoint>& kept) {
   for (const Point& p : points) {
     kept.push_back({work, p.threads, std::string(kKvTypeNames[static_cast<size_t>(p.kv)]), p.depth, p.batch, p.tokens,
                     p.rate.median, p.*of_roof});
@@ -80,8 +81,8 @@ void KeepBench(const std::string& path, const SpeedReport& report) {
   const KeptJson key = KeyOf(path);
   if (directory.empty() || key.is_null()) return;
   std::vector<KeptPoint> points;
-  Add(SpeedWork::kPrefill, report.prefill, &PrefillSpeed::ratio_of_peak, points);
-  Add(SpeedWork::kDecode, report.decode, &DecodeSpeed::ratio_of_bandwidth, points);
+  AddPoints(SpeedWork::kPrefill, report.prefill, &PrefillSpeed::ratio_of_peak, points);
+  AddPoints(SpeedWork::kDecode, report.decode, &DecodeSpeed::ratio_of_bandwidth, points);
   const int64_t now =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   const KeptJson document = {{"tally_bench", kFileVersion},
@@ -121,4 +122,4 @@ std::optional<double> KeptReadBandwidth(const books::RunFigures& run) {
   return machine ? std::optional(machine->read) : std::nullopt;
 }
 
-}  // namespace tally::app
+}  // namespace tally

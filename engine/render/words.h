@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace tally::app {
+namespace tally {
 
 inline constexpr size_t kPlainWidth = 80;  // columns of a screen where output is no terminal
 
@@ -31,8 +31,6 @@ std::string Join(const Words& words, std::string_view separator) {
   for (const auto& word : words) text.append(std::exchange(first, false) ? "" : separator).append(word);
   return text;
 }
-// A cell of CSV, quoted if that is needed.
-std::string CsvCell(std::string_view text);
 
 // The end of a text of more than `most` bytes, behind "...", whole characters: names that are paths.
 std::string TailOf(const std::string& text, size_t most);
@@ -63,4 +61,4 @@ std::string OfRoof(double part);
 // "13.6 GB/s"
 std::string ShortGigabytes(double bytes_per_second);
 
-}  // namespace tally::app
+}  // namespace tally

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace tally::app {
+namespace tally {
 
 struct Bar {
   std::string label;
@@ -20,4 +20,4 @@ struct Bar {
 // those of the legend are whole). A segment too small for a column is in the legend only.
 std::string RenderBars(const std::vector<std::string>& segments, const std::vector<Bar>& bars, size_t width, bool colour);
 
-}  // namespace tally::app
+}  // namespace tally

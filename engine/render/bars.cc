@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/app/bars.h"
+#include "engine/render/bars.h"
 
 #include <algorithm>
 #include <cctype>
 #include <numeric>
 
-#include "engine/api/tally.h"
-#include "engine/app/table.h"
-#include "engine/app/words.h"
+#include "engine/base/format.h"
+#include "engine/render/table.h"
+#include "engine/render/words.h"
 
-namespace tally::app {
+namespace tally {
 namespace {
 
 // Dark backgrounds under white letters, neighbours far apart.
@@ -89,10 +89,10 @@ std::string RenderBars(const std::vector<std::string>& names, const std::vector<
   legend.columns.push_back("of " + bars[0].label);
   for (size_t i = 0; i < segments.size(); ++i) {
     legend.rows.push_back({paint(i, std::string(1, letters[i])) + " " + segments[i]});
-    for (const Bar& b : bars) legend.rows.back().push_back(books::WithThousands(b.values[i]));
+    for (const Bar& b : bars) legend.rows.back().push_back(WithThousands(b.values[i]));
     legend.rows.back().push_back(Share(bars[0].values[i], Sum(bars[0])));
   }
   return out + Render(legend, TableFormat::kText, width);
 }
 
-}  // namespace tally::app
+}  // namespace tally

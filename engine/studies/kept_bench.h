@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "engine/api/tally.h"
+#include "counters/books/books.h"
+#include "engine/base/export.h"
+#include "engine/studies/speed.h"
 
-namespace tally::app {
+namespace tally {
 
 // $XDG_CACHE_HOME/tally, or ~/.cache/tally (XDG Base Directory Specification 0.8); "" where neither variable is an absolute path.
-std::string CacheDirectory();
+TALLY_API std::string CacheDirectory();
 
 struct KeptPoint {
   SpeedWork work{};
@@ -30,12 +32,12 @@ struct KeptBench {
 };
 
 // Of the model `path`, a file or directory, and of the machine (KeepBestRates). Nothing is kept where that fails.
-void KeepBench(const std::string& path, const SpeedReport& report);
+TALLY_API void KeepBench(const std::string& path, const SpeedReport& report);
 // Nothing where nothing was measured, where the model has changed since (path, size, time of change), or on another machine.
-std::optional<KeptBench> FindBench(const std::string& path);
+TALLY_API std::optional<KeptBench> FindBench(const std::string& path);
 
 // Bytes/s that the run's threads can read on this machine, the best that `fit`, `bench` and runs saw since it was started, this run
 // included. None if neither `fit` nor `bench` was run. Nothing is measured.
-std::optional<double> KeptReadBandwidth(const books::RunFigures& run);
+TALLY_API std::optional<double> KeptReadBandwidth(const books::RunFigures& run);
 
-}  // namespace tally::app
+}  // namespace tally
