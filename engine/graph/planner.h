@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -160,7 +161,10 @@ class Planner {
   void Mamba(Mat<const float> in);
   Mat<float> MambaHeads(Mat<const float> in, Mat<float> out);
 
-  const LayerRecipe& layer() const { return r_.layers[static_cast<size_t>(layer_)]; }
+  const LayerRecipe& layer() const {  // of the layer at hand
+    assert(layer_ >= 0);
+    return r_.layers[static_cast<size_t>(layer_)];
+  }
   // The cache of this layer's mixer, or of the layer that it reads; an index of KvLayers.
   int32_t CacheOf(Mixer mixer) const;
   const Rope& LayersRope() const { return layer().attention.rope == LayerRope::kLocal ? r_.local_rope : r_.rope; }

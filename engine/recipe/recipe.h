@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/dtype.h"
+#include "engine/base/export.h"
 #include "engine/recipe/counted_only.h"
 #include "engine/recipe/layer.h"
 #include "engine/recipe/rope.h"
@@ -40,7 +41,7 @@ struct Recipe {
 
   std::vector<LayerRecipe> layers = {};  // [n_layers]
   int32_t mtp_layers = 0;                // multi-token-prediction layers that are none of `layers`; counted apart, not run
-  // What the layers have in common, while a family reads; FillLayers gives it to them. Afterwards: the blocks of a layer of mtp_layers.
+  // What the layers have in common: FillLayers gives it to them. It is also what a layer of mtp_layers has.
   LayerRecipe all = {};
 
   bool output_norm = true;  // a norm of x before the head
@@ -59,9 +60,9 @@ struct Recipe {
 
 // A layer with the options of `common` and the kinds of blocks of `layer`. Options that models vary by layer are the layer's own if they
 // differ from those of `before`, of which it was made.
-LayerRecipe LayerOf(const LayerRecipe& common, const LayerRecipe& layer, const LayerRecipe& before = {});
+TALLY_API LayerRecipe LayerOf(const LayerRecipe& common, const LayerRecipe& layer, const LayerRecipe& before = {});
 // Makes each layer LayerOf Recipe::all.
-void FillLayers(Recipe& recipe);
+TALLY_API void FillLayers(Recipe& recipe);
 // Changes each layer, and what they have in common.
 template <class Change>
 void ChangeLayers(Recipe& r, Change change) {

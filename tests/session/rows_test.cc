@@ -367,12 +367,14 @@ TEST_P(OneRows, TheBooksCountTheKeysSeen) {
     uint64_t seen = 0;
     for (int64_t i = 0; i < 60; ++i) {
       for (int64_t j = 0; j < 60; ++j) {
-        const bool past = j <= i && (l.window == 0 || i - j < l.window);
+        const bool past = j <= i && (l.attention.window == 0 || i - j < l.attention.window);
         seen += past || (i >= 20 && i < 45 && j >= 20 && j < 45) ? 1 : 0;
       }
     }
     const Account prefill = engine.ledger().at(Phase::kPrefill, {layer, Component::kAttention});
-    EXPECT_EQ(prefill.useful.Flops(WorkClass::kAttention), seen * 4 * static_cast<uint64_t>(r.n_heads * r.head_dim)) << layer;
+    EXPECT_EQ(prefill.useful.Flops(WorkClass::kAttention),
+              seen * 4 * static_cast<uint64_t>(l.attention.n_heads * l.attention.head_dim))
+        << layer;
   }
   // The embedding: of the table 35 and 9 rows, of which some are the same; the given ones are read.
   Account embedding;

@@ -15,7 +15,16 @@ int main() {
   TALLY_DESIGNATED(tally::RopeScaling, kind);
   TALLY_DESIGNATED(tally::Rope, style);
   TALLY_DESIGNATED(tally::LatentAttention, kv_rank);
-  TALLY_DESIGNATED(tally::LayerRecipe, window);
+  TALLY_DESIGNATED(tally::Temperature, scale);
+  TALLY_DESIGNATED(tally::Attention, n_heads);
+  TALLY_DESIGNATED(tally::ShortConv, taps);
+  TALLY_DESIGNATED(tally::DeltaRule, key_heads);
+  TALLY_DESIGNATED(tally::Mamba2, heads);
+  TALLY_DESIGNATED(tally::Network, gated);
+  TALLY_DESIGNATED(tally::DenseFeedForward, width);
+  TALLY_DESIGNATED(tally::Experts, n_experts);
+  TALLY_DESIGNATED(tally::ResidualRule, kind);
+  TALLY_DESIGNATED(tally::LayerRecipe, mixers);
   TALLY_DESIGNATED(tally::Recipe, family);
   TALLY_DESIGNATED(tally::PartNotRun, name);
   TALLY_DESIGNATED(tally::EncodeOptions, add_special);
