@@ -150,12 +150,16 @@ class Keys {
     if (architecture_.starts_with("qwen35")) Sections();
   }
 
-  // A required key. In an interleaved rope each section has a third of the pairs; a pair without a section is not turned. Without effect on
-  // text if every pair has a section.
+  // A required key of interleaved ropes, of which each section has a third of the pairs unless the recipe says otherwise. A pair without a
+  // section is not turned. Without effect on text if every pair has a section.
   void Sections() {
     const int64_t pairs = r_.rope.dim / 2;
-    Set("rope.dimension_sections", std::vector<int64_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});
+    std::vector<int64_t> sections(r_.rope.sections.begin(), r_.rope.sections.end());
+    if (!HasSections()) sections = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3};
+    sections.push_back(0);
+    Set("rope.dimension_sections", std::move(sections));
   }
+  bool HasSections() const { return r_.rope.sections != decltype(r_.rope.sections){}; }
 
   void RopeKeys() {
     const RopeScaling& s = r_.rope.scaling;
@@ -167,7 +171,7 @@ class Keys {
       Int("attention.temperature_length", static_cast<int64_t>(r_.all.attention.temperature.floor));
     }
     const bool turns = AnyLayer(r_, [](const LayerRecipe& l) { return l.attends() && l.attention.rope != LayerRope::kNone; });
-    if (architecture_.starts_with("qwen3vl")) Sections();
+    if (architecture_.starts_with("qwen3vl") || (HasSections() && !architecture_.starts_with("qwen35"))) Sections();
     if (r_.all.attention.temperature.everywhere)
       Float("attention.temperature_scale", static_cast<double>(r_.all.attention.temperature.scale));
     if (architecture_.starts_with("granite") && !turns) Set("rope.scaling.finetuned", false);

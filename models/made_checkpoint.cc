@@ -99,7 +99,7 @@ std::string Difference(Recipe wanted, Recipe read) {
   const bool scales = same([](const LayerRecipe& l) { return l.attention.scale; });
   if (!windows) return "the windows of attention";
   if (!scales) return "the factor of q.k";
-  if (!(wanted.layers == read.layers)) return "the kinds of layers";
+  if (!same([](const LayerRecipe& l) { return LayerOf({}, l); })) return "the kinds of layers";
   return wanted.rope == read.rope ? "all of the configuration" : "the scaling of rope";
 }
 
