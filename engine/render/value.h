@@ -41,8 +41,8 @@ class Value {
   template <class T>
   Value(const std::optional<T>& x) : Value(x ? Value(*x) : Value()) {}  // NOLINT(google-explicit-constructor)
   template <std::ranges::input_range R>
-  requires(!std::convertible_to<R, std::string_view>) Value(const R& items)
-      : value_(List(std::ranges::begin(items), std::ranges::end(items))) {}  // NOLINT(google-explicit-constructor)
+  requires(!std::convertible_to<R, std::string_view>) Value(const R& items)  // NOLINT(google-explicit-constructor)
+      : value_(List(std::ranges::begin(items), std::ranges::end(items))) {}
   // An object where each item is a pair that begins with a text, else a list.
   Value(std::initializer_list<Value> items);  // NOLINT(google-explicit-constructor)
 

@@ -10,7 +10,6 @@ namespace tally {
 namespace {
 
 using books::RunFigures;
-using books::WithThousands;
 
 constexpr int kByteRows[] = {static_cast<int>(ByteKind::kWeightsStored), static_cast<int>(ByteKind::kWeightsPacked),
                              static_cast<int>(ByteKind::kKvRead), static_cast<int>(ByteKind::kKvWritten)};
@@ -31,7 +30,7 @@ void Print(std::string& out, const char* format, ...) {
 
 // Three digits, and all before the point.
 std::string Short(double x) {
-  if (x >= 999.5) return WithThousands(x);
+  if (x >= 999.5) return books::WithThousands(x);
   std::string text;
   Print(text, "%.*f", x < 9.995 ? 2 : x < 99.95 ? 1 : 0, x);
   return text;
@@ -39,14 +38,14 @@ std::string Short(double x) {
 
 void PrintSpeed(std::string& out, const char* label, uint64_t tokens, double seconds, double rate) {
   const bool short_time = seconds < 0.9995;
-  Print(out, "%-11s%12s tokens in%10s %-2s", label, WithThousands(tokens).c_str(),
+  Print(out, "%-11s%12s tokens in%10s %-2s", label, books::WithThousands(tokens).c_str(),
         Short(short_time ? seconds * 1e3 : seconds).c_str(), short_time ? "ms" : "s");
   if (rate > 0) Print(out, "%12s tokens/s", Short(rate).c_str());
   out += '\n';
 }
 
 void PrintParameters(std::string& out, const char* label, double n, uint64_t total) {
-  Print(out, "  %-28s%20s", label, WithThousands(n).c_str());
+  Print(out, "  %-28s%20s", label, books::WithThousands(n).c_str());
   if (total > 0) Print(out, "%10.2f %%", 100 * n / static_cast<double>(total));
   out += '\n';
 }
@@ -62,7 +61,8 @@ std::string_view TypeOf(const RunFigures::Work& work) {
 
 void PrintWork(std::string& out, std::string_view label, const RunFigures::Work& work) {
   Print(out, "  %-14s%-6s%19s%19s%18s\n", std::string(label).c_str(), std::string(TypeOf(work)).c_str(),
-        WithThousands(work.useful).c_str(), WithThousands(work.executed).c_str(), WithThousands(work.special).c_str());
+        books::WithThousands(work.useful).c_str(), books::WithThousands(work.executed).c_str(),
+        books::WithThousands(work.special).c_str());
 }
 
 }  // namespace
@@ -72,17 +72,18 @@ std::string RunSummary(const RunFigures& f) {
   PrintSpeed(out, "prompt", NotNegative(f.prompt_tokens), f.prompt_seconds, f.prompt_tokens_per_second);
   PrintSpeed(out, "decoded", f.decode_tokens, f.generate_seconds, f.decode_tokens_per_second);
   if (f.drafted > 0) {
-    Print(out, "%-11s%12s tokens, accepted %s (%.0f %%), %.1f tokens a pass\n", "drafted", WithThousands(f.drafted).c_str(),
-          WithThousands(f.accepted).c_str(), 100 * static_cast<double>(f.accepted) / static_cast<double>(f.drafted),
+    Print(out, "%-11s%12s tokens, accepted %s (%.0f %%), %.1f tokens a pass\n", "drafted",
+          books::WithThousands(f.drafted).c_str(), books::WithThousands(f.accepted).c_str(),
+          100 * static_cast<double>(f.accepted) / static_cast<double>(f.drafted),
           static_cast<double>(f.decode_tokens) / static_cast<double>(std::max<uint64_t>(1, f.decode_steps)));
-    Print(out, "%-11s%12s FLOPs, %s bytes: part of what follows\n", "in vain", WithThousands(f.rejected_flops).c_str(),
-          WithThousands(f.rejected_bytes).c_str());
+    Print(out, "%-11s%12s FLOPs, %s bytes: part of what follows\n", "in vain", books::WithThousands(f.rejected_flops).c_str(),
+          books::WithThousands(f.rejected_bytes).c_str());
   }
   if (f.predicting_flops > 0) {
-    Print(out, "%-11s%12s FLOPs, %s bytes, the prompt's too\n", "predicting", WithThousands(f.predicting_flops).c_str(),
-          WithThousands(f.predicting_bytes).c_str());
+    Print(out, "%-11s%12s FLOPs, %s bytes, the prompt's too\n", "predicting", books::WithThousands(f.predicting_flops).c_str(),
+          books::WithThousands(f.predicting_bytes).c_str());
   }
-  Print(out, "%-11s%12s tokens%s\n", "generated", WithThousands(NotNegative(f.generated_tokens)).c_str(),
+  Print(out, "%-11s%12s tokens%s\n", "generated", books::WithThousands(NotNegative(f.generated_tokens)).c_str(),
         f.generated_tokens > 0 ? ", the first of them by the prompt's last row" : "");
   if (f.threads > 0 || !f.target.empty()) {
     out += "ran on";
@@ -103,17 +104,19 @@ std::string RunSummary(const RunFigures& f) {
   out += "  all: embedding, positions and head counted; head: the head only; none: neither\n";
   if (f.tied) out += "  embedding and head are one matrix (tied), counted once\n";
   if (f.head_copy > 0) {
-    Print(out, "  the head is stored too, a copy of the embedding: %s as stored\n", WithThousands(total + f.head_copy).c_str());
+    Print(out, "  the head is stored too, a copy of the embedding: %s as stored\n",
+          books::WithThousands(total + f.head_copy).c_str());
   }
   if (f.bad_touches > 0) {
-    Print(out, "  %s touches named no weight: the touched figures are wrong (a defect)\n", WithThousands(f.bad_touches).c_str());
+    Print(out, "  %s touches named no weight: the touched figures are wrong (a defect)\n",
+          books::WithThousands(f.bad_touches).c_str());
   }
 
   if (f.decode_tokens == 0) {
     out += "\nno decode step ran: nothing to say of a generated token\n";
     return out;
   }
-  Print(out, "\nper generated token (mean of %s), FLOPs\n", WithThousands(f.decode_tokens).c_str());
+  Print(out, "\nper generated token (mean of %s), FLOPs\n", books::WithThousands(f.decode_tokens).c_str());
   Print(out, "  %-14s%-6s%19s%19s%18s\n", "", "type", "useful", "executed", "special");
   for (int c = 0; c < kWorkClasses; ++c) {
     const RunFigures::Work& work = f.work[c];
@@ -124,7 +127,7 @@ std::string RunSummary(const RunFigures& f) {
 
   Print(out, "\nper generated token, bytes\n");
   const auto row = [&](int k) {
-    Print(out, "  %-28s%20s\n", std::string(kByteKindNames[k]).c_str(), WithThousands(f.bytes_per_token[k]).c_str());
+    Print(out, "  %-28s%20s\n", std::string(kByteKindNames[k]).c_str(), books::WithThousands(f.bytes_per_token[k]).c_str());
   };
   const bool states = f.bytes_per_token[kStateRows[0]] > 0;
   for (const int k : kByteRows) row(k);
