@@ -59,7 +59,8 @@ class Drawing {
     svg_.Line({x_.from, base}, {x_.to, base}, "axis");
     for (const double tick : LogTicks(x_.low, x_.high, static_cast<int>((x_.to - x_.from) / 56))) {
       svg_.Line({x_.At(tick), base}, {x_.At(tick), base + 4}, "axis");
-      svg_.Text({x_.At(tick), base + 17}, TickText(tick), "muted", Anchor::kMiddle);
+      const std::string text = TickText(tick);
+      svg_.Text({std::min(x_.At(tick), svg_.width() - TextWidth(text) / 2), base + 17}, text, "muted", Anchor::kMiddle);
     }
     svg_.Text({(x_.from + x_.to) / 2, base + 33}, "FLOPs a byte", "muted", Anchor::kMiddle);
   }
