@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The block of experts: the router, the experts that it chose, what is shared by all rows.
 #include <utility>
 
 #include "engine/graph/planner.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The dense feed-forward, and the first matrices that it has in common with experts.
 #include "engine/graph/planner.h"
 
 namespace tally {

@@ -94,10 +94,8 @@ inline const LayerRecipe& FirstLayer(const Recipe& r, Mixer mixer) {
 
 // A block of the first layer that has it. All experts of a model are of one size and choice (CheckRecipe); so are its recurrent blocks.
 inline const Attention& AttentionOf(const Recipe& r) { return FirstLayer(r, &LayerRecipe::attends).attention; }
-inline const LatentAttention& LatentOf(const Recipe& r) { return FirstLayer(r, Mixer::kLatentAttention).latent; }
 inline const DeltaRule& DeltaOf(const Recipe& r) { return FirstLayer(r, Mixer::kDeltaRule).delta; }
 inline const Mamba2& MambaOf(const Recipe& r) { return FirstLayer(r, Mixer::kMamba2).mamba; }
-inline const DenseFeedForward& DenseOf(const Recipe& r) { return FirstLayer(r, &LayerRecipe::dense).ffn; }
 inline const Experts& ExpertsOf(const Recipe& r) { return FirstLayer(r, &LayerRecipe::sparse).experts; }
 // Positions that the convolutions of recurrent layers see; 0: there are none.
 inline int32_t TapsOf(const Recipe& r) { return FirstLayer(r, &LayerRecipe::recurrent).taps(); }

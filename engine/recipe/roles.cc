@@ -34,6 +34,12 @@ constexpr RoleFacts kFacts[] = {
 };
 static_assert(std::size(kFacts) == kRoles);
 
+// -1, outside the layers: a layer without sizes.
+const LayerRecipe& LayerAt(const Recipe& r, int32_t layer) {
+  static const LayerRecipe none;
+  return layer >= 0 ? r.layers[static_cast<size_t>(layer)] : none;
+}
+
 struct Row {
   bool present;
   uint64_t rows, cols;
@@ -43,8 +49,7 @@ struct Row {
 Row RowOf(const Recipe& r, Role role, int32_t layer) {
   enum class Place : bool { Model, Layer };
   const Place at = layer >= 0 ? Place::Layer : Place::Model;
-  static const LayerRecipe none;
-  const LayerRecipe& l = layer >= 0 ? r.layers[static_cast<size_t>(layer)] : none;
+  const LayerRecipe& l = LayerAt(r, layer);
   const Attention& s = l.attention;
   const bool sparse = l.sparse(), dense = l.dense(), mixes = !l.mixers.empty(), feeds = !l.feed_forward.empty();
   const bool latent = l.mixers.has(Mixer::kLatentAttention), heads = l.mixers.has(Mixer::kAttention), attends = latent || heads;
@@ -93,8 +98,7 @@ bool HasRole(const Recipe& recipe, Role role, int32_t layer) { return RowOf(reci
 std::vector<uint64_t> RoleShape(const Recipe& recipe, Role role, int32_t layer) {
   const RoleFacts& facts = FactsOf(role);
   const Row row = RowOf(recipe, role, layer);
-  static const LayerRecipe none;
-  const LayerRecipe& l = layer >= 0 ? recipe.layers[static_cast<size_t>(layer)] : none;
+  const LayerRecipe& l = LayerAt(recipe, layer);
   std::vector<uint64_t> shape;
   if (facts.experts) shape.push_back(static_cast<uint64_t>(l.experts.n_experts));
   if (facts.heads) shape.push_back(static_cast<uint64_t>(l.attention.n_heads));
