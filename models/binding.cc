@@ -174,8 +174,8 @@ std::string ExpandApart(std::string_view name, std::string_view prefix, int64_t 
 }
 
 // Whether the family's Hugging Face files have the layer for prediction apart.
-bool IsApart(const Inventory& inventory, std::span<const RoleName> own, const Recipe& r, int32_t layer) {
-  if (inventory.format == FileFormat::kGguf || layer < 0 || !r.layers[static_cast<size_t>(layer)].prediction) return false;
+bool IsApart(const Inventory& inventory, std::span<const RoleName> own, const Recipe& r) {
+  if (inventory.format == FileFormat::kGguf || !r.prediction()) return false;
   const auto matrix = std::ranges::find(own, Role::kNextProj, &RoleName::role);
   return matrix != own.end() && matrix->name.starts_with("mtp.");
 }
@@ -322,7 +322,7 @@ MaybeName FindName(const Inventory& inventory, std::span<const RoleName> own, co
 
 // The recipe of a model all of whose layers have this layer's sizes.
 Recipe OfLayer(Recipe r, int32_t layer) {
-  r.all = r.layers[static_cast<size_t>(layer)];
+  r.all = r.layer(layer);
   return r;
 }
 
@@ -330,7 +330,7 @@ Recipe OfLayer(Recipe r, int32_t layer) {
 // Mamba-2's norm as [groups, n].
 uint64_t StoredHeads(const Recipe& r, Role role, int32_t layer, bool gguf) {
   if (layer < 0) return 0;
-  const LayerRecipe& l = r.layers[static_cast<size_t>(layer)];
+  const LayerRecipe& l = r.layer(layer);
   int32_t heads = 0;
   if (r.all.attention.qk_norm == QkNormKind::kEachHead) {
     if (role == Role::kQNorm) heads = l.attention.n_heads;
@@ -357,47 +357,59 @@ std::string TensorName(const Inventory& inventory, std::span<const RoleName> own
   return NameOf(FindName(inventory, own, names, role), names, role);
 }
 
-Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
-                 std::optional<DType> made_with) {
-  const Recipe& r = spec.recipe;
+namespace {
+
+// Binds the roles of a stack's layer, or of layer -1.
+Status BindLayer(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, const Recipe& r,
+                 int32_t layer, std::optional<DType> made_with, ModelSpec& spec) {
   const bool gguf = inventory.format == FileFormat::kGguf;
   const std::string head = TensorName(inventory, own, prefix, Role::kHead);
-  for (int32_t layer = -1; layer < r.n_layers; ++layer) {
-    const LayerNames names{layer, prefix, IsApart(inventory, own, r, layer),
-                           layer >= 0 && r.layers[static_cast<size_t>(layer)].prediction};
-    for (int i = 0; i < kRoles; ++i) {
-      TensorBinding b;
-      b.role = static_cast<Role>(i);
-      b.layer = layer;
-      if (!HasRole(r, b.role, layer)) continue;
-      b.shape = RoleShape(r, b.role, layer);
-      b.stored_heads = StoredHeads(r, b.role, layer, gguf);
-      const MaybeName n = FindName(inventory, own, names, b.role, &r, made_with);
-      if (!n && !gguf) return InternalError("family " + r.family + " has no name for " + WeightName(b.role, layer));
-      std::string name = NameOf(n, names, b.role);
-      if (b.role == Role::kTokenEmbedding && r.tied_head && IsStored(inventory, head)) {
-        if (IsStored(inventory, name)) {
-          spec.stored_head = head;
-          spec.not_run.push_back(head);
-          spec.parts_not_run.push_back({head, 0, inventory.Find(head)->bytes});
-        } else {
-          name = head;
-        }
+  const LayerNames names{layer, prefix, IsApart(inventory, own, r), r.prediction()};
+  for (int i = 0; i < kRoles; ++i) {
+    TensorBinding b;
+    b.role = static_cast<Role>(i);
+    b.layer = layer;
+    if (!HasRole(r, b.role, layer)) continue;
+    b.shape = RoleShape(r, b.role, layer);
+    b.stored_heads = StoredHeads(r, b.role, layer, gguf);
+    const MaybeName n = FindName(inventory, own, names, b.role, &r, made_with);
+    if (!n && !gguf) return InternalError("family " + r.family + " has no name for " + WeightName(b.role, layer));
+    std::string name = NameOf(n, names, b.role);
+    if (b.role == Role::kTokenEmbedding && r.tied_head && IsStored(inventory, head)) {
+      if (IsStored(inventory, name)) {
+        spec.stored_head = head;
+        spec.not_run.push_back(head);
+        spec.parts_not_run.push_back({head, 0, inventory.Find(head)->bytes});
+      } else {
+        name = head;
       }
-      if (n) {
-        b.storage = n->storage;
-        b.split = n->split;
-        if (n->rows != nullptr) b.rows = n->rows(layer >= 0 ? OfLayer(r, layer) : r);
+    }
+    if (n) {
+      b.storage = n->storage;
+      b.split = n->split;
+      if (n->rows != nullptr) b.rows = n->rows(layer >= 0 ? OfLayer(r, layer) : r);
+    }
+    b.names = b.split ? std::vector<std::string>{name + "_blocks", name + "_scales"} : std::vector<std::string>{name};
+    if (n && n->each_expert()) {
+      while ((made_with || IsStored(inventory, b.names.back())) &&
+             static_cast<int64_t>(b.names.size()) < r.all.experts.n_experts) {
+        b.names.push_back(names.Expand(n->name, static_cast<int64_t>(b.names.size())));
       }
-      b.names = b.split ? std::vector<std::string>{name + "_blocks", name + "_scales"} : std::vector<std::string>{name};
-      if (n && n->each_expert()) {
-        while ((made_with || IsStored(inventory, b.names.back())) &&
-               static_cast<int64_t>(b.names.size()) < r.all.experts.n_experts) {
-          b.names.push_back(names.Expand(n->name, static_cast<int64_t>(b.names.size())));
-        }
-      }
-      if (!b.vector() && !b.split) FindScales(inventory, b, spec);
-      spec.bindings.push_back(std::move(b));
+    }
+    if (!b.vector() && !b.split) FindScales(inventory, b, spec);
+    spec.bindings.push_back(std::move(b));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status BindRoles(const Inventory& inventory, std::span<const RoleName> own, std::string_view prefix, ModelSpec& spec,
+                 std::optional<DType> made_with) {
+  TALLY_RETURN_IF_ERROR(BindLayer(inventory, own, prefix, spec.recipe, -1, made_with, spec));
+  for (const Recipe* const stack : spec.stacks()) {
+    for (int32_t layer = stack->first_layer; layer < stack->end_layer(); ++layer) {
+      TALLY_RETURN_IF_ERROR(BindLayer(inventory, own, prefix, *stack, layer, made_with, spec));
     }
   }
   return {};

@@ -48,8 +48,8 @@ std::span<const Family* const> Families();
 Result<const Family*> FamilyOf(const Inventory& inventory);
 
 // Finds the family of `inventory` and reads recipe and bindings. The tensors are not checked and may be missing. Models that the
-// engine cannot run are read too. Errors as of FamilyOf. `made_with`: as of BindRoles. `prediction`: the first layer for multi-token
-// prediction is the recipe's last layer, and bound; kBadInput: the checkpoint has none, or those of its family cannot be run.
+// engine cannot run are read too. Errors as of FamilyOf. `made_with`: as of BindRoles. `prediction`: a further stack has the first
+// layer for multi-token prediction; kBadInput: the checkpoint has none, or those of its family cannot be run.
 Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> made_with = std::nullopt, bool prediction = false);
 
 // ReadFamily, then CheckQuantMethod, and CheckClaims and CheckTypes (binding.h).

@@ -8,14 +8,23 @@
 namespace tally {
 namespace {
 
+// GGUF lists the layers of all stacks together.
+Recipe Joined(const ModelSpec& spec) {
+  Recipe r = spec.recipe;
+  for (const Recipe& stack : spec.further) r.layers.insert(r.layers.end(), stack.layers.begin(), stack.layers.end());
+  r.n_layers = static_cast<int32_t>(r.layers.size());
+  return r;
+}
+
 class Keys {
  public:
-  Keys(const Recipe& recipe, std::string_view architecture) : r_(recipe), architecture_(architecture) {}
+  Keys(const ModelSpec& spec, std::string_view architecture)
+      : r_(Joined(spec)), layers_of_text_(spec.recipe.layers.size()), architecture_(architecture) {}
 
   std::vector<std::pair<std::string, MetaValue>> Make() && {
     const bool latent = r_.all.latent.kv_rank > 0;
     Int("block_count", r_.n_layers);
-    if (r_.layers.back().prediction) Int("nextn_predict_layers", 1);
+    if (r_.layers.size() > layers_of_text_) Int("nextn_predict_layers", static_cast<int64_t>(r_.layers.size() - layers_of_text_));
     Int("context_length", r_.context);
     Int("embedding_length", r_.d_model);
     const int32_t width = r_.all.ffn.width > 0 ? r_.all.ffn.width : r_.all.experts.width, times = architecture_ == "qwen" ? 2 : 1;
@@ -143,8 +152,8 @@ class Keys {
     const auto attends = std::ranges::find(recurrent, false);
     const std::ptrdiff_t interval = attends - recurrent.begin() + 1;
     bool regular = attends != recurrent.end();
-    for (size_t i = 0; i < recurrent.size(); ++i) {  // the layer for prediction attends in any case
-      regular = regular && (r_.layers[i].prediction || recurrent[i] == ((i + 1) % static_cast<size_t>(interval) != 0));
+    for (size_t i = 0; i < layers_of_text_; ++i) {
+      regular = regular && recurrent[i] == ((i + 1) % static_cast<size_t>(interval) != 0);
     }
     regular ? Int("full_attention_interval", interval) : Set("attention.recurrent_layers", std::move(recurrent));
     if (architecture_.starts_with("qwen35")) Sections();
@@ -259,15 +268,16 @@ class Keys {
     }
   }
 
-  const Recipe& r_;
+  const Recipe r_;
+  const size_t layers_of_text_;
   const std::string architecture_;
   std::vector<std::pair<std::string, MetaValue>> keys_;
 };
 
 }  // namespace
 
-std::vector<std::pair<std::string, MetaValue>> GgufKeys(const Recipe& recipe, std::string_view architecture) {
-  return Keys(recipe, architecture).Make();
+std::vector<std::pair<std::string, MetaValue>> GgufKeys(const ModelSpec& spec, std::string_view architecture) {
+  return Keys(spec, architecture).Make();
 }
 
 }  // namespace tally

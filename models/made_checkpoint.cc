@@ -103,8 +103,17 @@ std::string Difference(Recipe wanted, Recipe read) {
   return wanted.rope == read.rope ? "all of the configuration" : "the scaling of rope";
 }
 
-// The recipe as a GGUF file has it: with stored tensors for scalings of rope, and without the parts that are not run.
-Recipe AsGguf(Recipe r) {
+std::string Difference(const ModelSpec& wanted, const ModelSpec& read) {
+  if (wanted.further.size() != read.further.size()) return "the stacks";
+  std::string difference = Difference(wanted.recipe, read.recipe);
+  for (size_t i = 0; i < read.further.size() && difference.empty(); ++i) {
+    difference = Difference(wanted.further[i], read.further[i]);
+  }
+  return difference;
+}
+
+// The recipe as a GGUF file has it: with stored tensors for scalings of rope, and with so many layers for prediction.
+Recipe AsGguf(Recipe r, int32_t predicted) {
   RopeScaling& s = r.rope.scaling;
   if (s.kind == RopeScalingKind::kLlama3) {
     s = {};
@@ -130,7 +139,7 @@ Recipe AsGguf(Recipe r) {
     for (LayerRecipe& l : r.layers) l.network.xielu = {.alpha_n = 0.8f, .alpha_p = 0.8f};
   }
   r.eos_tokens = {};
-  r.mtp_layers = 0;
+  r.mtp_layers = predicted;
   return r;
 }
 
@@ -169,23 +178,27 @@ Result<MadeCheckpoint> MakeGguf(const Inventory& config, const MadeTypes& types,
   TALLY_ASSIGN_OR_RETURN(ModelSpec spec, ReadFamily(config, made_with, prediction));
   const std::string& source = config.metadata.source;
   if (family->gguf_architectures.empty()) return BadInput(source + ": GGUF has no architecture for " + spec.recipe.family);
-  spec.recipe = AsGguf(std::move(spec.recipe));
+  for (Recipe& r : spec.further) r = AsGguf(std::move(r), 0);
+  spec.recipe = AsGguf(std::move(spec.recipe), prediction ? 1 : 0);
   std::string why;
   bool unread = true;  // what `why` says is that no architecture's keys can be read back
   for (const std::string_view architecture : family->gguf_architectures) {
     if (IsOfOthers(architecture, *family, spec.recipe.all.experts.n_experts > 0)) continue;
-    ChangeLayers(spec.recipe, [&](LayerRecipe& l) { l.delta.tiled = architecture.starts_with("qwen35"); });
+    const auto tile = [&](LayerRecipe& l) { l.delta.tiled = architecture.starts_with("qwen35"); };
+    ChangeLayers(spec.recipe, tile);
+    for (Recipe& r : spec.further) ChangeLayers(r, tile);
     MadeCheckpoint made;
     made.inventory.path = made.inventory.metadata.source = source;
     made.inventory.metadata.Set("general.architecture", std::string(architecture));
-    for (auto& [key, value] : GgufKeys(spec.recipe, architecture)) made.inventory.metadata.Set(key, std::move(value));
+    for (auto& [key, value] : GgufKeys(spec, architecture)) made.inventory.metadata.Set(key, std::move(value));
     ModelSpec wanted;
     wanted.recipe = spec.recipe;
+    wanted.further = spec.further;
     TALLY_RETURN_IF_ERROR(BindRoles(made.inventory, family->gguf_names, "", wanted, types.expert_type));
     AddTensors(wanted, types, made);
     if (architecture == "falcon" && wanted.recipe.all.residual.kind == Residual::kParallelOneNorm) NameOnlyNorm(made.inventory);
     Result<ModelSpec> read = ReadModelSpec(made.inventory, prediction);
-    std::string difference = read.ok() ? Difference(spec.recipe, read->recipe) : read.status().message();
+    std::string difference = read.ok() ? Difference(spec, *read) : read.status().message();
     if (difference.starts_with(source + ": ")) difference.erase(0, source.size() + 2);
     if (!difference.empty()) {
       if (why.empty() || why == "the family" || (unread && read.ok() && difference != "the family")) why = difference;
@@ -210,7 +223,8 @@ Result<MadeCheckpoint> MakeHuggingFace(const Inventory& config, const MadeTypes&
   made.inventory.metadata = config.metadata;
   AddTensors(wanted, types, made);
   TALLY_ASSIGN_OR_RETURN(made.spec, ReadModelSpec(made.inventory, prediction));
-  if (made.spec.recipe != wanted.recipe) return InternalError(config.metadata.source + ": its tensors change what is read in it");
+  if (made.spec.recipe != wanted.recipe || made.spec.further != wanted.further)
+    return InternalError(config.metadata.source + ": its tensors change what is read in it");
   return made;
 }
 

@@ -25,7 +25,7 @@ struct MadeTypes {
 
 // The keys that a GGUF file of this architecture has for the recipe, without general.*; source: llama.cpp, src/llama-arch.cpp and
 // convert_hf_to_gguf.py.
-std::vector<std::pair<std::string, MetaValue>> GgufKeys(const Recipe& recipe, std::string_view architecture);
+std::vector<std::pair<std::string, MetaValue>> GgufKeys(const ModelSpec& spec, std::string_view architecture);
 
 // `config`: of ReadConfigJson or ReadConfigText. Vectors, learned positions and routers are F32. A matrix whose rows are not whole
 // blocks of its type is Q8_0, or else F16, as with llama.cpp's quantiser. `prediction`: with the first layer for multi-token prediction,

@@ -230,11 +230,11 @@ constexpr std::string_view kApart = "mtp";  // PartNotRun::name of layers for pr
 
 constexpr const char* kNeedsNone = "; --draft lookup needs none";
 
-// Makes the first layer for multi-token prediction the recipe's last layer, of the same kind as the last that attends; where such a layer
-// has no feed-forward, that of the last that has one. `stored`: the files have tensors, so that it must be among them. Returns the name of
+// Adds the stack of the first layer for multi-token prediction, of the same kind as the last that attends; where such a layer has no
+// feed-forward, that of the last that has one. `stored`: the files have tensors, so that it must be among them. Returns the name of
 // the part that it was of.
-Result<std::string> AddPredictionLayer(const Family& family, const Config& c, bool stored, ModelSpec& spec) {
-  Recipe& r = spec.recipe;
+Result<std::string> AddPrediction(const Family& family, const Config& c, bool stored, ModelSpec& spec) {
+  const Recipe& r = spec.recipe;
   const Inventory& inventory = c.inventory();
   const std::string& source = inventory.metadata.source;
   const auto has_part = [&](std::string_view name) {
@@ -260,14 +260,14 @@ Result<std::string> AddPredictionLayer(const Family& family, const Config& c, bo
                     std::string(kOwnEmbedding) + ", which cannot be run yet" + kNeedsNone);
   }
   LayerRecipe layer = *attends;
-  layer.prediction = true;
   if (layer.feed_forward.empty()) {
     const auto feeds = std::find_if(r.layers.rbegin(), r.layers.rend(), [](const auto& l) { return !l.feed_forward.empty(); });
     if (feeds != r.layers.rend()) layer.feed_forward = feeds->feed_forward;
   }
-  r.layers.push_back(layer);
-  ++r.n_layers;
-  r.mtp_layers = std::max(0, r.mtp_layers - 1);
+  Recipe stack = PredictionStack(r);
+  stack.n_layers = 1;
+  stack.layers = {layer};
+  spec.further.push_back(std::move(stack));
   return part;
 }
 
@@ -326,7 +326,7 @@ Result<ModelSpec> ReadFamily(const Inventory& inventory, std::optional<DType> ma
   }
   std::string part;
   if (prediction) {
-    TALLY_ASSIGN_OR_RETURN(part, AddPredictionLayer(family, config, !made_with, spec));
+    TALLY_ASSIGN_OR_RETURN(part, AddPrediction(family, config, !made_with, spec));
   }
   TALLY_RETURN_IF_ERROR(BindRoles(inventory, config.own_names, config.tensor_prefix, spec, made_with));
   if (prediction) TakeFromNotRun(inventory, part, spec);

@@ -65,14 +65,13 @@ Form StateElements(const Recipe& recipe) {
 std::vector<StateForm> StateForms(const Recipe& recipe, const Workload& work) {
   const Form floats = Form::Symbol("B", work.sequences) * Form(sizeof(float));
   std::vector<StateForm> forms;
-  if (work.predicting) return forms;
   for (int32_t i = 0; i < static_cast<int32_t>(recipe.layers.size()); ++i) {
     const LayerRecipe& l = recipe.layers[static_cast<size_t>(i)];
     for (const BlockForms* block : kBlocks) {
       if (block->state == nullptr || !block->in(l)) continue;
       const BlockState of = block->state(recipe, l);
-      forms.push_back({i, of.conv, floats * of.inputs});
-      if (of.state.value() > 0) forms.push_back({i, Component::kRecurrence, floats * Stored(of.state)});
+      forms.push_back({recipe.first_layer + i, of.conv, floats * of.inputs});
+      if (of.state.value() > 0) forms.push_back({recipe.first_layer + i, Component::kRecurrence, floats * Stored(of.state)});
     }
   }
   return forms;
@@ -81,11 +80,11 @@ std::vector<StateForm> StateForms(const Recipe& recipe, const Workload& work) {
 std::vector<CacheForm> CacheForms(const Recipe& recipe, const Workload& work, const KvStorage& storage) {
   std::vector<CacheForm> forms;
   const int32_t layers = static_cast<int32_t>(recipe.layers.size());
-  for (int32_t i = work.predicting ? layers - 1 : 0; i < layers; ++i) {
+  for (int32_t i = 0; i < layers; ++i) {
     const LayerRecipe& l = recipe.layers[static_cast<size_t>(i)];
     if (!l.attends()) continue;
     CacheForm f;
-    f.layer = i;
+    f.layer = recipe.first_layer + i;
     f.reads = Component::kAttention;
     f.writes = Component::kKvStore;
     f.read = Form::Symbol("visible", VisibleIn(l, work)) * CachedBytesPerPosition(recipe, l, storage);

@@ -43,10 +43,10 @@ namespace tally::books {
 // One learned tensor.
 struct ParameterForm {
   std::string name = {};  // as in the ledger's table, without the layer: "attn_q", "attn_q.bias"
-  int32_t layer = -1;     // multi-token prediction: n_layers and above
+  int32_t layer = -1;
   Component component = Component::kEmbedding;
   WeightInfo::Kind kind = WeightInfo::Kind::kBlock;
-  bool prediction = false;                  // multi-token prediction: totals exclude it unless stated
+  StackKind stack = StackKind::kText;       // whose tensor it is
   bool vector = false;                      // norms, biases, sinks
   bool expert = false;                      // routed experts: a slice for each
   uint64_t slices = 1, rows = 1, cols = 0;  // experts (else 1), rows of a slice, row length
@@ -54,11 +54,13 @@ struct ParameterForm {
   Form count = {};                          // elements
   Form active = {};                         // parameters one token uses (k of X experts)
   Form touched = {};                        // parameters one token reads (one row of an untied embedding)
+  // Of another stack than the text: totals exclude it unless stated.
+  bool apart() const { return stack != StackKind::kText; }
   // The name in the ledger's table: "blk.3.attn_q".
   std::string full_name() const { return (layer < 0 ? "" : "blk." + std::to_string(layer) + ".") + name; }
 };
 
-// In the order of a forward pass.
+// In the order of a forward pass, with the tensors that a stack shares with the text; and of a text those of its PredictionStack.
 TALLY_API std::vector<ParameterForm> ParameterForms(const Recipe& recipe);
 
 // One step: `rows` new positions in each of `sequences`. Each sequence has `context` positions afterwards.
@@ -70,9 +72,8 @@ struct Workload {
   // True: latent attention as published, which makes each head's keys and values from the compressed ones. False: absorbed, as Tally runs
   // it.
   bool expanded = false;
-  // A pass of the recipe's last layer, which is for multi-token prediction (LayerRecipe::prediction), in place of a step. With `own_states`
-  // its hidden states are what its head got before, else the model's output before the last norm.
-  bool predicting = false, own_states = false;
+  // Of a stack for prediction: its hidden states are what its head got before; else the text's output before the last norm.
+  bool own_states = false;
 };
 
 // The useful work of one class at one site.
@@ -89,7 +90,7 @@ struct WorkForm {
   Form full_square = {};  // FLOPs of a product without causal mask and window: each row sees all `context` positions
 };
 
-// In the order of a forward pass. Without layers for multi-token prediction, unless the work is a pass of one.
+// In the order of a forward pass of the recipe's stack.
 TALLY_API std::vector<WorkForm> WorkForms(const Recipe& recipe, const Workload& work);
 
 // Cached elements that a layer's attention reads for one position, from its own cache or another layer's: 2 K D; latent attention: R_kv +

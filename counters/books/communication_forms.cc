@@ -40,7 +40,7 @@ class Gathers : private GatherBuilder {
     for (const RankRows& of : rows_) embedded.push_back(of.embedded);
     ByRows(Component::kEmbedding, "R_o", embedded, N_, s_.Ev);
     if (r_.layer_embedding > 0) ByRows(Component::kLayerEmbedding, "R_o", embedded, N_, s_.LEl);
-    for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layers[static_cast<size_t>(layer_)]);
+    for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layer(layer_));
     layer_ = -1;
     if (logits_.value() > 0) Logits();
     return std::move(out_);

@@ -129,7 +129,7 @@ class ParameterBuilder : public FormBuilder {
 
  protected:
   WeightInfo::Kind kind_ = WeightInfo::Kind::kBlock;
-  bool prediction_ = false;
+  StackKind stack_ = StackKind::kText;  // of the forms that are added
   std::vector<ParameterForm> out_;
 };
 

@@ -263,7 +263,7 @@ WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, ui
   }
   for (size_t i = 0; i < bytes.size(); ++i) {
     const ParameterForm& p = count.tensors[i];
-    if (p.prediction) continue;
+    if (p.apart()) continue;
     const uint64_t slice = bytes[i] / p.slices;
     if (p.expert) {
       t.uniform += t.uniform_experts * static_cast<double>(slice);
@@ -357,13 +357,13 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
     if (p.count.overflow()) return DoesNotFit();
     const auto stored = options.stored_bytes.find(p.full_name());
     bytes.push_back(stored != options.stored_bytes.end() ? stored->second : StoredBytesAs(p, options.type));
-    (p.prediction ? c.prediction : c.touched) += p.prediction ? p.count.value() : p.touched.value();
-    if (!p.prediction) c.weight_bytes += bytes.back();
+    (p.apart() ? c.prediction : c.touched) += p.apart() ? p.count.value() : p.touched.value();
+    if (!p.apart()) c.weight_bytes += bytes.back();
   }
   for (const DType type : kWeightTypes) {
     if (IsOfExperts(type) && recipe.all.experts.n_experts == 0) continue;
     Count::Memory m{type, 0};
-    for (const ParameterForm& p : c.tensors) m.bytes += p.prediction ? 0 : StoredBytesAs(p, type);
+    for (const ParameterForm& p : c.tensors) m.bytes += p.apart() ? 0 : StoredBytesAs(p, type);
     c.memory.push_back(m);
   }
 

@@ -14,6 +14,18 @@ class Parameters : private ParameterBuilder {
   explicit Parameters(const Recipe& r) : ParameterBuilder(r) {}
 
   std::vector<ParameterForm> Take() {
+    Shared();
+    if (r_.prediction()) {
+      Prediction(r_);
+    } else if (r_.mtp_layers > 0) {
+      Prediction(PredictionStack(r_));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // What all stacks of a model share, and a text's layers.
+  void Shared() {
     using Kind = WeightInfo::Kind;
     kind_ = r_.tied_head ? Kind::kTiedEmbeddingHead : Kind::kEmbedding;
     Matrix("token_embd", Component::kEmbedding, s_.V, s_.Ev);
@@ -37,9 +49,8 @@ class Parameters : private ParameterBuilder {
     kind_ = Kind::kBlock;
     layer_ = -1;
     Counted();
-    for (layer_ = 0; layer_ < r_.n_layers; ++layer_) {
-      const LayerRecipe& layer = r_.layers[static_cast<size_t>(layer_)];
-      layer.prediction ? Prediction(layer) : Layer(layer);
+    for (layer_ = 0; layer_ < r_.n_layers && !r_.prediction(); ++layer_) {
+      Layer(r_.layer(layer_));
       Counted();
     }
     layer_ = -1;
@@ -49,28 +60,22 @@ class Parameters : private ParameterBuilder {
     if (!r_.tied_head) Matrix("output", Component::kHead, s_.V, s_.Ev);
     if (r_.head_bias) Vector("output.bias", Component::kHead, s_.V);
     kind_ = Kind::kBlock;
-    for (layer_ = r_.n_layers; layer_ < r_.n_layers + r_.mtp_layers; ++layer_) {
-      prediction_ = true;
-      Counted();
-      if (r_.counted_only && r_.counted_only->own_prediction) continue;
-      LayerRecipe l = r_.all;
-      l.mixers = l.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention;
-      l.feed_forward = l.experts.n_experts > 0 ? FeedForward::kSparse : FeedForward::kDense;
-      Prediction(l);
-    }
-    return std::move(out_);
   }
 
- private:
+  void Prediction(const Recipe& of) {
+    stack_ = StackKind::kPrediction;
+    for (layer_ = of.first_layer; layer_ < of.end_layer(); ++layer_) {
+      Counted();
+      if (!of.counted_only || !of.counted_only->own_prediction) PredictionLayer(of.layer(layer_));
+    }
+  }
   // Two norms, a matrix on [hidden state; next token's embedding], a layer, a norm before the shared head.
-  void Prediction(const LayerRecipe& layer) {
-    prediction_ = true;
+  void PredictionLayer(const LayerRecipe& layer) {
     Norm("nextn.enorm", Component::kPrediction, s_.E);
     Norm("nextn.hnorm", Component::kPrediction, s_.E);
     Matrix("nextn.eh_proj", Component::kPrediction, s_.E, 2 * s_.E);
     Layer(layer);
     Norm("nextn.shared_head_norm", Component::kPrediction, s_.E);
-    prediction_ = false;
   }
   // The layer's tensors that no other field of the recipe describes.
   void Counted() {
@@ -129,7 +134,7 @@ void ParameterBuilder::Add(std::string name, Component component, bool vector, c
   p.layer = layer_;
   p.component = component;
   p.kind = kind_;
-  p.prediction = prediction_;
+  p.stack = stack_;
   p.vector = vector;
   p.slices = slices.value();
   p.rows = rows.value();

@@ -39,7 +39,7 @@ std::vector<WeightInfo> WeightTable(const Inventory& inventory, const ModelSpec&
   table.reserve(spec.bindings.size());
   for (const TensorBinding& b : spec.bindings) {
     if (!IsLearned(b)) continue;
-    WeightInfo w = WeightInfoOf(b, spec.recipe);
+    WeightInfo w = WeightInfoOf(b, spec.stack_of(b.layer));
     for (size_t i = 0; i < b.names.size(); ++i) {
       const StoredTensor* t = inventory.Find(b.names[i]);
       if (t == nullptr) continue;
@@ -96,7 +96,7 @@ ParameterCounts CountParameters(std::span<const WeightInfo> weights, int32_t top
 ParameterCounts ClosedFormCounts(const Recipe& r) {
   ParameterCounts counts;
   for (const ParameterForm& p : ParameterForms(r)) {
-    if (!p.prediction) Add(counts, p.kind, p.count.value(), p.active.value());
+    if (!p.apart()) Add(counts, p.kind, p.count.value(), p.active.value());
   }
   return counts;
 }

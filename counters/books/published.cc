@@ -70,7 +70,7 @@ bool ClaimCheck::holds() const {
 std::vector<ClaimCheck> CheckPublished(const Count& count, const PublishedFigures& published) {
   uint64_t non_embedding = 0, prediction_active = 0;
   for (const ParameterForm& p : count.tensors) {
-    if (p.prediction) {
+    if (p.apart()) {
       prediction_active += p.active.value();
     } else if (p.kind == WeightInfo::Kind::kBlock) {
       non_embedding += p.count.value();

@@ -99,13 +99,11 @@ class StepAudit {
   }
 
   // Whether the step, or the pass, has the tensor's ops.
-  bool Runs(const ParameterForm& p) const {
-    return facts_.work.predicting ? p.layer < 0 || p.layer == recipe_.n_layers - 1 : !p.prediction;
-  }
+  bool Runs(const ParameterForm& p) const { return p.layer < 0 || p.stack == recipe_.stack; }
   // Whether it leaves them out: those of rows with logits without any, and in a pass on its own states the model's last norm.
   bool IsSkipped(const ParameterForm& p) const {
     const bool last_norm = p.component == Component::kOutputNorm;
-    if (facts_.work.predicting && last_norm) return facts_.work.own_states;
+    if (recipe_.prediction() && last_norm) return facts_.work.own_states;
     return facts_.work.logit_rows == 0 && (last_norm || p.component == Component::kHead || p.component == Component::kHeadProj ||
                                            p.name == "nextn.shared_head_norm");
   }
@@ -178,21 +176,18 @@ class StepAudit {
   // Charges that no closed form expects, and touches of rows that do not exist.
   void Strays() {
     const Form none;
-    for (int32_t layer = -1; layer < recipe_.n_layers; ++layer) {
-      for (int c = 0; c < kComponents; ++c) {
-        const Component component = static_cast<Component>(c);
-        const Cost& charged = Charged(layer, component);
-        for (int w = 0; w < kWorkClasses; ++w) {
-          const WorkClass work_class = static_cast<WorkClass>(w);
-          Stray(AuditAccount::kFlops, layer, component, charged.Flops(work_class), work_class);
-          Stray(AuditAccount::kSpecial, layer, component, charged.Special(work_class), work_class);
-        }
-        Stray(AuditAccount::kWeightBytes, layer, component, charged.Bytes(ByteKind::kWeightsStored));
-        Stray(AuditAccount::kKvRead, layer, component, charged.Bytes(ByteKind::kKvRead));
-        Stray(AuditAccount::kKvWritten, layer, component, charged.Bytes(ByteKind::kKvWritten));
-        Stray(AuditAccount::kStateRead, layer, component, charged.Bytes(ByteKind::kStateRead));
-        Stray(AuditAccount::kStateWritten, layer, component, charged.Bytes(ByteKind::kStateWritten));
+    for (const auto& [site, charged] : charges_.sites()) {
+      const auto& [layer, component] = site;
+      for (int w = 0; w < kWorkClasses; ++w) {
+        const WorkClass work_class = static_cast<WorkClass>(w);
+        Stray(AuditAccount::kFlops, layer, component, charged.Flops(work_class), work_class);
+        Stray(AuditAccount::kSpecial, layer, component, charged.Special(work_class), work_class);
       }
+      Stray(AuditAccount::kWeightBytes, layer, component, charged.Bytes(ByteKind::kWeightsStored));
+      Stray(AuditAccount::kKvRead, layer, component, charged.Bytes(ByteKind::kKvRead));
+      Stray(AuditAccount::kKvWritten, layer, component, charged.Bytes(ByteKind::kKvWritten));
+      Stray(AuditAccount::kStateRead, layer, component, charged.Bytes(ByteKind::kStateRead));
+      Stray(AuditAccount::kStateWritten, layer, component, charged.Bytes(ByteKind::kStateWritten));
     }
     uint64_t expected = 0;
     for (const AuditRow& row : rows_) expected += row.account == AuditAccount::kTouched ? row.closed : 0;
@@ -310,13 +305,19 @@ std::string_view AccountName(AuditAccount account) {
   return kNames[static_cast<size_t>(account)];
 }
 
-std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types) {
+std::vector<AuditRow> AuditStored(std::span<const Recipe* const> stacks, std::span<const WeightInfo> inventory,
+                                  std::span<const DType> types) {
   std::vector<AuditRow> rows;
   std::map<std::string, size_t> by_name;
   for (size_t i = 0; i < inventory.size(); ++i) by_name.emplace(inventory[i].name, i);
-  for (const ParameterForm& p : ParameterForms(recipe)) {
+  std::vector<ParameterForm> forms;
+  for (const Recipe* const stack : stacks) {
+    for (ParameterForm& p : ParameterForms(*stack)) {
+      if (p.stack == stack->stack) forms.push_back(std::move(p));
+    }
+  }
+  for (const ParameterForm& p : forms) {
     const auto at = by_name.find(p.full_name());
-    if (p.prediction && at == by_name.end()) continue;  // it is not loaded
     const uint64_t held = at != by_name.end() ? inventory[at->second].parameters() : 0;
     rows.push_back({AuditAccount::kStored, p.layer, p.component, WorkClass::kLinear, p.name, p.count.text(), p.count.value(),
                     held, std::nullopt});
@@ -335,8 +336,8 @@ std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightIn
   return rows;
 }
 
-std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory, std::span<const DType> types,
-                                  std::span<const ProcessBooks> ranks) {
+std::vector<AuditRow> AuditStored(std::span<const Recipe* const> stacks, std::span<const WeightInfo> inventory,
+                                  std::span<const DType> types, std::span<const ProcessBooks> ranks) {
   struct Held {
     uint64_t parameters = 0, bytes = 0;
   };
@@ -351,7 +352,7 @@ std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightIn
                  (w.stored_bytes - w.scale_bytes) % w.parameters() * w.copied / w.parameters();
     }
   }
-  std::vector<AuditRow> rows = AuditStored(recipe, inventory, types);
+  std::vector<AuditRow> rows = AuditStored(stacks, inventory, types);
   for (AuditRow& row : rows) {
     const Held& h = held[{row.layer, row.tensor}];
     row.ledger = row.account == AuditAccount::kStored ? h.parameters : h.bytes;

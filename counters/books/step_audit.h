@@ -66,7 +66,7 @@ struct StepFacts {
   GatheredBytesOf gathered = {};  // with several processes only
 };
 
-// The charges of one step, or of one pass for multi-token prediction, by one process or by all that run the model. With several processes
+// The charges of one step of a stack, by one process or by all that run the model. With several processes
 // these are sums without copies: what a lower rank does, holds or touches too counts once.
 class StepCharges {
  public:
@@ -80,6 +80,7 @@ class StepCharges {
     uint32_t slices = 0;                     // experts: slices with touched elements
     std::vector<uint64_t> expert_rows = {};  // rows routed to each
   };
+  const std::map<std::pair<int32_t, Component>, Cost>& sites() const { return sites_; }  // by layer and component
   TALLY_API Cost At(int32_t layer, Component component) const;
   TALLY_API const Weight* Find(const std::string& name) const;  // null: there is no such weight
   // U: experts touched in this layer. The maximum over the layer's tensors, as all of them are touched alike.
@@ -99,13 +100,13 @@ class StepCharges {
   uint64_t touched_ = 0, bad_ = 0;
 };
 
-// Elements and bytes of each tensor: closed form against the files. `inventory` is the table made from the files alone
+// Elements and bytes of each tensor: closed form against the files. `stacks`: those that are loaded. `inventory` is the table made from the files alone
 // (weight_table.h), `types` the stored type of each entry.
-TALLY_API std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory,
+TALLY_API std::vector<AuditRow> AuditStored(std::span<const Recipe* const> stacks, std::span<const WeightInfo> inventory,
                                             std::span<const DType> types);
 
 // The same. AuditRow::ledger is what the ranks hold together, without copies.
-TALLY_API std::vector<AuditRow> AuditStored(const Recipe& recipe, std::span<const WeightInfo> inventory,
+TALLY_API std::vector<AuditRow> AuditStored(std::span<const Recipe* const> stacks, std::span<const WeightInfo> inventory,
                                             std::span<const DType> types, std::span<const ProcessBooks> ranks);
 
 // The charges name weights as `inventory` does. With facts.work.predicting: of a pass; the recipe's last layer is the one that ran.

@@ -17,7 +17,7 @@ class Work : private WorkBuilder {
   }
 
   std::vector<WorkForm> Take() {
-    if (w_.predicting && !w_.own_states) Norm(Component::kOutputNorm, N_, s_.E);
+    if (r_.prediction() && !w_.own_states) Norm(Component::kOutputNorm, N_, s_.E);
     if (r_.embedding_scale != 1) Add(Component::kEmbedding, WorkClass::kResidualBias, N_ * s_.Ev);
     if (r_.embedding_width > 0) Linear(Component::kEmbeddingProj, N_, s_.Ev, s_.E, false);
     if (r_.learned_positions) Add(Component::kPositionEmbedding, WorkClass::kResidualBias, N_ * s_.E);
@@ -40,13 +40,11 @@ class Work : private WorkBuilder {
     }
     // Attention temperature, once a step: two adds, a multiply, an add; special: divide, log.
     if (AnyLayer(r_, &LayerRecipe::tempered)) Add(Component::kAttention, WorkClass::kSoftmax, 4 * N_, 2 * N_);
-    if (w_.predicting) {
-      Prediction();
-    } else {
-      for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer(r_.layers[static_cast<size_t>(layer_)]);
-      layer_ = -1;
-      if (r_.output_norm) Norm(Component::kOutputNorm, logits_, s_.E);
+    for (layer_ = r_.first_layer; layer_ < r_.end_layer(); ++layer_) {
+      r_.prediction() ? Prediction(r_.layer(layer_)) : Layer(r_.layer(layer_));
     }
+    layer_ = -1;
+    if (r_.output_norm && !r_.prediction()) Norm(Component::kOutputNorm, logits_, s_.E);
     if (r_.embedding_width > 0) Linear(Component::kHeadProj, logits_, s_.E, s_.Ev, false);
     Linear(Component::kHead, logits_, s_.Ev, s_.V, r_.head_bias);
     // Scale: a multiply. Soft cap: two multiplies; special: tanh.
@@ -56,14 +54,12 @@ class Work : private WorkBuilder {
   }
 
  private:
-  // The last layer: norms of the next token's embedding and of the hidden state, and a matrix on both; a norm before the head.
-  void Prediction() {
-    layer_ = r_.n_layers - 1;
+  // Norms of the next token's embedding and of the hidden state, and a matrix on both; the layer; a norm before the head.
+  void Prediction(const LayerRecipe& l) {
     for (int i = 0; i < 2; ++i) Norm(Component::kPrediction, N_, s_.E);
     Linear(Component::kPrediction, N_, 2 * s_.E, s_.E, false);
-    Layer(r_.layers.back());
+    Layer(l);
     Norm(Component::kPrediction, logits_, s_.E);
-    layer_ = -1;
   }
 
   void Layer(const LayerRecipe& l) {

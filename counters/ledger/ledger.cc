@@ -89,7 +89,7 @@ uint32_t Ledger::FindGroup(const BookedRow& row) {
 
 void Ledger::BeginStep(std::span<const BookedRow> rows) {
   EndStep();
-  predicting_ = !rows.empty() && rows[0].predicting;
+  predicting_ = !rows.empty() && rows[0].stack == StackKind::kPrediction;
   open_ = true;
   counted_ = !predicting_;
   billed_ = false;

@@ -33,6 +33,7 @@
 #include "counters/ledger/bill.h"
 #include "counters/ledger/touch_set.h"
 #include "engine/base/export.h"
+#include "engine/base/stack.h"
 
 namespace tally {
 
@@ -53,10 +54,10 @@ struct BookedRow {
   bool again = false;      // a row at this position has run for the request before: after a preemption, say
   int32_t bill = kNoBill;  // from Ledger::OpenBill; a closed one counts as kNoBill
   bool draft = false;      // drafted; without a bill it is a row like others
-  // A row of a layer for multi-token prediction, which makes drafts. All rows of a step are, or none is. Its work is charged and billed,
-  // and neither the step nor the row is counted: no token runs (DraftWork::predicting).
-  bool predicting = false;
-  bool hidden = false;  // wants its hidden state
+  bool hidden = false;     // wants its hidden state
+  // All rows of a step are of one stack. The work of a row for prediction is charged and billed, and neither the step nor the row is
+  // counted: no token runs (DraftWork::predicting).
+  StackKind stack = StackKind::kText;
 };
 
 // The rows of a step that an op's rows are.
@@ -240,7 +241,7 @@ class Ledger {
   // The step.
   Phase phase_ = Phase::kPrefill;
   bool open_ = false, billed_ = false;
-  bool predicting_ = false;  // BookedRow::predicting of its rows
+  bool predicting_ = false;  // its rows are for prediction
   bool counted_ = false;     // the step is in counts_; false if Reset came during the step
   std::vector<Group> groups_;
   bool hidden_ = false;  // some row wants its hidden state

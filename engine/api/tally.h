@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h) sequences (sequences.h), watch the ops that
-// run (probe.h), generate (generate.h), talk to a model (conversation.h, chat_format.h), read the ledger (ledger.h), the figures of a run
-// (summary.h), logits (logits.h, npy.h), counting (count.h), what fits a machine (fit.h), auditing (audit.h), looking into files
-// (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h, draft_speed.h), reports of runs (report.h,
-// page.h), random checkpoints (synth.h) and models by their names on the Hugging Face hub (hub.h).
+// run (probe.h), generate (generate.h), answer many requests at once (request.h, scheduler.h), talk (conversation.h, chat_format.h),
+// read the ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), what fits a machine (fit.h),
+// auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h,
+// draft_speed.h), reports of runs (report.h, page.h), random checkpoints (synth.h), models by their names on the Hugging Face hub (hub.h).
 //
 // Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations passes
 // through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are kBadInput with one
@@ -31,6 +31,8 @@
 #include "engine/session/generate.h"
 #include "engine/session/model.h"
 #include "engine/session/probe.h"
+#include "engine/session/request.h"
+#include "engine/session/scheduler.h"
 #include "engine/session/sequences.h"
 #include "engine/studies/audit.h"
 #include "engine/studies/claims.h"

@@ -126,7 +126,7 @@ std::string Plot(const AuditReport& report, const Recipe& recipe, size_t width, 
   std::vector<Bar> bars = {bar("stored", report.stored, books::AuditAccount::kStored)};
   for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
     const AuditReport::Step* last = nullptr;
-    for (const AuditReport::Step& step : report.steps) last = step.phase == phase && !step.predicting ? &step : last;
+    for (const AuditReport::Step& step : report.steps) last = step.phase == phase && step.of_text() ? &step : last;
     if (last != nullptr) bars.push_back(bar(StepName(*last), last->audit, books::AuditAccount::kTouched));
   }
   return RenderBars(names, bars, width, colour);
@@ -186,7 +186,7 @@ void AuditSums::AddCells(std::vector<Cell>& row) const {
 std::string StepsText(const AuditReport& report) {
   uint64_t passes = 0, drafted = 0, accepted = 0;
   for (const AuditReport::Step& step : report.steps) {
-    passes += step.predicting ? 1 : 0;
+    passes += step.of_text() ? 0 : 1;
     drafted += step.drafted;
     accepted += step.accepted;
   }
@@ -288,8 +288,7 @@ Json AuditDocument(const std::string& name, const AuditReport& report, const Mod
                    const std::vector<PublishedClaims>* claims) {
   const Recipe& recipe = model.recipe();
   const Json steps = Json::ListOf(report.steps, [&](const AuditReport::Step& s) {
-    const char* const phase = s.predicting ? "prediction" : s.phase == Phase::kPrefill ? "prefill" : "decode";
-    Json step = {{"phase", phase}, {"rows", s.rows}, {"context", s.context}, {"audit", RowsJson(s.audit)}};
+    Json step = {{"phase", s.kind()}, {"rows", s.rows}, {"context", s.context}, {"audit", RowsJson(s.audit)}};
     if (s.drafted > 0) step.Update({{"drafted", s.drafted}, {"accepted", s.accepted}});
     if (report.page_bytes > 0) step["pages"] = PagesJson(s);
     return step;

@@ -39,7 +39,7 @@ Table TensorTable(const CountedModel& m, bool layers) {
   for (const TensorGroup& g : TensorGroups(m.count, layers)) {
     const uint64_t each = g.first->count.value();
     t.rows.push_back({g.name, WithThousands(each), std::to_string(g.n), WithThousands(each * g.n),
-                      g.first->prediction ? "" : Share(each * g.n, m.count.parameters.total), g.first->count.text()});
+                      g.first->apart() ? "" : Share(each * g.n, m.count.parameters.total), g.first->count.text()});
   }
   return t;
 }
@@ -329,11 +329,11 @@ Json OneDocument(const CountedModel& m) {
   }
   std::map<int32_t, uint64_t> by_layer;
   for (const ParameterForm& p : c.tensors) {
-    if (!p.prediction && p.layer >= 0) by_layer[p.layer] += p.count.value();
+    if (!p.apart() && p.layer >= 0) by_layer[p.layer] += p.count.value();
     Json tensor = {{"name", p.full_name()},         {"layer", p.layer},           {"component", ComponentName(p.component)},
                    {"parameters", p.count.value()}, {"active", p.active.value()}, {"touched", p.touched.value()},
                    {"form", p.count.text()}};
-    if (p.prediction) tensor["multi_token_prediction"] = true;
+    if (p.apart()) tensor["multi_token_prediction"] = true;
     tensors.Add(std::move(tensor));
   }
   for (const auto& [layer, n] : by_layer) layers.Add(n);

@@ -39,7 +39,7 @@ struct LayerKind {
 std::vector<LayerKind> LayerKinds(const Count& c) {
   std::map<int32_t, PartCounts> layers;
   for (const ParameterForm& p : c.tensors) {
-    if (p.layer < 0 || p.prediction) continue;
+    if (p.layer < 0 || p.apart()) continue;
     PartCounts& parts = layers[p.layer];
     parts.resize(books::kParts);
     parts[static_cast<size_t>(books::PartOf(p.component, p.expert))] += p.count.value();

@@ -63,10 +63,10 @@ Table PageStepTable(const AuditReport& report) {
   uint64_t decoded = 0, passes = 0;
   for (const AuditReport::Step& step : report.steps) {
     PageSums own;
-    PageSums& sum = step.predicting ? predicting : IsDecode(step) ? decode : own;
-    (step.predicting ? passes : decoded) += step.predicting || IsDecode(step) ? 1 : 0;
+    PageSums& sum = !step.of_text() ? predicting : IsDecode(step) ? decode : own;
+    (step.of_text() ? decoded : passes) += !step.of_text() || IsDecode(step) ? 1 : 0;
     for (const PageRow& row : step.pages) sum.Add(row);
-    if (!step.predicting && !IsDecode(step)) AddRow(t, StepName(step), sum, report.page_bytes);
+    if (step.of_text() && !IsDecode(step)) AddRow(t, StepName(step), sum, report.page_bytes);
   }
   if (passes > 0) AddRow(t, std::to_string(passes) + " passes for prediction", predicting, report.page_bytes);
   if (decoded > 0) AddRow(t, std::to_string(decoded) + " decode steps", decode, report.page_bytes);

@@ -203,6 +203,12 @@ std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type, const Shard&
   return own;
 }
 
+std::vector<StoreLayer> KvLayers(std::span<const Recipe* const> stacks, KvType type, const Shard& shard) {
+  std::vector<StoreLayer> all;
+  for (const Recipe* const stack : stacks) std::ranges::move(KvLayers(*stack, type, shard), std::back_inserter(all));
+  return all;
+}
+
 ActKind ActKindFor(DType weight, ActivationMode mode, bool bf16_dots) {
   if (mode == ActivationMode::kF32) return ActKind::kF32;
   if (mode == ActivationMode::kBF16 && TakesActivations(weight, ActKind::kBF16)) return ActKind::kBF16;

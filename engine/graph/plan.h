@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,12 @@ std::vector<std::string> CannotRun(const Recipe& recipe);
 // `bf16_dots`: the machine has a bf16 dot product, without which kAuto multiplies BF16 in f32.
 ActKind ActKindFor(DType weight, ActivationMode mode, bool bf16_dots);
 
-// The layers of the store: one for each mixer that keeps something of earlier positions, in the order of layers and mixers. A layer that
+// A stack's layers of the store: one for each mixer that keeps something of earlier positions, in the order of layers and mixers. A layer that
 // reads another's cache has none; a layer with two mixers may have two. With a shard: only what it keeps, but in blocks as large as the
 // largest shard's, so that all stores have room for the same positions.
 std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type, const Shard& shard = {});
+// Those of several stacks, one after another.
+std::vector<StoreLayer> KvLayers(std::span<const Recipe* const> stacks, KvType type, const Shard& shard = {});
 
 struct PlanOptions {
   ActivationMode activations = ActivationMode::kAuto;
@@ -57,8 +60,7 @@ struct PlanSource {
   // the plan is only measured.
   Shard shard = {};
   Communicator* group = nullptr;
-  // The plan of the recipe's last layer alone, which is for multi-token prediction (planner_prediction.cc). Caches are those of all layers.
-  bool prediction = false;
+  int32_t first_cache = 0;  // the number of the stack's first cache in the store (KvLayers of the stacks before it)
 };
 
 // The rows of an op.

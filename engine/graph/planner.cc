@@ -27,10 +27,10 @@ void Planner::Make() {
   plan_.experts = plan_.own_experts ? tally::PartOf(experts.n_experts, 1, shard_) : Span{0, experts.n_experts};
   plan_.embedded.clear();
   if (r_.alibi_bias > 0) plan_.slopes = AlibiSlopes(AttentionOf(r_).n_heads, r_.alibi_bias);
-  if (source_.prediction) return Predict();
+  if (r_.prediction()) return Predict();
   Buffers();
   Embed();
-  for (layer_ = 0; layer_ < r_.n_layers; ++layer_) Layer();
+  for (layer_ = r_.first_layer; layer_ < r_.end_layer(); ++layer_) Layer();
   layer_ = -1;
   plan_.head = plan_.ops.size();
   rows_ = RowsOf::kOutputs;
@@ -134,8 +134,8 @@ uint64_t Planner::PackBytes() const {
 
 std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type, const Shard& shard) {
   std::vector<LayerCache> caches;
-  for (int32_t i = 0; i < static_cast<int32_t>(r.layers.size()); ++i) {
-    const LayerRecipe& l = r.layers[static_cast<size_t>(i)];
+  for (int32_t i = r.first_layer; i < r.end_layer(); ++i) {
+    const LayerRecipe& l = r.layer(i);
     const int32_t seen = std::max(l.attention.window, l.attention.chunk);
     const LayerPart part = PartOfLayer(r, shard, i);
     for (const Mixer mixer : kMixers) {
@@ -185,7 +185,7 @@ StateLayout RecurrentLayout(const LayerRecipe& l, const LayerPart& part, Mixer m
 int32_t Planner::CacheOf(Mixer mixer) const {
   const int32_t of = mixer == Mixer::kAttention && layer().attention.cache_of >= 0 ? layer().attention.cache_of : layer_;
   const auto at = std::ranges::find_if(caches_, [&](const LayerCache& c) { return c.layer == of && c.mixer == mixer; });
-  return static_cast<int32_t>(at - caches_.begin());
+  return source_.first_cache + static_cast<int32_t>(at - caches_.begin());
 }
 
 void Planner::Norm(Role role, Mat<const float> in, Mat<float> out) {
@@ -284,7 +284,7 @@ void Planner::Embed() {
   const bool narrow = r_.embedding_width > 0;
   const Mat<float> embedded = narrow ? narrow_ : plan_.x;
   EmbedTokens(Role::kTokenEmbedding, r_.embedding_scale, embedded);
-  if (!source_.prediction) {
+  if (!r_.prediction()) {
     plan_.place = plan_.ops.size();
     Add(Role::kTokenEmbedding, PlaceRowsOp{.given = {plan_.given_rows, n}, .to_rows = {}, .x = embedded});
   }

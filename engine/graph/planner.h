@@ -163,7 +163,7 @@ class Planner {
 
   const LayerRecipe& layer() const {  // of the layer at hand
     assert(layer_ >= 0);
-    return r_.layers[static_cast<size_t>(layer_)];
+    return r_.layer(layer_);
   }
   // The cache of this layer's mixer, or of the layer that it reads; an index of KvLayers.
   int32_t CacheOf(Mixer mixer) const;

@@ -19,7 +19,6 @@ namespace tally {
 
 void Planner::Predict() {
   const int64_t E = r_.d_model;
-  const int32_t last = r_.n_layers - 1;
   Widest(2 * E);
   Buffers();
   plan_.given = Floats(E);
@@ -29,7 +28,7 @@ void Planner::Predict() {
   Norm(Role::kOutputNorm, plan_.given, plan_.hidden);
   plan_.begin = plan_.ops.size();
   Embed();
-  layer_ = last;
+  layer_ = r_.first_layer;
   Norm(Role::kNextEmbeddingNorm, plan_.x, joined.Cols(0, E));
   Norm(Role::kNextHiddenNorm, plan_.hidden, joined.Cols(E, E));
   Project(Role::kNextProj, joined, plan_.x);

@@ -11,7 +11,7 @@ namespace tally {
 void Planner::Head() {
   const Span own = PartOf(r_.vocab, kShardRows, shard_);
   const Mat<float> logits = shard_.alone() ? plan_.logits : Mat<float>(own_logits_.data, own_logits_.rows, own.size());
-  Mat<float> rows = source_.prediction || r_.output_norm ? normed_ : plan_.x;
+  Mat<float> rows = r_.prediction() || r_.output_norm ? normed_ : plan_.x;
   if (r_.embedding_width > 0) {
     Project(Role::kHeadProj, rows, narrow_);
     rows = narrow_;

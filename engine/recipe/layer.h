@@ -35,8 +35,6 @@ struct LayerRecipe {
   Experts experts = {};
 
   ResidualRule residual = {};
-  bool prediction =
-      false;  // a layer for multi-token prediction, which reads the output of the layers before it and the next token
 
   bool recurrent() const { return mixers.has(Mixer::kShortConv) || mixers.has(Mixer::kDeltaRule) || mixers.has(Mixer::kMamba2); }
   bool attends() const { return mixers.has(Mixer::kAttention) || mixers.has(Mixer::kLatentAttention); }

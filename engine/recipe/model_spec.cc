@@ -66,6 +66,26 @@ uint64_t TensorBinding::StoredRows(std::span<const uint64_t> stored) const {
   return at < stored.size() ? stored[at] : 0;
 }
 
+std::vector<const Recipe*> ModelSpec::stacks() const {
+  std::vector<const Recipe*> all{&recipe};
+  for (const Recipe& r : further) all.push_back(&r);
+  return all;
+}
+
+const Recipe& ModelSpec::stack_of(int32_t layer) const {
+  for (const Recipe& r : further) {
+    if (layer >= r.first_layer && layer < r.end_layer()) return r;
+  }
+  return recipe;
+}
+
+const Recipe* ModelSpec::find_stack(StackKind kind) const {
+  for (const Recipe* const r : stacks()) {
+    if (r->stack == kind) return r;
+  }
+  return nullptr;
+}
+
 WeightInfo WeightInfoOf(const TensorBinding& b, const Recipe& recipe) {
   const RoleFacts& facts = FactsOf(b.role);
   WeightInfo w;

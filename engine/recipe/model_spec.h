@@ -76,7 +76,9 @@ struct TensorBinding {
 
 // The family's reading of a checkpoint.
 struct ModelSpec {
-  Recipe recipe;
+  Recipe recipe;  // of the text, the first stack
+  // The other stacks that run. They share the text's weights of layer -1.
+  std::vector<Recipe> further = {};
   std::vector<TensorBinding> bindings;
   std::vector<std::string> buffers;  // stored but not learned, such as causal masks
   std::vector<std::string> not_run;  // learned and stored, but not used by the graph
@@ -88,6 +90,10 @@ struct ModelSpec {
   std::vector<std::string> notes = {};
   // The keys that config.json lacks and the defaults used for them, as one sentence; empty: none.
   std::string defaults = {};
+
+  std::vector<const Recipe*> stacks() const;       // the text first
+  const Recipe& stack_of(int32_t layer) const;     // which has the layer of this number; -1: the text
+  const Recipe* find_stack(StackKind kind) const;  // null: the model has none
 };
 
 // The scales of an FP8 matrix: one for each block of rows and columns, the last ones shorter.
@@ -107,7 +113,7 @@ uint64_t ScalesOfRow(const TensorBinding& binding, const ScaleGrid& grid);
 // of one element without dimensions.
 bool ShapesAgree(std::span<const uint64_t> stored, std::span<const uint64_t> wanted);
 
-// The ledger's entry for a bound weight, without its bytes.
+// The ledger's entry for a bound weight of the recipe's stack, without its bytes.
 WeightInfo WeightInfoOf(const TensorBinding& binding, const Recipe& recipe);
 
 }  // namespace tally

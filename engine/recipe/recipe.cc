@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/recipe/recipe.h"
 
+#include <utility>
+
 namespace tally {
 namespace {
 
@@ -16,7 +18,6 @@ LayerRecipe LayerOf(const LayerRecipe& common, const LayerRecipe& layer, const L
   LayerRecipe l = common;
   l.mixers = layer.mixers;
   l.feed_forward = layer.feed_forward;
-  l.prediction = layer.prediction;
   TakeOwn(l.attention, layer.attention, before.attention, &Attention::n_heads, &Attention::n_kv_heads, &Attention::head_dim,
           &Attention::window, &Attention::chunk, &Attention::scale, &Attention::rope, &Attention::both_ways, &Attention::cache_of,
           &Attention::v_is_k);
@@ -28,6 +29,18 @@ LayerRecipe LayerOf(const LayerRecipe& common, const LayerRecipe& layer, const L
 
 void FillLayers(Recipe& recipe) {
   for (LayerRecipe& l : recipe.layers) l = LayerOf(recipe.all, l);
+}
+
+Recipe PredictionStack(const Recipe& text) {
+  Recipe r = text;
+  r.stack = StackKind::kPrediction;
+  r.first_layer = text.n_layers;
+  r.n_layers = std::exchange(r.mtp_layers, 0);
+  LayerRecipe l = r.all;
+  l.mixers = l.latent.kv_rank > 0 ? Mixer::kLatentAttention : Mixer::kAttention;
+  l.feed_forward = l.experts.n_experts > 0 ? FeedForward::kSparse : FeedForward::kDense;
+  r.layers.assign(static_cast<size_t>(r.n_layers), l);
+  return r;
 }
 
 }  // namespace tally

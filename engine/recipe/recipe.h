@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipe: a model as data for the graph, the memory plan and the closed forms. Options of a block are in the block (layer.h).
+// The recipe: a stack of layers as data for the graph, the memory plan and the closed forms. Options of a block are in the block (layer.h).
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,8 @@
 
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
+#include "engine/base/kinds.h"
+#include "engine/base/stack.h"
 #include "engine/recipe/counted_only.h"
 #include "engine/recipe/layer.h"
 #include "engine/recipe/rope.h"
@@ -18,10 +20,13 @@ namespace tally {
 
 struct Recipe {
   std::string family = {};  // "gpt2", "llama", "gpt-oss"
-  int32_t n_layers = 0;     // L
-  int32_t d_model = 0;      // E
-  int32_t vocab = 0;        // V: rows of the embedding
-  int32_t context = 0;      // trained length
+  StackKind stack = StackKind::kText;
+  // The number of layers[0] in names, sites and books. The layers of a model's stacks are numbered one after another.
+  int32_t first_layer = 0;
+  int32_t n_layers = 0;  // L
+  int32_t d_model = 0;   // E
+  int32_t vocab = 0;     // V: rows of the embedding
+  int32_t context = 0;   // trained length
 
   NormKind norm = NormKind::kRms;
   float norm_eps = 1e-5f;
@@ -40,7 +45,7 @@ struct Recipe {
   int32_t layer_embedding = 0;
 
   std::vector<LayerRecipe> layers = {};  // [n_layers]
-  int32_t mtp_layers = 0;                // multi-token-prediction layers that are none of `layers`; counted apart, not run
+  int32_t mtp_layers = 0;  // of the text: layers for multi-token prediction that the checkpoint has (PredictionStack)
   // What the layers have in common: FillLayers gives it to them. It is also what a layer of mtp_layers has.
   LayerRecipe all = {};
 
@@ -55,6 +60,9 @@ struct Recipe {
   // Generation defaults of the checkpoint.
   std::vector<int32_t> eos_tokens = {};
 
+  bool prediction() const { return stack == StackKind::kPrediction; }
+  int32_t end_layer() const { return first_layer + n_layers; }
+  const LayerRecipe& layer(int32_t number) const { return layers[static_cast<size_t>(number - first_layer)]; }
   bool operator==(const Recipe&) const = default;
 };
 
@@ -63,6 +71,9 @@ struct Recipe {
 TALLY_API LayerRecipe LayerOf(const LayerRecipe& common, const LayerRecipe& layer, const LayerRecipe& before = {});
 // Makes each layer LayerOf Recipe::all.
 TALLY_API void FillLayers(Recipe& recipe);
+// The stack of a text's mtp_layers, numbered behind its layers: a layer of it has the options of Recipe::all. Tables, norms and head are the
+// text's.
+TALLY_API Recipe PredictionStack(const Recipe& text);
 // Changes each layer, and what they have in common.
 template <class Change>
 void ChangeLayers(Recipe& r, Change change) {

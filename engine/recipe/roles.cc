@@ -37,7 +37,7 @@ static_assert(std::size(kFacts) == kRoles);
 // -1, outside the layers: a layer without sizes.
 const LayerRecipe& LayerAt(const Recipe& r, int32_t layer) {
   static const LayerRecipe none;
-  return layer >= 0 ? r.layers[static_cast<size_t>(layer)] : none;
+  return layer >= 0 ? r.layer(layer) : none;
 }
 
 struct Row {

@@ -60,7 +60,7 @@ HeadPart PartOfHeads(int64_t heads, int64_t groups, const Shard& shard) {
 
 LayerPart PartOfLayer(const Recipe& r, const Shard& shard, int32_t layer) {
   const Shard alone, &mixing = shard.whole_mixers ? alone : shard;
-  const LayerRecipe& l = r.layers[static_cast<size_t>(layer)];
+  const LayerRecipe& l = r.layer(layer);
   const Attention& s = l.attention;
   LayerPart part;
   part.attention = l.mixers.has(Mixer::kLatentAttention) ? PartOfHeads(s.n_heads, s.n_heads, mixing)
@@ -117,7 +117,7 @@ Held HeldOf(const Recipe& r, const Shard& shard, Role role, int32_t layer) {
     return held;
   }
   const LayerPart part = PartOfLayer(r, shard, layer);
-  const LayerRecipe& l = r.layers[static_cast<size_t>(layer)];
+  const LayerRecipe& l = r.layer(layer);
   const Attention& s = l.attention;
   const int64_t D = s.head_dim;
   // A whole mixer's parts are those of one process, which all ranks have.

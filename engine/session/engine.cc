@@ -43,7 +43,7 @@ Result<std::unique_ptr<Engine>> NewEngine(std::shared_ptr<const Model> model, co
   if (loaded == nullptr) return InternalError("the model was not made by LoadModel");
   TALLY_RETURN_IF_ERROR(CheckLibraries(options));
   TALLY_RETURN_IF_ERROR(CheckOptions(loaded->recipe(), loaded->matrix_types(), options));
-  if (options.prediction && loaded->with_prediction() == nullptr) {
+  if (options.prediction && loaded->spec().find_stack(StackKind::kPrediction) == nullptr) {
     return BadInput("the model was loaded without its layer for multi-token prediction");
   }
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Stepper> stepper, Stepper::Create(std::move(loaded), options));

@@ -19,11 +19,17 @@ namespace {
 
 constexpr int64_t kDefaultContext = 4096;
 
-KvBytesFn KvBytes(const PlanSource& source, const StepperOptions& options) {
-  return [&](int64_t positions) {
+std::vector<StoreLayer> StoreOf(std::span<const PlanSource> stacks, const StepperOptions& options) {
+  std::vector<const Recipe*> recipes;
+  for (const PlanSource& stack : stacks) recipes.push_back(&stack.recipe);
+  return KvLayers(recipes, options.plan.kv, stacks[0].shard);
+}
+
+KvBytesFn KvBytes(std::span<const PlanSource> stacks, const StepperOptions& options) {
+  return [stacks, &options](int64_t positions) {
     StoreSize size = options.kv_size();
     if (size.bytes == 0) size.context = positions;  // a size given in bytes does not depend on the context
-    return SequenceStore::PlanBytes(KvLayers(source.recipe, options.plan.kv, source.shard), size);
+    return SequenceStore::PlanBytes(StoreOf(stacks, options), size);
   };
 }
 
@@ -110,21 +116,41 @@ StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& opt
   return s;
 }
 
-MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads, const PlanSource* prediction) {
+std::vector<const Recipe*> StacksToRun(const ModelSpec& spec, bool prediction) {
+  std::vector<const Recipe*> stacks;
+  for (const Recipe* const stack : spec.stacks()) {
+    if (prediction || !stack->prediction()) stacks.push_back(stack);
+  }
+  return stacks;
+}
+
+std::vector<PlanSource> SourcesOf(std::span<const Recipe* const> stacks,
+                                  const std::function<WeightView(Role, int32_t layer)>& weight, const RopePair& rope,
+                                  const Shard& shard, Communicator* group) {
+  std::vector<PlanSource> sources;
+  int32_t caches = 0;
+  for (const Recipe* const stack : stacks) {
+    sources.push_back({*stack, weight, rope.global, rope.local, shard, group, caches});
+    caches += static_cast<int32_t>(KvLayers(*stack, KvType::kF16, shard).size());
+  }
+  return sources;
+}
+
+MemoryPlan PlanEngine(std::span<const PlanSource> stacks, const StepperOptions& options, int threads) {
   MemoryPlan plan;
-  plan.kv = KvBytes(prediction != nullptr ? *prediction : source, options)(options.context);
-  plan.scratch = PlanBytes(source, options.plan, threads);
-  if (prediction != nullptr) {
-    plan.scratch = SaturatingAdd(plan.scratch, PlanBytes(*prediction, options.plan, threads));
-    plan.scratch = SaturatingAdd(plan.scratch, Predictor::Bytes(options.plan, options.sequences, source.recipe.d_model));
+  plan.kv = KvBytes(stacks, options)(options.context);
+  for (const PlanSource& stack : stacks) {
+    plan.scratch = SaturatingAdd(plan.scratch, PlanBytes(stack, options.plan, threads));
+    if (!stack.recipe.prediction()) continue;
+    plan.scratch = SaturatingAdd(plan.scratch, Predictor::Bytes(options.plan, options.sequences, stack.recipe.d_model));
   }
   plan.context = options.context;
   return plan;
 }
 
-Status CheckPlan(const MemoryPlan& plan, uint64_t held, const PlanSource& source, const StepperOptions& options) {
-  TALLY_RETURN_IF_ERROR(CheckMemoryPlan(held, KvBytes(source, options), plan.scratch, plan.available, plan.context));
-  return SequenceStore::Check(KvLayers(source.recipe, options.plan.kv, source.shard), options.kv_size());
+Status CheckPlan(const MemoryPlan& plan, uint64_t held, std::span<const PlanSource> stacks, const StepperOptions& options) {
+  TALLY_RETURN_IF_ERROR(CheckMemoryPlan(held, KvBytes(stacks, options), plan.scratch, plan.available, plan.context));
+  return SequenceStore::Check(StoreOf(stacks, options), options.kv_size());
 }
 
 Status CheckLibraries(const EngineOptions& options) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,10 +38,15 @@ Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const En
 // kBadInput: OpenBLAS is requested and cannot be loaded.
 Status CheckLibraries(const EngineOptions& options);
 
-// KV, scratch and context of an engine with these options. `prediction`: the source of the plan for prediction, or null.
-MemoryPlan PlanEngine(const PlanSource& source, const StepperOptions& options, int threads,
-                      const PlanSource* prediction = nullptr);
-// kNoRoom if the plan's KV and scratch plus `held` exceed plan.available. `source`: of the plan for prediction, if there is one.
-Status CheckPlan(const MemoryPlan& plan, uint64_t held, const PlanSource& source, const StepperOptions& options);
+// The stacks that an engine runs, the text first. `spec` must have them and outlive them.
+std::vector<const Recipe*> StacksToRun(const ModelSpec& spec, bool prediction);
+// The inputs of their plans, with one store for all.
+std::vector<PlanSource> SourcesOf(std::span<const Recipe* const> stacks,
+                                  const std::function<WeightView(Role, int32_t layer)>& weight, const RopePair& rope,
+                                  const Shard& shard, Communicator* group = nullptr);
+// KV, scratch and context of an engine that runs these stacks with these options.
+MemoryPlan PlanEngine(std::span<const PlanSource> stacks, const StepperOptions& options, int threads);
+// kNoRoom if the plan's KV and scratch plus `held` exceed plan.available.
+Status CheckPlan(const MemoryPlan& plan, uint64_t held, std::span<const PlanSource> stacks, const StepperOptions& options);
 
 }  // namespace tally

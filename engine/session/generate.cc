@@ -39,10 +39,7 @@ Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt,
   TALLY_RETURN_IF_ERROR(CheckStops(engine.model(), options));
   const RequestOptions of_request = {
       .max_tokens = options.max_tokens, .sampling = options.sampling, .ignore_eos = options.ignore_eos, .draft = options.draft};
-  TALLY_RETURN_IF_ERROR(Request::Check(engine, prompt, of_request));
-  const Tokenizer* tokenizer = engine.model().tokenizer();
-  const auto request = std::make_shared<Request>(engine, std::vector<int32_t>(prompt.begin(), prompt.end()), of_request,
-                                                 NewTextStream(tokenizer, BeginsText(tokenizer, prompt), options.stop));
+  TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, Request::New(engine, prompt, of_request, options.stop));
   std::string text;
   bool listening = true;
   const auto listen = [&](const RequestEvent& event) {

@@ -34,21 +34,21 @@ class LoadedModel final : public Model {
   std::string Description() const override { return description_; }
   std::span<const DType> matrix_types() const override { return matrix_types_; }
   const PackedWeights& weights() const { return weights_; }
-  // With the layer for multi-token prediction as the last one; null: it was not asked for.
-  const Recipe* with_prediction() const { return with_prediction_ ? &*with_prediction_ : nullptr; }
+  const ModelSpec& spec() const { return spec_; }  // with the stacks that were asked for
   const Shard& shard() const { return shard_; }
   Communicator* group() const { return group_; }  // null: this process alone
   GroupLog* log() const { return log_.get(); }    // null: not the first process of a group
   // KV and scratch that its living engines have planned.
   std::atomic<uint64_t>& engine_bytes() const { return engine_bytes_; }
-  // `recipe`: recipe() or *with_prediction().
-  ProbedWeights Probed(const Recipe& recipe) const {
-    return {.recipe = &recipe, .stored = table_, .types = types_, .packed = &weights_, .shard = &shard_};
+  // `stacks`: of StacksToRun.
+  ProbedWeights Probed(std::span<const Recipe* const> stacks) const {
+    return {.stacks = stacks, .stored = table_, .types = types_, .packed = &weights_, .shard = &shard_};
   }
-  // The input of an engine's plan, with what MakeRope gives for its context.
-  PlanSource Source(const RopePair& rope) const { return SourceOf(spec_.recipe, rope, false); }
-  // That of its layer for prediction, and of the store with it; the model must have it.
-  PlanSource PredictionSource(const RopePair& rope) const { return SourceOf(*with_prediction_, rope, true); }
+  // The inputs of an engine's plans, with what MakeRope gives for its context. `stacks`: of StacksToRun.
+  std::vector<PlanSource> Sources(std::span<const Recipe* const> stacks, const RopePair& rope) const {
+    const auto weight = [this](Role role, int32_t layer) { return weights_.Get(role, layer); };
+    return SourcesOf(stacks, weight, rope, shard_, group_);
+  }
   Result<RopePair> MakeRope(int64_t context) const {
     RopePair rope;
     const StoredRopeFactors stored = {weights_.HostVector(Role::kRopeFactors), weights_.HostVector(Role::kRopeShortFactors),
@@ -68,15 +68,8 @@ class LoadedModel final : public Model {
 
  private:
   friend class ModelLoader;
-  PlanSource SourceOf(const Recipe& recipe, const RopePair& rope, bool prediction) const {
-    return {recipe,      [this](Role role, int32_t layer) { return weights_.Get(role, layer); },
-            rope.global, rope.local,
-            shard_,      group_,
-            prediction};
-  }
 
   ModelSpec spec_;
-  std::optional<Recipe> with_prediction_;  // with the layer for multi-token prediction as the last one, if it was asked for
   Shard shard_;
   Communicator* group_ = nullptr;
   std::unique_ptr<GroupLog> log_;  // of the first process of a group

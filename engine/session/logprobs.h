@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/export.h"
+
 namespace tally {
 
 struct TokenLogprob {
@@ -20,6 +22,6 @@ struct TokenLogprobs {
 };
 
 // The log probability of a token in `logits` [vocab], and those of the `n` best.
-TokenLogprobs LogprobsOf(std::span<const float> logits, int32_t token, int32_t n);
+TALLY_API TokenLogprobs LogprobsOf(std::span<const float> logits, int32_t token, int32_t n);
 
 }  // namespace tally

@@ -53,14 +53,12 @@ class ModelLoader {
   Status Read() {
     TALLY_RETURN_IF_ERROR(CheckLibraries(engine_));
     TALLY_ASSIGN_OR_RETURN(inventory_, ReadCheckpoint(path_));
-    TALLY_ASSIGN_OR_RETURN(model_->spec_, ReadModelSpec(inventory_));
+    if (engine_.prediction && Group() != nullptr) {
+      return BadInput("layers for multi-token prediction do not run in several processes");
+    }
+    TALLY_ASSIGN_OR_RETURN(model_->spec_, ReadModelSpec(inventory_, engine_.prediction));
     const ModelSpec& spec = model_->spec_;
     TALLY_RETURN_IF_ERROR(Prefixed(path_, CheckRunnable(spec.recipe)));
-    if (engine_.prediction) {
-      if (Group() != nullptr) return BadInput("layers for multi-token prediction do not run in several processes");
-      TALLY_ASSIGN_OR_RETURN(with_prediction_, ReadModelSpec(inventory_, /*prediction=*/true));
-      model_->with_prediction_ = with_prediction_->recipe;
-    }
     model_->notes_ = spec.notes;
     if (options_.before_weights) {
       MakeTokenizer();
@@ -101,16 +99,15 @@ class ModelLoader {
     const ModelSpec& spec = model_->spec_;
     stepper_ = MakeStepperOptions(spec.recipe, engine_);
     const uint64_t guard = options_.guard_slices ? SystemPageBytes() : 0;
-    TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, Stored(), guard, model_->shard_));
+    TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, spec, guard, model_->shard_));
     const auto planned = [&](Role role, int32_t layer) { return weight_plan_.View(role, layer); };
     const RopePair no_rope;  // not needed to measure
-    const PlanSource source{spec.recipe, planned, no_rope.global, no_rope.local, model_->shard_};
-    const PlanSource prediction{Stored().recipe, planned, no_rope.global, no_rope.local, model_->shard_, nullptr, true};
+    const std::vector<PlanSource> stacks = SourcesOf(spec.stacks(), planned, no_rope, model_->shard_);
     MemoryPlan& plan = model_->plan_;
-    plan = PlanEngine(source, stepper_, team_->threads(), with_prediction_ ? &prediction : nullptr);
+    plan = PlanEngine(stacks, stepper_, team_->threads());
     plan.packed_weights = weight_plan_.packed_bytes();
     plan.available = AvailableMemoryBytes() / RanksHere(model_->group_);
-    return Prefixed(path_, CheckPlan(plan, plan.packed_weights, with_prediction_ ? prediction : source, stepper_));
+    return Prefixed(path_, CheckPlan(plan, plan.packed_weights, stacks, stepper_));
   }
 
   // Checks what must be the same in all processes of a group, since the bits depend on it.
@@ -128,10 +125,10 @@ class ModelLoader {
     TALLY_RETURN_IF_ERROR(SetXielus());
     TALLY_RETURN_IF_ERROR(Prefixed(path_, model_->MakeRope(stepper_.context).status()));
     const ModelSpec& spec = model_->spec_;
-    model_->table_ = books::WeightTable(inventory_, Stored());
-    model_->types_ = books::WeightTypes(inventory_, Stored());
+    model_->table_ = books::WeightTable(inventory_, spec);
+    model_->types_ = books::WeightTypes(inventory_, spec);
     model_->parameters_ = books::CountParameters(model_->table_, ExpertsOf(spec.recipe).top_k);
-    model_->not_run_ = books::CountNotRun(inventory_, Stored());
+    model_->not_run_ = books::CountNotRun(inventory_, spec);
     model_->description_ = spec.recipe.family + ", " + std::to_string(spec.recipe.n_layers) + " layers, " +
                            JoinTypes(model_->matrix_types_) + ", " + BytesText(model_->plan_.packed_weights) + " packed";
     return {};
@@ -139,7 +136,8 @@ class ModelLoader {
 
   // The numbers of xIELU that the checkpoint stores as buffers.
   Status SetXielus() {
-    for (const TensorBinding& b : Stored().bindings) {
+    ModelSpec& spec = model_->spec_;
+    for (const TensorBinding& b : spec.bindings) {
       if (b.role != Role::kXieluBeta && b.role != Role::kXieluEps) continue;
       Xielu& xielu = model_->spec_.recipe.layers[static_cast<size_t>(b.layer)].network.xielu;
       const bool beta = b.role == Role::kXieluBeta;
@@ -149,8 +147,6 @@ class ModelLoader {
     return {};
   }
 
-  // What is loaded.
-  const ModelSpec& Stored() const { return with_prediction_ ? *with_prediction_ : model_->spec_; }
   // Null: this process alone.
   Communicator* Group() const { return options_.group != nullptr && options_.group->ranks() > 1 ? options_.group : nullptr; }
   std::shared_ptr<LoadedModel> model() { return model_; }
@@ -199,7 +195,6 @@ class ModelLoader {
   const LoadOptions& options_;
   std::shared_ptr<LoadedModel> model_ = std::make_shared<LoadedModel>();
   Inventory inventory_;
-  std::optional<ModelSpec> with_prediction_;
   bool has_tokenizer_ = false;
   std::optional<Team> team_;
   StepperOptions stepper_;

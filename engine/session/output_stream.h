@@ -11,13 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/export.h"
 #include "engine/chat/output.h"
 #include "engine/text/tokenizer.h"
 
 namespace tally {
 
 // One answer. Text that may be the beginning of a stop string, or of a character, is held back.
-class OutputStream {
+class TALLY_API OutputStream {
  public:
   virtual ~OutputStream() = default;
   // Appends the parts that became certain with the token. After it has stopped nothing is appended.
@@ -29,10 +30,11 @@ class OutputStream {
 };
 
 // True if the token after `prompt` begins a text: the prompt has only control tokens, such as a start token. `tokenizer` may be null.
-bool BeginsText(const Tokenizer* tokenizer, std::span<const int32_t> prompt);
+TALLY_API bool BeginsText(const Tokenizer* tokenizer, std::span<const int32_t> prompt);
 
 // Plain text, as content. `tokenizer` may be null: no parts. `at_start`: the first token begins the text.
-std::unique_ptr<OutputStream> NewTextStream(const Tokenizer* tokenizer, bool at_start, const std::vector<std::string>& stop);
+TALLY_API std::unique_ptr<OutputStream> NewTextStream(const Tokenizer* tokenizer, bool at_start,
+                                                      const std::vector<std::string>& stop);
 
 // How calls get their ids, and how many there may be.
 struct CallOptions {
@@ -42,7 +44,7 @@ struct CallOptions {
 };
 // An answer in a conversation, which `parser` takes apart; stop strings cut its content. Every call gets an id: the model's, where it
 // writes one that is not used yet, else a new one.
-std::unique_ptr<OutputStream> NewAnswerStream(const Tokenizer& tokenizer, std::unique_ptr<OutputParser> parser,
-                                              const std::vector<std::string>& stop, CallOptions calls);
+TALLY_API std::unique_ptr<OutputStream> NewAnswerStream(const Tokenizer& tokenizer, std::unique_ptr<OutputParser> parser,
+                                                        const std::vector<std::string>& stop, CallOptions calls);
 
 }  // namespace tally

@@ -81,7 +81,7 @@ void Predictor::Add(int32_t sequence, int64_t i, int32_t next, int32_t bill) {
   const size_t at = static_cast<size_t>(i);
   batch_.tokens.push_back(next);
   batch_.kv_rows.push_back({.table = sequence, .position = static_cast<int32_t>(w.from + i)});
-  batch_.booked.push_back({.phase = w.phases[at], .bill = bill, .predicting = true});
+  batch_.booked.push_back({.phase = w.phases[at], .bill = bill, .stack = StackKind::kPrediction});
   batch_.hidden.insert(batch_.hidden.end(), w.outputs.begin() + i * width_, w.outputs.begin() + (i + 1) * width_);
 }
 
@@ -205,7 +205,7 @@ Result<std::span<const std::vector<int32_t>>> Predictor::Predict(std::span<const
       batch_.kv_rows.push_back(
           {.table = wish.sequence, .position = static_cast<int32_t>(store_.Length(wish.sequence) - 1 + drafted)});
       batch_.logit_rows.push_back(static_cast<int32_t>(more.size()));
-      batch_.booked.push_back({.phase = Phase::kDecode, .logits = true, .bill = wish.bill, .predicting = true});
+      batch_.booked.push_back({.phase = Phase::kDecode, .logits = true, .bill = wish.bill, .stack = StackKind::kPrediction});
       batch_.hidden.insert(batch_.hidden.end(), h, h + width_);
       more.push_back(i);
     }

@@ -7,6 +7,7 @@
 
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/session/lookup_drafter.h"
 
 namespace tally {
 namespace {
@@ -54,9 +55,19 @@ Request::Request(const Engine& engine, std::vector<int32_t> prompt, const Reques
       tokens_(std::move(prompt)),
       ends_(EndTokens(engine.model())),
       sampler_(options.sampling),
-      drafter_(options.draft),
+      drafter_(std::make_unique<LookupDrafter>(options.draft)),
       output_(std::move(output)) {
   if (options.ignore_eos && !ends_.empty()) mask_ = MaskWithout(static_cast<size_t>(engine.model().recipe().vocab), ends_);
+}
+
+Request::~Request() = default;
+
+Result<std::shared_ptr<Request>> Request::New(const Engine& engine, std::span<const int32_t> prompt,
+                                              const RequestOptions& options, const std::vector<std::string>& stop) {
+  TALLY_RETURN_IF_ERROR(Check(engine, prompt, options));
+  const Tokenizer* const tokenizer = engine.model().tokenizer();
+  return std::make_shared<Request>(engine, std::vector<int32_t>(prompt.begin(), prompt.end()), options,
+                                   NewTextStream(tokenizer, BeginsText(tokenizer, prompt), stop));
 }
 
 void Request::Begin(int64_t held) {
@@ -121,10 +132,10 @@ int64_t Request::MostDrafts(int64_t most) {
 
 std::span<const int32_t> Request::Draft(int64_t most) {
   most = MostDrafts(most);
-  return most > 0 ? WithoutEnd(drafter_.Propose(tokens_, most)) : std::span<const int32_t>();
+  return most > 0 ? WithoutEnd(drafter_->Propose(tokens_, most)) : std::span<const int32_t>();
 }
 
-int64_t Request::MayDraft(int64_t most) { return drafter_.length().Next(MostDrafts(most)); }
+int64_t Request::MayDraft(int64_t most) { return drafter_->length().Next(MostDrafts(most)); }
 
 std::span<const int32_t> Request::WithoutEnd(std::span<const int32_t> drafts) const {
   const auto end = std::ranges::find_first_of(drafts, ends_);
@@ -132,7 +143,7 @@ std::span<const int32_t> Request::WithoutEnd(std::span<const int32_t> drafts) co
 }
 
 void Request::Drafted(int64_t drafted, int64_t accepted, double row_cost) {
-  drafter_.length().Settle(drafted, accepted, row_cost);
+  drafter_->length().Settle(drafted, accepted, row_cost);
   result_.drafted += drafted;
   result_.accepted += accepted;
   // Accepted drafts ran in the step of the token before them, which Ran() has counted without them.

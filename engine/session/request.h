@@ -17,14 +17,16 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/export.h"
 #include "engine/chat/output.h"
 #include "engine/session/engine.h"
 #include "engine/session/generate.h"
 #include "engine/session/logprobs.h"
-#include "engine/session/lookup_drafter.h"
 #include "engine/session/output_stream.h"
 
 namespace tally {
+
+class LookupDrafter;
 
 struct RequestOptions {
   int64_t max_tokens = -1;  // -1: until the context is full
@@ -54,13 +56,17 @@ struct RequestEvent {
   TokenLogprobs logprobs = {};         // of the token, if they were asked for
 };
 
-class Request {
+class TALLY_API Request {
  public:
   // kBadInput: no tokens, one beyond the vocabulary, more than the engine's context or than its KV cache holds; a
   // bias of a token beyond the vocabulary; an option out of range.
   static Status Check(const Engine& engine, std::span<const int32_t> prompt, const RequestOptions& options);
   // The arguments must pass Check. The model must outlive the request.
   Request(const Engine& engine, std::vector<int32_t> prompt, const RequestOptions& options, std::unique_ptr<OutputStream> output);
+  // A request whose answer is plain text, cut before the first of `stop`. The model must outlive it. Errors of Check.
+  static Result<std::shared_ptr<Request>> New(const Engine& engine, std::span<const int32_t> prompt,
+                                              const RequestOptions& options, const std::vector<std::string>& stop = {});
+  ~Request();
 
   // --- for the scheduler
 
@@ -128,7 +134,7 @@ class Request {
   std::vector<uint64_t> mask_;  // of what may be drawn; empty: all
   std::vector<float> biased_;   // logits, if there is a bias
   Sampler sampler_;
-  LookupDrafter drafter_;
+  std::unique_ptr<LookupDrafter> drafter_;
   bool skip_drafts_ = false;
   std::unique_ptr<OutputStream> output_;
   GenerateResult result_;

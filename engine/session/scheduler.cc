@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/machine/machine.h"
+#include "engine/session/step_clock.h"
 
 namespace tally {
 namespace {
@@ -50,7 +51,8 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options)
     : engine_(engine),
       options_(options),
       recurrent_(AnyLayer(engine.model().recipe(), &LayerRecipe::recurrent)),
-      row_cost_(RowCost(engine)) {}
+      row_cost_(RowCost(engine)),
+      clock_(std::make_unique<StepClock>()) {}
 
 Scheduler::~Scheduler() {
   for (Entry& e : running_) e.request->End(FinishReason::kInterrupted);
@@ -204,7 +206,7 @@ void Scheduler::Share() {
   decode_rows_ = engine_.max_batch() - room;
   const int64_t rest = room;  // of the engine's batch
   if (options_.step_seconds > 0) {
-    room = std::min(room, clock_.MostRows(decode_rows_, options_.step_seconds * (decode_rows_ > 0 ? 1 : kAloneTimes)));
+    room = std::min(room, clock_->MostRows(decode_rows_, options_.step_seconds * (decode_rows_ > 0 ? 1 : kAloneTimes)));
   }
   const int64_t left_out = rest - room;
   room = SharePrompts(prompts, room);
@@ -387,7 +389,7 @@ void Scheduler::Step() {
   for (Entry& e : running_) AddRows(e);
   const double begin = MonotonicSeconds();
   const Result<StepOutput> out = engine_.Step(rows_);
-  clock_.Add(static_cast<int64_t>(rows_.size()) - decode_rows_, decode_rows_, MonotonicSeconds() - begin);
+  clock_->Add(static_cast<int64_t>(rows_.size()) - decode_rows_, decode_rows_, MonotonicSeconds() - begin);
   if (!out.ok()) {
     for (Entry& e : running_) e.request->End(FinishReason::kError, out.status());
     return DropEnded();

@@ -26,11 +26,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/export.h"
 #include "engine/session/engine.h"
 #include "engine/session/request.h"
-#include "engine/session/step_clock.h"
 
 namespace tally {
+
+class StepClock;
 
 struct SchedulerOptions {
   // About how many seconds a step with rows of prompts may last if other requests decode; four times as many if none does. Past steps
@@ -39,7 +41,7 @@ struct SchedulerOptions {
 };
 
 // Not to be used by two threads at once.
-class Scheduler {
+class TALLY_API Scheduler {
  public:
   static constexpr int64_t kShortPrompt = 256, kMostOvertaking = 512, kTurn = 1024;  // rows
   // `engine` must outlive the scheduler.
@@ -112,7 +114,7 @@ class Scheduler {
   std::map<std::string, int64_t> prompt_rows_;
   std::string turn_;           // the client whose turn it is
   int64_t turn_rows_ = kTurn;  // in this turn
-  StepClock clock_;
+  std::unique_ptr<StepClock> clock_;
   std::vector<BatchRow> rows_;
   int64_t decode_rows_ = 0;  // of the step, drafts included
   size_t logit_rows_ = 0;

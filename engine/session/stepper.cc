@@ -23,12 +23,6 @@ std::string_view BytesOf(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-MemoryPlan PlanOf(const LoadedModel& model, const RopePair& rope, const StepperOptions& options, int threads) {
-  if (!options.prediction || model.with_prediction() == nullptr) return PlanEngine(model.Source(rope), options, threads);
-  const PlanSource prediction = model.PredictionSource(rope);
-  return PlanEngine(model.Source(rope), options, threads, &prediction);
-}
-
 }  // namespace
 
 Stepper::Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& options)
@@ -37,10 +31,11 @@ Stepper::Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& 
       log_(model_->log()),
       team_(options.threads),
       recipe_(model_->recipe()),
-      with_prediction_(options.prediction ? *model_->with_prediction() : recipe_),
-      probed_(model_->Probed(with_prediction_)),
+      stacks_(StacksToRun(model_->spec(), options.prediction)),
+      probed_(model_->Probed(stacks_)),
       options_(MakeStepperOptions(recipe_, options)),
-      plan_(PlanOf(*model_, rope_, options_, team_.threads())),
+      sources_(model_->Sources(stacks_, rope_)),
+      plan_(PlanEngine(sources_, options_, team_.threads())),
       planned_(*model_, SaturatingAdd(plan_.kv, plan_.scratch)),
       executor_(team_, &ledger_) {
   executor_.SetImpl(options_.plan.impl);
@@ -65,17 +60,18 @@ Status Stepper::Start() {
   TALLY_RETURN_IF_ERROR(team_.status());
   TALLY_RETURN_IF_ERROR(CheckMemory());
   TALLY_ASSIGN_OR_RETURN(rope_, model_->MakeRope(options_.context));
-  TALLY_ASSIGN_OR_RETURN(decoder_, Decoder::Create(model_->Source(rope_), options_.plan, executor_));
-  TALLY_ASSIGN_OR_RETURN(
-      store_, SequenceStore::Create(KvLayers(with_prediction_, options_.plan.kv, model_->shard()), options_.kv_size(), &team_));
-  if (options_.prediction) TALLY_RETURN_IF_ERROR(StartPredictor());
+  TALLY_ASSIGN_OR_RETURN(decoder_, Decoder::Create(sources_[0], options_.plan, executor_));
+  TALLY_ASSIGN_OR_RETURN(store_,
+                         SequenceStore::Create(KvLayers(stacks_, options_.plan.kv, model_->shard()), options_.kv_size(), &team_));
+  for (const PlanSource& stack : sources_) {
+    if (stack.recipe.prediction()) TALLY_RETURN_IF_ERROR(StartPredictor(stack));
+  }
   extent_of_.assign(static_cast<size_t>(options_.sequences), -1);
   return {};
 }
 
-Status Stepper::StartPredictor() {
-  TALLY_ASSIGN_OR_RETURN(
-      predictor_, Predictor::Create(model_->PredictionSource(rope_), options_.plan, options_.sequences, executor_, *store_));
+Status Stepper::StartPredictor(const PlanSource& stack) {
+  TALLY_ASSIGN_OR_RETURN(predictor_, Predictor::Create(stack, options_.plan, options_.sequences, executor_, *store_));
   decoder_->KeepOutput(&output_);
   predictor_->SetBefore([this](const Predictor::Pass& pass) {
     if (before_pass_) {
@@ -103,7 +99,7 @@ Status Stepper::CheckMemory() {
   const uint64_t held = plan_.packed_weights + planned_.others(), free = AvailableMemoryBytes() / RanksHere(group_);
   const uint64_t all = ResidentBytes() + free;
   plan_.available = held + std::min(free, all > held ? all - held : 0);
-  Status fits = CheckPlan(plan_, held, options_.prediction ? model_->PredictionSource(rope_) : model_->Source(rope_), options_);
+  Status fits = CheckPlan(plan_, held, sources_, options_);
   if (fits.ok() || planned_.others() == 0) return fits;
   return {fits.code(),
           fits.message() + " (the weights' figure holds what other engines have planned, " + BytesText(planned_.others()) + ")"};

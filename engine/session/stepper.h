@@ -161,7 +161,7 @@ class Stepper final : public Engine, public Probe {
   Status TakeOutput();
   Status CheckMemory();
   Status Start();
-  Status StartPredictor();
+  Status StartPredictor(const PlanSource& stack);
 
   std::shared_ptr<const LoadedModel> model_;
   Communicator* const group_;         // null: this process alone
@@ -173,10 +173,11 @@ class Stepper final : public Engine, public Probe {
   mutable std::atomic<bool> failed_group_{false};
   mutable Team team_;  // changes nothing of the engine
   const Recipe& recipe_;
-  const Recipe& with_prediction_;  // that of the store: with the layer for prediction, if the engine predicts
+  const std::vector<const Recipe*> stacks_;  // that it runs
   const ProbedWeights probed_;
   StepperOptions options_;
   RopePair rope_;
+  const std::vector<PlanSource> sources_;  // of stacks_
   MemoryPlan plan_;
   PlannedBytes planned_;
   Ledger ledger_;

@@ -43,7 +43,7 @@ class Auditor {
       : engine_(engine),
         model_(engine.model()),
         options_(options),
-        with_prediction_(*probed.recipe),
+        stacks_(probed.stacks),
         table_(probed.stored),
         types_(probed.types),
         weights_(*probed.packed),
@@ -66,8 +66,8 @@ class Auditor {
       report_.widened_stored += infos[i].stored_bytes;
       report_.widened_packed += infos[i].packed_bytes;
     }
-    report_.stored = books_.empty() ? books::AuditStored(with_prediction_, table_, types_)
-                                    : books::AuditStored(recipe, table_, types_, books_);
+    report_.stored =
+        books_.empty() ? books::AuditStored(stacks_, table_, types_) : books::AuditStored(stacks_, table_, types_, books_);
     Add(report_.stored);
     facts_.kv = StorageOf(engine_.kv_type());
     TALLY_RETURN_IF_ERROR(CheckTokens(engine_, options_.prompt));
@@ -215,8 +215,8 @@ class Auditor {
     std::set<int32_t> distinct(tokens.begin(), tokens.end());
     distinct.insert(drafts.begin(), drafts.end());
     const uint64_t n = rows.size(), length = static_cast<uint64_t>(engine_.Length(sequence));
-    TALLY_RETURN_IF_ERROR(
-        Begin({.rows = n, .context = length + n, .logit_rows = logits ? 1 + drafts.size() : 0}, phase, distinct.size()));
+    TALLY_RETURN_IF_ERROR(Begin(model_.recipe(), {.rows = n, .context = length + n, .logit_rows = logits ? 1 + drafts.size() : 0},
+                                phase, distinct.size()));
     const books::StepFacts facts = facts_;
     step_tokens_.assign(tokens.begin(), tokens.end());
     step_tokens_.insert(step_tokens_.end(), drafts.begin(), drafts.end());
@@ -248,9 +248,10 @@ class Auditor {
     return {};
   }
 
-  // A step, or a pass, begins.
-  Status Begin(const books::Workload& work, Phase phase, size_t distinct_tokens) {
+  // A step of a stack begins.
+  Status Begin(const Recipe& stack, const books::Workload& work, Phase phase, size_t distinct_tokens) {
     engine_.ledger().Reset();
+    stack_ = &stack;
     facts_.work = work;
     facts_.phase = phase;
     facts_.distinct_tokens = distinct_tokens;
@@ -267,17 +268,17 @@ class Auditor {
       TALLY_ASSIGN_OR_RETURN(touched, watch_->Stop());
     }
     if (!pass_failed_.ok()) return std::exchange(pass_failed_, Status());
-    const bool predicting = facts_.work.predicting;
-    if (predicting) facts_.phase = engine_.ledger().last_step().phase;
-    AuditReport::Step step{.phase = facts_.phase, .rows = facts_.work.rows, .context = facts_.work.context};
-    step.predicting = predicting;
+    const bool counted = !stack_->prediction();
+    if (!counted) facts_.phase = engine_.ledger().last_step().phase;
+    AuditReport::Step step{
+        .phase = facts_.phase, .rows = facts_.work.rows, .context = facts_.work.context, .stack = stack_->stack};
     if (engine_.processes() > 1) {
       TALLY_ASSIGN_OR_RETURN(books_, engine_.Books());
       AddRanks();
     }
     const books::StepCharges charges = books_.empty() ? books::StepCharges(engine_.ledger(), facts_.phase)
                                                       : books::StepCharges(books_, facts_.phase, shard_.own_experts);
-    step.audit = books::AuditStep(predicting ? with_prediction_ : model_.recipe(), table_, types_, charges, facts_);
+    step.audit = books::AuditStep(*stack_, table_, types_, charges, facts_);
     if (!books_.empty())
       std::ranges::copy(books::AuditCommunication(model_.recipe(), shard_, books_, step_tokens_, facts_),
                         std::back_inserter(step.audit));
@@ -287,7 +288,7 @@ class Auditor {
       Add(step.pages);
     }
     report_.steps.push_back(std::move(step));
-    if (!predicting) CountExperts(charges);
+    if (counted) CountExperts(charges);
     return {};
   }
 
@@ -295,10 +296,11 @@ class Auditor {
   void BeforePass(const PredictionPass& pass) {
     Status ended = End();
     const std::set<int32_t> distinct(pass.tokens.begin(), pass.tokens.end());
-    const Status begun = Begin({.rows = pass.tokens.size(),
+    const auto is_pass = [](const Recipe* stack) { return stack->prediction(); };
+    const Status begun = Begin(**std::ranges::find_if(stacks_, is_pass),
+                               {.rows = pass.tokens.size(),
                                 .context = static_cast<uint64_t>(pass.context),
                                 .logit_rows = static_cast<uint64_t>(pass.logit_rows),
-                                .predicting = true,
                                 .own_states = pass.own_states},
                                Phase::kDecode, distinct.size());
     if (pass_failed_.ok()) pass_failed_ = ended.ok() ? begun : ended;
@@ -332,7 +334,7 @@ class Auditor {
   Engine& engine_;
   const Model& model_;
   const AuditOptions& options_;
-  const Recipe& with_prediction_;  // with the layer for prediction as the last one, if it is loaded
+  const std::span<const Recipe* const> stacks_;
   const std::span<const WeightInfo> table_;
   const std::span<const DType> types_;
   const PackedWeights& weights_;
@@ -340,9 +342,10 @@ class Auditor {
   LookupDrafter lookup_;
   std::vector<int32_t> tokens_ = options_.prompt;  // and those that followed
   std::vector<int32_t> step_tokens_;
-  books::StepFacts facts_;  // of the step or pass that runs, or ran last
-  bool open_ = false;       // it runs
-  Status pass_failed_;      // before a pass
+  const Recipe* stack_ = nullptr;  // of the step that runs, or ran last
+  books::StepFacts facts_;
+  bool open_ = false;   // it runs
+  Status pass_failed_;  // before a pass
   std::unique_ptr<PageWatch> watch_;
   std::vector<ProcessBooks> books_;  // of the last step, by rank; empty: one process
   std::map<Component, AuditReport::Copy> copies_;

@@ -61,10 +61,14 @@ struct AuditReport {
     std::vector<books::AuditRow> audit = {};
     std::vector<PageRow> pages = {};  // with AuditOptions::mmu: every weight that was charged or touched
     uint64_t drafted = 0, accepted = 0;
-    bool predicting = false;  // it is a pass of the layer for multi-token prediction
+    StackKind stack = StackKind::kText;
+    bool of_text() const { return stack == StackKind::kText; }
+    std::string_view kind() const {  // "prefill", "prediction"
+      return of_text() ? kPhaseNames[static_cast<size_t>(phase)] : kStackKindNames[static_cast<size_t>(stack)];
+    }
   };
   std::vector<Step> steps = {};
-  // One sparse layer over the whole run, without passes of the layer for multi-token prediction.
+  // One sparse layer of the text over the whole run.
   struct Experts {
     int32_t layer = 0;
     std::vector<uint64_t> tokens = {};      // tokens routed to each expert

@@ -21,7 +21,7 @@ books::Figure<double> PerToken(const books::Figure<uint64_t>& all, double tokens
 std::vector<uint64_t> CountParts(const books::Count& count, books::Form books::ParameterForm::*which) {
   std::vector<uint64_t> parts(books::kParts);
   for (const books::ParameterForm& p : count.tensors) {
-    if (!p.prediction) parts[static_cast<size_t>(books::PartOf(p.component, p.expert))] += (p.*which).value();
+    if (!p.apart()) parts[static_cast<size_t>(books::PartOf(p.component, p.expert))] += (p.*which).value();
   }
   return parts;
 }
@@ -31,7 +31,7 @@ std::vector<TensorGroup> TensorGroups(const books::Count& c, bool layers) {
   std::map<std::pair<std::string, std::string>, size_t> known;
   for (const books::ParameterForm& p : c.tensors) {
     std::string name = layers || p.layer < 0 ? p.full_name() : "blk.*." + p.name;
-    if (p.prediction) name = "mtp: " + name;
+    if (p.apart()) name = "mtp: " + name;
     const auto [at, fresh] = known.emplace(std::pair{name, p.count.text()}, groups.size());
     if (fresh) groups.push_back({std::move(name), &p, 0});
     ++groups[at->second].n;

@@ -18,7 +18,7 @@ void AddParameters(const CountedModel& m, ReportData& d) {
     d.components.back().name = d.components.back().part = books::PartName(static_cast<books::Part>(part));
   }
   for (const books::ParameterForm& p : m.count.tensors) {
-    if (p.prediction) continue;
+    if (p.apart()) continue;
     const bool ends = p.kind != WeightInfo::Kind::kBlock,
                head = p.kind == WeightInfo::Kind::kHead || p.kind == WeightInfo::Kind::kTiedEmbeddingHead;
     const uint64_t n = p.active.value();

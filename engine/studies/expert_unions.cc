@@ -8,11 +8,10 @@
 
 namespace tally {
 
-bool IsDecode(const AuditReport::Step& step) { return step.phase == Phase::kDecode && !step.predicting; }
+bool IsDecode(const AuditReport::Step& step) { return step.phase == Phase::kDecode && step.of_text(); }
 
 std::string StepName(const AuditReport::Step& step) {
-  const char* const kind = step.predicting ? "prediction" : step.phase == Phase::kPrefill ? "prefill" : "decode";
-  const std::string rows = std::string(kind) + " of " + std::to_string(step.rows);
+  const std::string rows = std::string(step.kind()) + " of " + std::to_string(step.rows);
   return step.context == step.rows ? rows : rows + " at depth " + std::to_string(step.context);
 }
 
@@ -28,7 +27,7 @@ std::vector<ExpertUnion> ExpertUnions(const AuditReport& report, const Recipe& r
   };
   std::vector<const AuditReport::Step*> steps;
   for (const AuditReport::Step& step : report.steps) {
-    if (!step.predicting) steps.push_back(&step);
+    if (step.of_text()) steps.push_back(&step);
   }
   uint64_t all_rows = 0;
   for (size_t i = 0, n = 0; i < steps.size(); i += n) {  // decode steps together

@@ -69,7 +69,7 @@ Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv,
   using Place = std::pair<int32_t, Component>;
   std::map<Place, Work> used;
   for (const ParameterForm& p : model.count.tensors) {
-    if (p.prediction || p.vector) continue;
+    if (p.apart() || p.vector) continue;
     const double n = static_cast<double>(p.active.value());
     const DType type = TypeOf(model, p);
     used[{p.layer, p.component}].Add(UnitOf(type), n, PartOfInt8Peak(type, has_tiles));
@@ -143,7 +143,7 @@ Result<PackedViews> PackedOf(const CountedModel& model, const Shard& shard) {
   TALLY_RETURN_IF_ERROR(CheckRunnable(recipe));
   std::map<std::string, DType> types;
   for (const ParameterForm& p : model.count.tensors) {
-    if (p.prediction) continue;
+    if (p.apart()) continue;
     const DType type = TypeOf(model, p);
     if (!p.vector && !IsWeightType(type)) {
       const bool other = type == DType::kU8;  // StoredTensor::other_type
@@ -247,7 +247,8 @@ Result<Fit> FitModel(const CountedModel& model, const FitOptions& given, const F
     load.kv = options.kv;
     StepperOptions stepper = MakeStepperOptions(recipe, load);
     stepper.plan.bf16_dots = machine.bf16_dots;
-    return PlanEngine({recipe, view, rope.global, rope.local}, stepper, std::max(machine.threads, 1));
+    const PlanSource text{recipe, view, rope.global, rope.local};
+    return PlanEngine({&text, 1}, stepper, std::max(machine.threads, 1));
   };
   fit.memory = plan(options.context);
   fit.memory.packed_weights = packed.bytes;

@@ -163,7 +163,8 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
     FitRank rank;
     if (r < 2) {  // scratch: those after rank 0, which has the logits, are alike
       const auto view = [&](Role role, int32_t layer) { return packed.View(recipe, role, layer); };
-      rank.memory = PlanEngine({recipe, view, rope.global, rope.local, shard}, stepper, std::max(machine.threads, 1));
+      const PlanSource text{recipe, view, rope.global, rope.local, shard};
+      rank.memory = PlanEngine({&text, 1}, stepper, std::max(machine.threads, 1));
     } else {
       rank.memory = fit.ranks[1].memory;
       rank.memory.kv = SequenceStore::PlanBytes(KvLayers(recipe, options.kv, shard), stepper.kv_size());

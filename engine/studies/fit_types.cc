@@ -26,14 +26,14 @@ DType GivenType(const CountedModel& model, const ParameterForm& p) {
 
 bool SameMatrices(const CountedModel& model, const PresetTypes& preset) {
   return std::ranges::all_of(model.count.tensors, [&](const ParameterForm& p) {
-    return p.prediction || p.vector || !MayQuantise({.name = p.full_name() + ".weight", .shape = {p.rows, p.cols}}) ||
+    return p.apart() || p.vector || !MayQuantise({.name = p.full_name() + ".weight", .shape = {p.rows, p.cols}}) ||
            preset.types.at(p.full_name()) == GivenType(model, p);
   });
 }
 
 bool HasMxfp4(const CountedModel& model) {
   return std::ranges::any_of(model.count.tensors,
-                             [&](const ParameterForm& p) { return !p.prediction && GivenType(model, p) == DType::kMXFP4; });
+                             [&](const ParameterForm& p) { return !p.apart() && GivenType(model, p) == DType::kMXFP4; });
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ Result<CountedModel> CountedAs(const CountedModel& model, std::string_view name)
   books::CountOptions options = model.count.options;
   options.stored_bytes.clear();
   for (const ParameterForm& p : model.count.tensors) {
-    if (!p.prediction) options.stored_bytes[p.full_name()] = books::StoredBytesAs(p, as.stored_types.at(p.full_name()));
+    if (!p.apart()) options.stored_bytes[p.full_name()] = books::StoredBytesAs(p, as.stored_types.at(p.full_name()));
   }
   TALLY_ASSIGN_OR_RETURN(as.count, books::CountRecipe(model.count.recipe, std::move(options)));
   as.count.warnings = model.count.warnings;

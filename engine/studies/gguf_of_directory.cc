@@ -189,10 +189,10 @@ void GgufOfDirectory::SetTemplates() {
 
 // The row of the directory's weight for row `row` of the file's: rope turns neighbours in the one and halves of a head in the other.
 uint64_t GgufOfDirectory::RotatedRow(const TensorBinding& b, uint64_t row) const {
-  const Recipe& r = spec_.recipe;
+  const Recipe& r = spec_.stack_of(b.layer);
   const RopeStyle from = r.rope.style, to = made_.spec.recipe.rope.style;
   if (from == to || from == RopeStyle::kNone || to == RopeStyle::kNone) return row;
-  const LayerRecipe layer = b.layer >= 0 ? r.layers[static_cast<size_t>(b.layer)] : LayerRecipe();
+  const LayerRecipe layer = b.layer >= 0 ? r.layer(b.layer) : LayerRecipe();
   const Attention& sizes = layer.attention;
   const bool latent = layer.mixers.has(Mixer::kLatentAttention);
   const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
@@ -231,7 +231,7 @@ uint64_t GgufOfDirectory::OfTiled(uint64_t element, int32_t width) const {
 // The row of the directory's weight (of a vector: the element) for row `row` of the file's.
 uint64_t GgufOfDirectory::SourceRow(const TensorBinding& b, uint64_t row) const {
   const DeltaRule& d = spec_.recipe.all.delta;
-  const bool delta = b.layer >= 0 && spec_.recipe.layers[static_cast<size_t>(b.layer)].mixers.has(Mixer::kDeltaRule);
+  const bool delta = b.layer >= 0 && spec_.stack_of(b.layer).layer(b.layer).mixers.has(Mixer::kDeltaRule);
   if (!delta) return RotatedRow(b, row);
   const uint64_t keys = 2 * static_cast<uint64_t>(d.key_heads) * static_cast<uint64_t>(d.key_dim);
   switch (b.role) {

@@ -48,7 +48,7 @@ PresetTypes PresetTypesOf(const CountedModel& model, const QuantPreset& preset) 
   std::vector<StoredTensor> tensors;
   std::vector<std::string> names;
   for (const ParameterForm& p : model.count.tensors) {
-    if (p.prediction) continue;
+    if (p.apart()) continue;
     tensors.push_back(TensorOf(model, p));
     names.push_back(p.full_name());
   }

@@ -60,8 +60,7 @@ ReportAudit AuditOf(const AuditReport& report) {
   AddRows("stored", report.stored, audit);
   for (size_t i = 0; i < report.steps.size(); ++i) {
     const AuditReport::Step& of = report.steps[i];
-    const std::string_view kind = of.predicting ? "prediction" : kPhaseNames[static_cast<size_t>(of.phase)];
-    const std::string step = "step " + std::to_string(i) + ", " + std::string(kind);
+    const std::string step = "step " + std::to_string(i) + ", " + std::string(of.kind());
     AddRows(step, report.steps[i].audit, audit);
     AddPages(step, report.steps[i].pages, audit);
   }

@@ -28,7 +28,7 @@ uint64_t Positive(int64_t n) { return n > 0 ? static_cast<uint64_t>(n) : 0; }
 void AddParameterForms(const books::Count& count, std::vector<ReportForm>& forms) {
   std::map<std::pair<std::string, std::string>, size_t> known;
   for (const books::ParameterForm& p : count.tensors) {
-    if (p.prediction) continue;
+    if (p.apart()) continue;
     std::string name = (p.layer < 0 ? "" : "blk.*.") + p.name;
     const auto [at, fresh] = known.emplace(std::pair{name, p.count.text()}, forms.size());
     if (fresh) forms.push_back({"parameters", std::move(name), p.count.text(), p.count.value(), 0});

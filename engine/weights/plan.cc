@@ -135,7 +135,7 @@ class Planner {
     w.storage = binding.storage;
     w.rows = binding.rows;
     w.split = binding.split;
-    w.info = WeightInfoOf(binding, spec_.recipe);
+    w.info = WeightInfoOf(binding, spec_.stack_of(binding.layer));
     WeightView& view = w.view;
     view.layout = LayoutFor(binding.role, spec_.recipe);
     if (!binding.scales.empty() && view.layout == WeightLayout::kRowMajor) view.layout = WeightLayout::kPanel16;

@@ -301,7 +301,7 @@ std::string Cell(std::string text) {
 uint64_t InAttentionAndExperts(const Count& c, uint64_t experts) {
   uint64_t sum = 0;
   for (const books::ParameterForm& p : c.tensors) {
-    if (p.vector || p.prediction) continue;
+    if (p.vector || p.apart()) continue;
     if (p.expert) sum += experts * p.slice.value();
     if (std::find(kAttention.begin(), kAttention.end(), p.component) != kAttention.end()) sum += p.count.value();
   }

@@ -170,8 +170,8 @@ TEST(ClosedForm, PredictionLayersAreCountedApart) {
   uint64_t with = 0, layers = 0;
   for (const ParameterForm& p : ParameterForms(r)) {
     with += p.count.value();
-    EXPECT_EQ(p.prediction, p.layer == 61) << p.name;
-    layers += p.prediction ? 1 : 0;
+    EXPECT_EQ(p.apart(), p.layer == 61) << p.name;
+    layers += p.apart() ? 1 : 0;
   }
   EXPECT_EQ(ClosedFormCounts(r).total, 671'026'419'200u);
   EXPECT_GT(layers, 10u);

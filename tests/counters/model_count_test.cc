@@ -190,7 +190,7 @@ TEST(Count, PartsAndClassesAddUp) {
       EXPECT_EQ(sites, f->total[2]);
     }
     uint64_t total = 0;
-    for (const ParameterForm& p : c.tensors) total += p.prediction ? 0 : p.count.value();
+    for (const ParameterForm& p : c.tensors) total += p.apart() ? 0 : p.count.value();
     EXPECT_EQ(total, c.parameters.total);
   }
 }

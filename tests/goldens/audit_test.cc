@@ -98,13 +98,13 @@ TEST_P(AuditOfDrafts, AllAccountsAgree) {
   uint64_t passes = 0, drafted = 0, accepted = 0, in_vain = 0, of_layer = 0;
   const Recipe& recipe = opened.model->recipe();
   for (const AuditReport::Step& step : report->steps) {
-    passes += step.predicting ? 1 : 0;
+    passes += step.of_text() ? 0 : 1;
     drafted += step.drafted;
     accepted += step.accepted;
     for (const books::AuditRow& r : step.audit) {
       in_vain += r.account == books::AuditAccount::kFlopsInVain ? *r.ledger : 0;
-      of_layer += step.predicting && r.layer == recipe.n_layers && r.account == books::AuditAccount::kFlops ? *r.ledger : 0;
-      EXPECT_TRUE(step.predicting || r.layer < recipe.n_layers);
+      of_layer += !step.of_text() && r.layer == recipe.n_layers && r.account == books::AuditAccount::kFlops ? *r.ledger : 0;
+      EXPECT_TRUE(!step.of_text() || r.layer < recipe.n_layers);
     }
   }
   EXPECT_GT(drafted, 2u);
@@ -177,13 +177,13 @@ TEST(Audit, FindsWhatDiffers) {
   files[3].stored_bytes *= 2;
   EXPECT_EQ(differing(spec.recipe, files, facts), "weight bytes;");
   std::string stored;
-  for (const books::AuditRow& row : books::AuditStored(spec.recipe, files, types))
+  for (const books::AuditRow& row : books::AuditStored(spec.stacks(), files, types))
     stored += row.agrees() ? "" : AccountName(row.account);
   EXPECT_EQ(stored, "weight bytes");
   files = table;
   files.pop_back();
   stored.clear();
-  for (const books::AuditRow& row : books::AuditStored(spec.recipe, files, types))
+  for (const books::AuditRow& row : books::AuditStored(spec.stacks(), files, types))
     stored += row.agrees() ? "" : AccountName(row.account);
   EXPECT_EQ(stored, "parameters stored");
 }

@@ -60,6 +60,24 @@ TEST(Layering, IncludedFilesExist) {
   }
 }
 
+// The table of docs/library.md names every header that tally.h includes.
+TEST(Layering, TheLibrarysPageNamesItsHeaders) {
+  const std::string page = ReadText(fs::path(TALLY_SOURCE_DIR) / "docs/library.md");
+  const std::string text = ReadText(fs::path(TALLY_SOURCE_DIR) / "engine/api/tally.h");
+  static const std::regex include(R"re(#include "[^"]*/([^"/]+\.h)")re"), row(R"re(\n\| ([^|]*\.h) \|)re"),
+      name(R"re([a-z_]+\.h)re");
+  std::set<std::string> named;
+  for (std::sregex_iterator r(page.begin(), page.end(), row), end; r != end; ++r) {
+    const std::string headers = (*r)[1];
+    for (std::sregex_iterator n(headers.begin(), headers.end(), name); n != end; ++n) named.insert(n->str());
+  }
+  int included = 0;
+  for (std::sregex_iterator i(text.begin(), text.end(), include), end; i != end; ++i, ++included) {
+    EXPECT_TRUE(named.contains((*i)[1])) << (*i)[1] << " is not in the table of docs/library.md";
+  }
+  EXPECT_GT(included, 20);
+}
+
 TEST(Layering, InternalHeadersStayInTheirRooms) {
   static const std::regex include(R"re(^\s*#\s*include\s*"([^"]*)")re");
   std::map<std::string, bool> says;  // by header

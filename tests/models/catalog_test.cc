@@ -199,7 +199,7 @@ TEST(Catalog, PartsOfWhatIsCounted) {
   const auto sum = [](std::string_view name, std::string_view part) {
     uint64_t n = 0;
     for (const books::ParameterForm& p : books::ParameterForms(MustFind(name).recipe)) {
-      const bool of = p.prediction ? part == "prediction" : books::PartName(books::PartOf(p.component, p.expert)) == part;
+      const bool of = p.apart() ? part == "prediction" : books::PartName(books::PartOf(p.component, p.expert)) == part;
       n += of ? p.count.value() : 0;
     }
     return n;

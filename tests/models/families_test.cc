@@ -49,7 +49,7 @@ void ExpectAccountsAgree(const Inventory& inventory, const ModelSpec& spec) {
   // Tensor by tensor, by name.
   std::map<std::string, uint64_t> forms;
   for (const books::ParameterForm& p : books::ParameterForms(spec.recipe)) {
-    if (!p.prediction) forms[(p.layer < 0 ? "" : "blk." + std::to_string(p.layer) + ".") + p.name] = p.count.value();
+    if (!p.apart()) forms[(p.layer < 0 ? "" : "blk." + std::to_string(p.layer) + ".") + p.name] = p.count.value();
   }
   for (const WeightInfo& w : table) EXPECT_EQ(forms.count(w.name) == 1 ? forms[w.name] : 0, w.parameters()) << w.name;
   EXPECT_EQ(forms.size(), table.size());

@@ -34,7 +34,7 @@ std::map<std::string, Facts> OfTable(const Recipe& r) {
 void ExpectSameTensors(const Recipe& r) {
   std::map<std::string, Facts> forms;
   for (const books::ParameterForm& p : books::ParameterForms(r)) {
-    if (!p.prediction) forms.emplace(p.full_name(), Facts(p.component, p.kind, p.slices, p.rows, p.cols));
+    if (!p.apart()) forms.emplace(p.full_name(), Facts(p.component, p.kind, p.slices, p.rows, p.cols));
   }
   const std::map<std::string, Facts> table = OfTable(r);
   for (const auto& [name, facts] : forms) {

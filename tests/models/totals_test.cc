@@ -90,7 +90,7 @@ CatalogModel Known(std::string_view name) {
 
 uint64_t Prediction(const Recipe& recipe) {
   uint64_t sum = 0;
-  for (const books::ParameterForm& p : books::ParameterForms(recipe)) sum += p.prediction ? p.count.value() : 0;
+  for (const books::ParameterForm& p : books::ParameterForms(recipe)) sum += p.apart() ? p.count.value() : 0;
   return sum;
 }
 

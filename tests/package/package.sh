@@ -98,6 +98,8 @@ for compiler in g++ clang++; do
         -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" && "$cmake" --build "$folder"
     } >"$work/log" 2>&1 || fail "$compiler, CMake, static $static: $(tail -n 30 "$work/log")"
     check "$compiler, CMake, static $static" "$folder/consumer" "$([ $static = ON ] && echo "$model" || echo demo)"
+    answers=$("$folder/many" "$model" "$text" "$text" "O Romeo," 2>&1) || fail "$compiler, many at once: $answers"
+    [[ $answers == "$expected"$'\n['*' FLOPs]'$'\n'"$expected"$'\n['* ]] || fail "$compiler, many at once: '$answers'"
     if [ $static = ON ] && ldd "$folder/consumer" | grep libtally; then fail "the static consumer needs libtally.so"; fi
   done
   # shellcheck disable=SC2046  # pkg-config's words

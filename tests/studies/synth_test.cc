@@ -95,7 +95,7 @@ TEST_F(SynthTest, LayersForPrediction) {
   for (const char* const name : {"Qwen3.5-4B", "Qwen3.6-35B-A3B", "GLM-4.5-Air", "DeepSeek-V3"}) {
     const Recipe recipe = FindCatalogModel(name)->recipe;
     uint64_t layer = 0;
-    for (const books::ParameterForm& p : books::ParameterForms(recipe)) layer += p.prediction ? p.count.value() : 0;
+    for (const books::ParameterForm& p : books::ParameterForms(recipe)) layer += p.apart() ? p.count.value() : 0;
     ASSERT_GT(layer, 0u) << name;
     for (const char* const out : {"x", "x.gguf"}) {
       SynthOptions options;
@@ -116,8 +116,10 @@ TEST_F(SynthTest, LayersForPrediction) {
     ASSERT_TRUE(inventory.ok());
     const auto with = ReadModelSpec(*inventory, /*prediction=*/true), plain = ReadModelSpec(*inventory);
     ASSERT_TRUE(with.ok() && plain.ok()) << out << with.status().message();
-    EXPECT_TRUE(with->recipe.layers.back().prediction);
-    EXPECT_EQ(plain->recipe.n_layers + 1, with->recipe.n_layers);
+    EXPECT_EQ(plain->recipe, with->recipe) << "the text's stack is the same";
+    ASSERT_EQ(with->further.size(), 1u);
+    EXPECT_TRUE(with->further[0].prediction());
+    EXPECT_EQ(with->further[0].first_layer, plain->recipe.n_layers);
     EXPECT_EQ(plain->parts_not_run.size(), 1u);
   }
   EXPECT_FALSE(PlanSynth("llama-3.2-1b", "x.gguf", options).ok()) << "it has none";

@@ -29,7 +29,7 @@ int main() {
   TALLY_DESIGNATED(tally::PartNotRun, name);
   TALLY_DESIGNATED(tally::EncodeOptions, add_special);
   TALLY_DESIGNATED(tally::BatchRow, token);
-  TALLY_DESIGNATED(tally::ProbedWeights, recipe);
+  TALLY_DESIGNATED(tally::ProbedWeights, stacks);
   TALLY_DESIGNATED(tally::PredictionPass, tokens);
   TALLY_DESIGNATED(tally::GenerateOptions, max_tokens);
   TALLY_DESIGNATED(tally::GenerateOptions, interrupted);
