@@ -10,11 +10,11 @@ include(CMakePackageConfigHelpers)
 # as tally/NAME.h.
 set(public_headers
   engine/api/tally.h
-  engine/base/dtype.h engine/base/enum_set.h engine/base/export.h engine/base/formats.inc engine/base/kinds.h engine/base/mat.h engine/base/rows.h engine/base/stack.h engine/base/status.h
+  engine/base/dtype.h engine/base/export.h engine/base/formats.inc engine/base/kinds.h engine/base/mat.h engine/base/rows.h engine/base/stack.h engine/base/status.h
   engine/base/stored_types.inc
   engine/chat/chat_format.h engine/chat/message.h engine/chat/output.h
-  engine/hub/hub.h engine/machine/peaks.h engine/page/page.h engine/page/report_data.h engine/recipe/attention.h engine/recipe/counted_only.h engine/recipe/feed_forward.h engine/recipe/layer.h
-  engine/recipe/recipe.h engine/recipe/recurrent.h engine/recipe/residual.h engine/recipe/rope.h engine/text/tokenizer.h
+  engine/hub/hub.h engine/machine/peaks.h engine/page/page.h engine/page/report_data.h
+  engine/recipe/sizes.h engine/text/tokenizer.h
   engine/session/batch.h engine/session/conversation.h engine/session/engine.h engine/session/generate.h engine/session/logprobs.h engine/session/model.h engine/session/output_stream.h engine/session/probe.h engine/session/request.h engine/session/sampling.h engine/session/scheduler.h engine/session/sequences.h
   engine/studies/audit.h engine/studies/claims.h engine/studies/count.h engine/studies/count_figures.h engine/studies/draft_speed.h engine/studies/fit.h engine/studies/fit_models.h engine/studies/inspect.h engine/studies/kept_bench.h engine/studies/logits.h engine/studies/perplexity.h engine/studies/quantize.h engine/studies/report.h engine/studies/run_info.h engine/studies/speed.h
   engine/studies/summary.h engine/studies/synth.h

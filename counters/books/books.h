@@ -12,7 +12,7 @@
 #include "counters/cost/site.h"
 #include "counters/ledger/ledger.h"
 #include "engine/base/export.h"
-#include "engine/recipe/recipe.h"
+#include "engine/recipe/sizes.h"
 
 namespace tally::books {
 

@@ -36,7 +36,8 @@
 #include "counters/cost/cost.h"
 #include "counters/cost/site.h"
 #include "engine/base/export.h"
-#include "engine/recipe/recipe.h"
+#include "engine/base/stack.h"
+#include "engine/recipe/sizes.h"
 
 namespace tally::books {
 

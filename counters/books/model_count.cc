@@ -256,7 +256,7 @@ bool CountSteps(const Recipe& recipe, const CountOptions& options, bool expanded
 // Bytes of weights that a step of `rows` rows at `positions` different positions reads, if no two rows have the same token.
 WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, uint64_t rows, uint64_t positions) {
   WeightTraffic t;
-  const double X = std::max(count.recipe.all.experts.n_experts, 0), k = count.recipe.all.experts.top_k;
+  const double X = std::max(count.recipe->all.experts.n_experts, 0), k = count.recipe->all.experts.top_k;
   if (X > 0) {
     t.uniform_experts = UniformExperts(X, k, static_cast<double>(rows));
     t.most_experts = static_cast<uint64_t>(std::min(static_cast<double>(rows) * k, X));
@@ -348,6 +348,7 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   }
   Count c;
   c.recipe = recipe;
+  c.sizes = SizesOf(recipe);
   c.tensors = ParameterForms(recipe);
   c.parameters = ClosedFormCounts(recipe);
   c.options = options;

@@ -96,7 +96,8 @@ TALLY_API std::string PartialWords(const StepCount& count);
 
 // The steps as Tally runs them.
 struct Count : StepCount {
-  Recipe recipe = {};
+  SharedRecipe recipe = {};
+  ModelSizes sizes = {};
   std::vector<ParameterForm> tensors = {};
   ParameterCounts parameters = {};
   uint64_t touched = 0;     // parameters that a decode step of one token reads

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include "engine/recipe/recipe.h"
+
 namespace tally::books {
 
 Result<TrainingCount> CountTraining(const Count& count) {
-  if (count.recipe.counted_only) {
-    return BadInput("the FLOPs of training are those of models that run; this one has " + count.recipe.counted_only->why);
+  if (count.recipe->counted_only) {
+    return BadInput("the FLOPs of training are those of models that run; this one has " + count.recipe->counted_only->why);
   }
   const uint64_t N = count.parameters.total;
   bool fits = true;

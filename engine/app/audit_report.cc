@@ -11,6 +11,7 @@
 #include "engine/app/parts.h"
 #include "engine/app/rank_report.h"
 #include "engine/base/format.h"
+#include "engine/recipe/recipe.h"
 #include "engine/render/bars.h"
 #include "engine/render/fields.h"
 #include "engine/render/words.h"

@@ -8,6 +8,7 @@
 
 #include "engine/app/page_report.h"
 #include "engine/app/rank_report.h"
+#include "engine/recipe/recipe.h"
 #include "engine/render/table.h"
 #include "engine/render/words.h"
 

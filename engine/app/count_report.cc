@@ -11,6 +11,7 @@
 #include "engine/app/claims.h"
 #include "engine/app/parts.h"
 #include "engine/base/format.h"
+#include "engine/recipe/recipe.h"
 #include "engine/render/bars.h"
 #include "engine/render/words.h"
 
@@ -26,7 +27,7 @@ using books::ParameterForm;
 using books::WithThousands;
 
 std::string Title(const CountedModel& m) {
-  std::string text = m.name + ": " + m.count.recipe.family;
+  std::string text = m.name + ": " + m.count.recipe->family;
   for (const ReportSymbol& s : SymbolsOf(m.count.recipe, 0)) text += ", " + s.name + " " + WithThousands(s.value);
   return text;
 }
@@ -50,7 +51,7 @@ Table TotalsTable(const CountedModel& m) {
   t.title = "parameters";
   t.columns = {"", "count", "share", ""};
   t.rows.insert(t.rows.begin(), {TotalName(m), WithThousands(c.parameters.total), Share(c.parameters.total, c.parameters.total),
-                                 c.recipe.tied_head ? "the head is the embedding, counted once" : ""});
+                                 c.recipe->tied_head ? "the head is the embedding, counted once" : ""});
   if (!m.counts_part()) return t;
   for (const PartNotRun& p : m.not_run) {
     t.rows.push_back({"not run: " + p.name, p.parameters ? WithThousands(*p.parameters) : "not counted", "", ""});
@@ -67,8 +68,8 @@ std::string OfSequences(const Count& c) {
 // At the context, of models that are only counted.
 std::vector<std::pair<std::string, uint64_t>> CacheBytes(const Count& c) {
   std::vector<std::pair<std::string, uint64_t>> caches;
-  if (!c.recipe.counted_only) return caches;
-  for (const CountedCache& cache : c.recipe.counted_only->caches) {
+  if (!c.recipe->counted_only) return caches;
+  for (const CountedCache& cache : c.recipe->counted_only->caches) {
     caches.emplace_back(cache.name,
                         books::CachedElements(cache, c.options.context) * c.options.batch * c.options.kv_element_bytes);
   }
@@ -156,7 +157,7 @@ Table FormsTable(const std::string& title, const FlopsCount& f) {
 Table TrafficTable(const Count& c) {
   Table t{"traffic of a step", {"", "prefill", "decode"}, {}, {true, false, false}};
   const auto &p = c.prefill_traffic, &d = c.decode_traffic;
-  if (c.recipe.all.experts.n_experts > 0) {
+  if (c.recipe->all.experts.n_experts > 0) {
     t.rows.push_back({"experts a layer reads, uniform routing", Fixed(p.uniform_experts, 2), Fixed(d.uniform_experts, 2)});
     t.rows.push_back({"experts a layer reads, at most", WithThousands(p.most_experts), WithThousands(d.most_experts)});
     t.rows.push_back({"weight bytes read, at most", WithThousands(p.most), WithThousands(d.most)});
@@ -187,7 +188,7 @@ Table ReadingsTable(const Count& c) {
   views("prefill", &books::StepCount::prefill, c.options.batch * c.options.prompt);
   views("decode", &books::StepCount::decode, c.options.batch);
   const auto latent =
-      std::ranges::find_if(c.recipe.layers, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kLatentAttention); });
+      std::ranges::find_if(c.recipe->layers, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kLatentAttention); });
   const Form a = books::CachedPerPosition(c.recipe, *latent), e = books::CachedPerPosition(c.recipe, *latent, true);
   t.rows.push_back({"KV elements a position and layer", WithThousands(a.value()), WithThousands(e.value()), a.text(), e.text()});
   row("KV bytes a token", [](const books::StepCount& s) { return WithThousands(s.kv_bytes_per_token); });
@@ -358,7 +359,7 @@ Json OneDocument(const CountedModel& m) {
   parameters["parts"] = std::move(parts);
   parameters["layers"] = std::move(layers);
   parameters["tensors"] = std::move(tensors);
-  Json document = {{"model", m.name}, {"family", c.recipe.family}, {"configuration", ConfigurationJson(c.recipe)}};
+  Json document = {{"model", m.name}, {"family", c.recipe->family}, {"configuration", ConfigurationJson(c.recipe)}};
   document["options"] = {{"context", c.options.context}, {"prompt", c.options.prompt}, {"batch", c.options.batch}};
   document["parameters"] = std::move(parameters);
   document["flops"] = {{"prefill", FlopsJson(c.prefill, &c.prefill_last)}, {"decode", FlopsJson(c.decode, nullptr)}};

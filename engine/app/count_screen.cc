@@ -12,6 +12,7 @@
 #include "engine/app/claims.h"
 #include "engine/app/parts.h"
 #include "engine/base/format.h"
+#include "engine/recipe/recipe.h"
 #include "engine/render/table.h"
 #include "engine/render/words.h"
 
@@ -93,7 +94,7 @@ Table PartTable(const CountedModel& m) {
     t.columns.push_back(kinds.size() == 1 ? "a layer" : k.layers == 1 ? "1 layer" : "each of " + std::to_string(k.layers));
   }
   const bool experts =
-      c.recipe.all.experts.n_experts > 0 && kinds.size() == 1;  // with more kinds of layers lines would be too long
+      c.recipe->all.experts.n_experts > 0 && kinds.size() == 1;  // with more kinds of layers lines would be too long
   if (experts) t.columns.emplace_back("active(all)");
   const auto row = [&](const std::string& name, const auto& get) {
     t.rows.push_back({name, WithThousands(get(all)), Share(get(all), c.parameters.total)});
@@ -172,7 +173,7 @@ Table CostTable(const Count& c) {
 std::string CostNote(const Count& c) {
   std::string text = "the prefill in all: " + FigureCell(c.prefill.total[0], [](uint64_t n) { return WithThousands(n); }) +
                      " full square; bytes: weights and KV";
-  if (c.recipe.all.experts.n_experts > 0) text += ", expected under uniform routing";
+  if (c.recipe->all.experts.n_experts > 0) text += ", expected under uniform routing";
   if (c.options.batch > 1) text += "; " + WithThousands(c.options.batch) + " sequences";
   if (const std::string partial = books::PartialWords(c); !partial.empty()) text += "; " + partial;
   return text;

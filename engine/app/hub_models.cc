@@ -13,6 +13,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally::app {
 namespace {
@@ -129,8 +130,8 @@ Status RefuseUnrunnable(const hub::Settings& settings, const hub::Name& name) {
 
 Status CountedNotRun(const std::string& given, const std::string& model) {
   const Result<CountedModel> counted = CountModel({.model = model, .settings = {}, .options = {}});
-  if (!counted.ok() || !counted->count.recipe.counted_only) return {};
-  return BadInput(given + ": this model is counted and not run: it has " + counted->count.recipe.counted_only->why +
+  if (!counted.ok() || !counted->count.recipe->counted_only) return {};
+  return BadInput(given + ": this model is counted and not run: it has " + counted->count.recipe->counted_only->why +
                   "; `tally count " + given + "` gives its figures");
 }
 

@@ -20,6 +20,7 @@
 #include "engine/app/parts.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
+#include "engine/recipe/recipe.h"
 #include "engine/render/words.h"
 
 namespace tally::app {
@@ -153,7 +154,7 @@ void PrintText(const Inspection& x, const InspectFlags& flags) {
   Print(Printable(inv.path) + "\n");
   Print(std::string(inv.format == FileFormat::kGguf ? "GGUF" : "Hugging Face") + ", " + std::to_string(inv.files.size()) +
         (inv.files.size() == 1 ? " file, " : " files, ") + BytesText(size) + "\n");
-  if (x.recipe.n_layers > 0) Print(Paragraph("", RecipeText(x.recipe), OutputWidth(0), 0));
+  if (x.recipe->n_layers > 0) Print(Paragraph("", RecipeText(x.recipe), OutputWidth(0), 0));
   if (!x.runnable.ok()) Print("cannot be run: " + Printable(x.runnable.message()) + "\n");
   for (const std::string& note : x.notes) Print(Paragraph("", "note: " + Printable(note), OutputWidth(0), 0));
 
@@ -196,7 +197,7 @@ Json Document(const Inspection& x, const InspectFlags& flags) {
   for (const auto& [key, value] : inv.metadata.values()) metadata[key] = ValueJson(value, flags.full);
   Json document = {{"model", flags.model},
                    {"format", inv.format == FileFormat::kGguf ? "gguf" : "huggingface"},
-                   {"family", x.recipe.n_layers > 0 ? Json(x.recipe.family) : Json(nullptr)}};
+                   {"family", x.recipe->n_layers > 0 ? Json(x.recipe->family) : Json(nullptr)}};
   if (!x.runnable.ok()) document["cannot_be_run"] = x.runnable.message();
   if (!x.notes.empty()) document["notes"] = x.notes;
   document["files"] = Json::ListOf(inv.files, [](const InventoryFile& f) -> Json {
@@ -212,7 +213,7 @@ Json Document(const Inspection& x, const InspectFlags& flags) {
     return {{"type", t.type}, {"tensors", t.tensors}, {"elements", t.elements}, {"bytes", t.bytes}};
   });
   document["totals"] = {{"tensors", inv.tensors.size()}, {"elements", x.elements}, {"bytes", x.bytes}, {"by_type", types}};
-  if (!x.recipe.family.empty()) {
+  if (!x.recipe->family.empty()) {
     document["parameters"] = {{"total", x.parameters.total}, {"total_as_stored", x.parameters.total + x.not_run.head_parameters}};
     document["not_run"] = NotRunJson(x.not_run);
   }

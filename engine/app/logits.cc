@@ -18,6 +18,7 @@
 #include "engine/app/record_files.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally::app {
 namespace {

@@ -27,6 +27,7 @@
 #include "engine/base/utf8_check.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
+#include "engine/recipe/recipe.h"
 #include "engine/render/words.h"
 
 namespace tally::app {

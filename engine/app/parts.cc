@@ -2,6 +2,7 @@
 #include "engine/app/parts.h"
 
 #include "engine/base/format.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally::app {
 

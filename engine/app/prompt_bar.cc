@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/recipe/recipe.h"
+
 namespace tally::app {
 namespace {
 

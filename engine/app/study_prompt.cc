@@ -8,6 +8,7 @@
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/base/format.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally::app {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "engine/page/axis.h"
 #include "engine/page/charts.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally {
 namespace {

@@ -15,6 +15,7 @@
 #include "engine/recipe/counted_only.h"
 #include "engine/recipe/layer.h"
 #include "engine/recipe/rope.h"
+#include "engine/recipe/sizes.h"
 
 namespace tally {
 
@@ -110,12 +111,5 @@ inline const Mamba2& MambaOf(const Recipe& r) { return FirstLayer(r, Mixer::kMam
 inline const Experts& ExpertsOf(const Recipe& r) { return FirstLayer(r, &LayerRecipe::sparse).experts; }
 // Positions that the convolutions of recurrent layers see; 0: there are none.
 inline int32_t TapsOf(const Recipe& r) { return FirstLayer(r, &LayerRecipe::recurrent).taps(); }
-
-// A part of a model that a recipe leaves out, as nothing runs it: a vision tower, layers for multi-token prediction, a stored copy of
-// a tied head.
-struct PartNotRun {
-  std::string name = {};                                // "vision_tower"
-  std::optional<uint64_t> parameters = {}, bytes = {};  // nullopt: unknown. A copy has bytes and no parameters of its own.
-};
 
 }  // namespace tally

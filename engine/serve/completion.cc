@@ -10,6 +10,7 @@
 
 #include "engine/base/checksum.h"
 #include "engine/base/format.h"
+#include "engine/recipe/recipe.h"
 #include "engine/serve/api_anthropic.h"
 #include "engine/serve/api_responses.h"
 #include "engine/session/output_stream.h"

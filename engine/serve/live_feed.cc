@@ -7,6 +7,7 @@
 
 #include "counters/books/step_audit.h"
 #include "engine/machine/machine.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally {
 namespace {

@@ -15,6 +15,7 @@
 #include "engine/base/checksum.h"
 #include "engine/base/format.h"
 #include "engine/base/system_error.h"
+#include "engine/recipe/recipe.h"
 #include "engine/session/scoped_sequence.h"
 #include "engine/session/session_file.h"
 

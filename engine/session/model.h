@@ -18,7 +18,7 @@
 #include "engine/base/kinds.h"
 #include "engine/base/status.h"
 #include "engine/chat/chat_format.h"
-#include "engine/recipe/recipe.h"
+#include "engine/recipe/sizes.h"
 #include "engine/text/tokenizer.h"
 
 namespace tally {
@@ -86,7 +86,8 @@ using ParameterCounts = books::ParameterCounts;
 class TALLY_API Model {
  public:
   virtual ~Model() = default;
-  virtual const Recipe& recipe() const = 0;
+  virtual const ModelSizes& sizes() const = 0;
+  virtual const Recipe& recipe() const = 0;                   // internal
   virtual const Tokenizer* tokenizer() const = 0;             // null: token ids in, token ids out
   virtual const Status& tokenizer_status() const = 0;         // what is wrong with the checkpoint's tokenizer, which is null then
   virtual const std::vector<std::string>& notes() const = 0;  // for the user: what the files leave open, what was not followed

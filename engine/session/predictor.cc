@@ -7,6 +7,7 @@
 
 #include "engine/base/checked.h"
 #include "engine/kernels/ops.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally {
 namespace {

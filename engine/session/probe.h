@@ -15,7 +15,7 @@
 #include "engine/base/export.h"
 #include "engine/base/mat.h"
 #include "engine/base/status.h"
-#include "engine/recipe/recipe.h"
+#include "engine/recipe/sizes.h"
 
 namespace tally {
 

@@ -7,6 +7,7 @@
 
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/recipe/recipe.h"
 #include "engine/session/lookup_drafter.h"
 
 namespace tally {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/machine/machine.h"
+#include "engine/recipe/recipe.h"
 #include "engine/session/step_clock.h"
 
 namespace tally {

@@ -10,6 +10,7 @@
 #include "engine/base/checksum.h"
 #include "engine/base/format.h"
 #include "engine/base/kinds.h"
+#include "engine/recipe/recipe.h"
 #include "engine/session/session_json.h"
 #include "loaders/output_file.h"
 

@@ -12,7 +12,7 @@
 #include "counters/books/step_audit.h"
 #include "engine/base/export.h"
 #include "engine/base/status.h"
-#include "engine/recipe/recipe.h"
+#include "engine/recipe/sizes.h"
 #include "engine/session/generate.h"
 
 namespace tally {

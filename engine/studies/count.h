@@ -13,7 +13,7 @@
 #include "counters/books/training.h"
 #include "engine/base/export.h"
 #include "engine/base/status.h"
-#include "engine/recipe/recipe.h"
+#include "engine/recipe/sizes.h"
 
 namespace tally {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "counters/books/books.h"
+#include "engine/recipe/recipe.h"
 #include "engine/studies/report.h"
 
 namespace tally {
@@ -30,7 +31,7 @@ void AddParameters(const CountedModel& m, ReportData& d) {
       d.parameters[k] += parameters[k];
     }
   }
-  d.tied = m.count.recipe.tied_head;
+  d.tied = m.count.recipe->tied_head;
 }
 
 Status AddStep(const CountedModel& m, uint64_t context, ReportData& d) {
@@ -62,13 +63,13 @@ Result<ReportData> ReportOf(const CountedModel& model) {
   const books::Count& count = model.count;
   ReportData d;
   d.title = model.name;
-  d.description = count.recipe.family + ", " + std::to_string(count.recipe.n_layers) + " layers, " + model.stored_as;
+  d.description = count.recipe->family + ", " + std::to_string(count.recipe->n_layers) + " layers, " + model.stored_as;
   d.source = "tally count";
   d.has_parameters = true;
   d.decode_steps = 1;  // of the touched parameters
   if (count.kv_bytes_read.whole()) d.byte_kinds = {"weights packed", "KV read", "KV written"};
   AddParameters(model, d);
-  const uint64_t trained = static_cast<uint64_t>(std::max(count.recipe.context, 0));
+  const uint64_t trained = static_cast<uint64_t>(std::max(count.recipe->context, 0));
   const uint64_t longest = std::max({trained, count.options.context, kLengths});
   for (uint64_t i = 0; i <= kLengths; ++i) {
     TALLY_RETURN_IF_ERROR(AddStep(model, std::max<uint64_t>(1, longest / kLengths * i), d));

@@ -5,6 +5,7 @@
 
 #include "engine/base/format.h"
 #include "engine/base/json.h"
+#include "engine/recipe/recipe.h"
 #include "engine/studies/draft_speed.h"
 
 namespace tally {

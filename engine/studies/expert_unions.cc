@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "counters/books/books.h"
+#include "engine/recipe/recipe.h"
 #include "engine/studies/audit.h"
 
 namespace tally {

@@ -81,7 +81,7 @@ Work WorkOf(const CountedModel& model, const books::FlopsCount& step, KvType kv,
   for (const books::WorkForm& f : step.sites) {
     const double n = static_cast<double>(f.flops.value());
     const bool tiles = has_tiles && kv != KvType::kF32 && f.layer >= 0 &&
-                       !model.count.recipe.layers[static_cast<size_t>(f.layer)].mixers.has(Mixer::kLatentAttention);
+                       !model.count.recipe->layers[static_cast<size_t>(f.layer)].mixers.has(Mixer::kLatentAttention);
     if (f.work_class == WorkClass::kAttention && tiles) {
       work.Add(FitUnit::kBF16, n, kv == KvType::kF16 ? 1.0 / 3 : 1);
       work.tripled_attention |= kv == KvType::kF16 && n > 0;
@@ -217,7 +217,7 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
   TALLY_ASSIGN_OR_RETURN(const books::Count count, CountSteps(model, options));
   const double B = static_cast<double>(options.batch), P = static_cast<double>(options.prompt);
   double written = 0, seen = 0;  // bytes of a position, and of those that the next one sees, in all layers
-  for (const LayerRecipe& l : count.recipe.layers) {
+  for (const LayerRecipe& l : count.recipe->layers) {
     const double position = static_cast<double>(books::CachedBytesPerPosition(count.recipe, l, StorageOf(options.kv)).value());
     written += l.attention.cache_of < 0 ? position : 0;
     seen += static_cast<double>(books::SeenPositions(l, options.context)) * position;

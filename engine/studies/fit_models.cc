@@ -6,6 +6,8 @@
 #include <functional>
 #include <utility>
 
+#include "engine/recipe/recipe.h"
+
 namespace tally {
 namespace {
 
@@ -61,7 +63,7 @@ FittedModel FitTypes(const CountedModel& counted, const std::string& path, bool 
   FittedModel m;
   m.name = counted.name;
   m.parameters = counted.count.parameters.total;
-  m.experts = counted.count.recipe.all.experts.n_experts > 0;
+  m.experts = counted.count.recipe->all.experts.n_experts > 0;
   m.file = !counted.stored_types.empty();
   m.rows.push_back(RowOf(counted, given, page));
   if (!m.rows[0].fit || !given) return m;

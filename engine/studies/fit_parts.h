@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/kernels/weight_view.h"
+#include "engine/recipe/recipe.h"
 #include "engine/studies/fit.h"
 
 namespace tally {

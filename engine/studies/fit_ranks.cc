@@ -192,7 +192,7 @@ Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& given, co
 Result<RanksFit> FitRanks(const CountedModel& model, const FitOptions& options, const FitMachine& machine,
                           const FitNetwork& network, int32_t ranks) {
   TALLY_ASSIGN_OR_RETURN(RanksFit rows, FitRanks(model, options, machine, network, ranks, FitSplit::kRows));
-  if (model.count.recipe.all.experts.n_experts == 0 || ranks == 1) return rows;
+  if (model.count.recipe->all.experts.n_experts == 0 || ranks == 1) return rows;
   TALLY_ASSIGN_OR_RETURN(RanksFit experts, FitRanks(model, options, machine, network, ranks, FitSplit::kExperts));
   if (experts.fits != rows.fits) return experts.fits ? experts : rows;
   return rows.fits && experts.tokens_per_second > rows.tokens_per_second ? experts : rows;

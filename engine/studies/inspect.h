@@ -11,7 +11,7 @@
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
 #include "engine/base/status.h"
-#include "engine/recipe/recipe.h"
+#include "engine/recipe/sizes.h"
 #include "engine/text/tokenizer.h"
 #include "loaders/inventory/inventory.h"
 
@@ -28,7 +28,8 @@ struct Inspection {
   uint64_t elements = 0, bytes = 0;
   Status runnable = {};  // not ok: the reason why the engine cannot run it
   // Set if a family reads it.
-  Recipe recipe = {};
+  SharedRecipe recipe = {};
+  ModelSizes sizes = {};
   books::ParameterCounts parameters = {};
   books::NotRun not_run = {};
   std::vector<std::string> notes = {};  // as Model::notes; the defaults that are taken; why the tokenizer cannot be read

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/machine/parallel.h"
+#include "engine/recipe/recipe.h"
 #include "engine/session/generate.h"
 #include "engine/session/scoped_sequence.h"
 #include "loaders/npy.h"

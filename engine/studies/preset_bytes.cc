@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/base/format.h"
+#include "engine/recipe/recipe.h"
 #include "engine/studies/count.h"
 #include "engine/studies/preset_types.h"
 #include "engine/studies/quant_presets.h"

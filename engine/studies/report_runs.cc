@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/recipe/recipe.h"
 #include "engine/session/generate.h"
 #include "engine/studies/report.h"
 

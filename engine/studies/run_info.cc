@@ -8,6 +8,7 @@
 
 #include "counters/books/model_count.h"
 #include "engine/machine/machine.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally {
 namespace {

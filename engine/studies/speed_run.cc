@@ -11,6 +11,7 @@
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/formats/weight_format.h"
 #include "engine/machine/machine.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally {
 namespace {

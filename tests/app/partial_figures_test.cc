@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/app/count_report.h"
+#include "engine/recipe/recipe.h"
 #include "engine/render/table.h"
 #include "engine/studies/count.h"
 #include "engine/studies/report.h"
@@ -132,9 +133,9 @@ TEST(PartialFigures, OfEveryModelInEveryFormat) {
     SCOPED_TRACE(name);
     const CountedModel m = MustCount(name);
     // A document takes long: of whole models those alone that are small.
-    if (m.count.recipe.counted_only || !m.all_parameters() || m.count.tensors.size() < 100) ExpectDocument(m);
+    if (m.count.recipe->counted_only || !m.all_parameters() || m.count.tensors.size() < 100) ExpectDocument(m);
     const std::string partial = books::PartialWords(m.count);
-    EXPECT_EQ(partial.empty(), !m.count.recipe.counted_only.has_value());
+    EXPECT_EQ(partial.empty(), !m.count.recipe->counted_only.has_value());
     if (partial.empty()) continue;
     ++models;
     ExpectTables(m, partial);

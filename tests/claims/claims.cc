@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/recipe/recipe.h"
 #include "engine/studies/count.h"
 
 namespace tally {
@@ -313,7 +314,7 @@ std::string MoeCapRows() {
   std::string rows;
   for (const char* name : {"Mixtral-8x7B", "Qwen3-30B-A3B", "gpt-oss-20b"}) {
     const Count& c = Of(name);
-    const auto k = static_cast<uint64_t>(c.recipe.all.experts.top_k);
+    const auto k = static_cast<uint64_t>(c.recipe->all.experts.top_k);
     const uint64_t charged = InAttentionAndExperts(c, 1), used = InAttentionAndExperts(c, k);
     rows += "| " + std::string(name) + " | " + N(charged) + " | " + N(used) + " | " + N(k) + " | " +
             Scaled(static_cast<double>(used) / static_cast<double>(charged), 1, 2, "times") + " |\n";

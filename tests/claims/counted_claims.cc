@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Figures in dispute of models that are counted and not run.
+#include "engine/recipe/recipe.h"
 #include "engine/studies/count.h"
 #include "tests/claims/claims.h"
 
@@ -47,7 +48,7 @@ const books::Figure<uint64_t>& Products(const Count& c) { return c.decode.total[
 // Numbers that DeepSeek-V4 stores: experts in FP4, two a byte, with a scale for each 32; other matrices in FP8, with a scale for each 128 x
 // 128; and the experts of each token of the layers that look them up.
 uint64_t StoredNumbers(const Count& c, uint64_t hashed_layers) {
-  uint64_t sum = hashed_layers * static_cast<uint64_t>(c.recipe.vocab) * static_cast<uint64_t>(c.recipe.all.experts.top_k);
+  uint64_t sum = hashed_layers * static_cast<uint64_t>(c.recipe->vocab) * static_cast<uint64_t>(c.recipe->all.experts.top_k);
   for (const books::ParameterForm& p : c.tensors) {
     const uint64_t n = p.count.value();
     const bool whole = p.vector || p.kind != WeightInfo::Kind::kBlock || p.component == Component::kRouter ||

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/recipe/recipe.h"
 #include "engine/studies/count.h"
 #include "tests/claims/claims.h"
 

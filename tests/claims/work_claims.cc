@@ -2,6 +2,7 @@
 // Figures in dispute of what a token costs: parameters that are charged to it, FLOPs of training, bytes of a decode step.
 #include <algorithm>
 
+#include "engine/recipe/recipe.h"
 #include "engine/studies/count.h"
 #include "tests/claims/claims.h"
 
@@ -33,7 +34,7 @@ uint64_t Vectors(const Count& c) {
 // queries, keys, weights and values in a full square of `seq` positions, with or without windows.
 uint64_t ByTorchtitan(const Count& c, uint64_t seq, bool windows) {
   uint64_t flops = 6 * c.parameters.active_head;
-  for (const LayerRecipe& l : c.recipe.layers) {
+  for (const LayerRecipe& l : c.recipe->layers) {
     const Attention& shape = l.attention;
     const uint64_t seen = windows && l.attention.window > 0 ? std::min(seq, U(l.attention.window)) : seq;
     flops += 6 * U(shape.n_heads) * 2 * U(shape.head_dim) * seen;

@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "engine/recipe/recipe.h"
 #include "engine/studies/summary.h"
 #include "tests/counters/recipes.h"
 #include "tests/support/charges.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "counters/books/books.h"
+#include "engine/recipe/recipe.h"
 #include "tests/counters/expression.h"
 #include "tests/counters/recipes.h"
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "counters/books/training.h"
+#include "engine/recipe/recipe.h"
 #include "tests/counters/expression.h"
 #include "tests/counters/recipes.h"
 

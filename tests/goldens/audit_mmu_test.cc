@@ -11,6 +11,7 @@
 
 #include "engine/machine/machine.h"
 #include "engine/machine/page_watch.h"
+#include "engine/recipe/recipe.h"
 #include "engine/studies/audit.h"
 #include "engine/studies/synth.h"
 #include "engine/weights/weights.h"

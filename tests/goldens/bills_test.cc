@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/recipe/recipe.h"
 #include "tests/goldens/checkpoints.h"
 #include "tests/support/charges.h"
 #include "tests/support/open_engine.h"

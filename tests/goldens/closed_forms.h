@@ -8,6 +8,7 @@
 #include <map>
 
 #include "counters/books/closed_form.h"
+#include "engine/recipe/recipe.h"
 #include "tests/support/open_engine.h"
 
 namespace tally::closed_forms {

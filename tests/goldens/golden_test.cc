@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/recipe/recipe.h"
 #include "tests/goldens/golden_case.h"
 #include "tests/goldens/logits.h"
 #include "tests/support/open_engine.h"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/recipe/recipe.h"
 #include "tests/goldens/logits.h"
 #include "tests/support/temp_folder.h"
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/recipe/recipe.h"
 #include "engine/studies/audit.h"
 #include "engine/studies/synth.h"
 #include "loaders/loaders.h"

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/recipe/recipe.h"
 #include "tests/goldens/checkpoints.h"
 #include "tests/support/charges.h"
 #include "tests/support/open_engine.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "counters/ledger/process_books.h"
+#include "engine/recipe/recipe.h"
 #include "engine/session/group.h"
 #include "engine/studies/audit.h"
 #include "engine/studies/synth.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/recipe/recipe.h"
 #include "tests/layering/layering.h"
 
 #include <gtest/gtest.h>

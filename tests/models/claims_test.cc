@@ -3,6 +3,7 @@
 #include <set>
 
 #include "engine/kernels/weight_view.h"
+#include "engine/recipe/recipe.h"
 #include "tests/models/spec_tools.h"
 
 namespace tally {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/recipe/recipe.h"
 #include "engine/session/lookup_drafter.h"
 #include "engine/studies/draft_speed.h"
 #include "tests/session/drafted.h"

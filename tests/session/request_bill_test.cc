@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/recipe/recipe.h"
 #include "engine/session/output_stream.h"
 #include "engine/session/scheduler.h"
 #include "tests/support/charges.h"

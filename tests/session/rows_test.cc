@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/recipe/recipe.h"
 #include "engine/studies/synth.h"
 #include "tests/session/made_prediction.h"
 #include "tests/support/open_engine.h"

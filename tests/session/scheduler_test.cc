@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/recipe/recipe.h"
 #include "engine/session/scheduler.h"
+#include "engine/session/step_clock.h"
 
 #include <gtest/gtest.h>
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/recipe/recipe.h"
 #include "loaders/loaders.h"
 #include "tests/support/open_engine.h"
 #include "tests/support/temp_folder.h"

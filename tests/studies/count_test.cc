@@ -230,8 +230,8 @@ TEST(Count, ModelsThatAreCountedOnly) {
     const std::string file = folder.Write("config.json", PublishedConfig(name));
     EXPECT_EQ(MustCount(file).count.parameters, known.count.parameters);
     EXPECT_EQ(MustCount(folder.path()).count.parameters, known.count.parameters);
-    ASSERT_TRUE(known.count.recipe.counted_only.has_value());
-    const std::string why = known.count.recipe.counted_only->why;
+    ASSERT_TRUE(known.count.recipe->counted_only.has_value());
+    const std::string why = known.count.recipe->counted_only->why;
     const auto refused = [&](const Status& status) {
       EXPECT_EQ(status.code(), StatusCode::kBadInput);
       EXPECT_NE(status.message().find(why), std::string::npos) << status.message();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/recipe/recipe.h"
 #include "engine/studies/inspect.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A report's figures are the engine's own, whether they come from its records or from a ledger file.
+#include "engine/recipe/recipe.h"
 #include "engine/studies/report.h"
 
 #include <gtest/gtest.h>

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/recipe/recipe.h"
 #include "tests/weights/written.h"
 
 namespace tally {

@@ -16,6 +16,7 @@
 
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
+#include "engine/recipe/recipe.h"
 #include "engine/weights/weights.h"
 #include "loaders/inventory/file_reader.h"
 #include "tests/support/sanitizers.h"
