@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/session/scheduler.h"
+#include "engine/session/step_clock.h"
 
 #include <gtest/gtest.h>
 
