@@ -52,7 +52,7 @@ uint64_t PlanBuilder::PackBytes() const {
   return SaturatingAdd(SaturatingMul(static_cast<uint64_t>(n_), 4 * RoundUp(static_cast<uint64_t>(widest_), 2)), 64);
 }
 
-void PlanBuilder::Partials(int64_t heads, int64_t v_dim) {
+void PlanBuilder::RoomForPartials(int64_t heads, int64_t v_dim) {
   const int64_t ranges = options_.context / (kRangeBlocks * kKvBlock) + 1;
   if (options_.context == 0 || ranges < 2) return;
   const uint64_t floats =

@@ -120,19 +120,20 @@ class PlanBuilder {
   Mat<float> Floats(int64_t cols, int64_t rows_each = 1);  // [max_batch rows_each, cols]
   // The first columns of a buffer, packed: layers differ in width, and their rows follow one another.
   Mat<float> First(Mat<float> buffer, int64_t cols) const { return {buffer.data, n_, cols}; }
-  // Room in buffers that blocks share, asked for before any op is planned: for the widest input of a matrix; to gather so many columns; to
-  // send so many that have gaps between their rows; for hidden units of a feed-forward, which are also gathered.
+  // Room in buffers that blocks share, asked for before any op is planned: for the widest input of a matrix, to gather so many columns, to
+  // send so many of a matrix with gaps between its rows, for hidden units of a feed-forward, and for attention of so many heads that is
+  // split over positions (PlanOptions::split_rows rows of all heads, or more rows if heads are few).
   void Widest(int64_t cols) { widest_ = std::max(widest_, cols); }
   void Room(int64_t cols, int64_t rows_each = 1);
-  void Gapped(int64_t cols) { gapped_ = std::max(gapped_, cols); }
-  void Hidden(int64_t cols) { hidden_cols_ = std::max(hidden_cols_, cols); }
-  // For attention of `heads` heads that is split over positions: PlanOptions::split_rows rows of all heads, or more rows if heads are few.
-  void Partials(int64_t heads, int64_t v_dim);
-  Mat<float> hidden(int64_t rows, int64_t cols) const { return {hidden_.data, rows, cols}; }
-  Mat<float> up(int64_t rows, int64_t cols);  // beside `hidden`
-  AttentionPartials partials(int64_t heads) const;
+  void RoomForGaps(int64_t cols) { gapped_ = std::max(gapped_, cols); }
+  void RoomForHidden(int64_t cols) { hidden_cols_ = std::max(hidden_cols_, cols); }
+  void RoomForPartials(int64_t heads, int64_t v_dim);
+  // These buffers.
   uint8_t* pack() const { return pack_; }
-  // Of a layer whose rope is not kNone; of tempered layers.
+  Mat<float> hidden(int64_t rows, int64_t cols) const { return {hidden_.data, rows, cols}; }
+  Mat<float> up(int64_t rows, int64_t cols);  // taken when it is first used
+  AttentionPartials partials(int64_t heads) const;
+  // The step's: of a rope that some layer has, of tempered layers.
   const RopeTurns& turns(LayerRope rope) const { return turns_[rope == LayerRope::kLocal ? 1 : 0]; }
   Mat<float> temperature() const { return temperature_; }
 

@@ -41,7 +41,7 @@ void AttentionPlanner::Buffers() {
     split = std::max(split, a.fused_qkv ? 0 : of_kv);
     gate |= a.gate;
     whole |= a.qk_norm == QkNormKind::kWhole;
-    b_.Partials(a.n_heads, a.head_dim);
+    b_.RoomForPartials(a.n_heads, a.head_dim);
   }
   q_ = b_.Floats(made);
   if (split > 0) {
@@ -52,7 +52,7 @@ void AttentionPlanner::Buffers() {
   if (gate) attn_gate_ = b_.Floats(q);
   b_.Widest(q);
   b_.Room(q);
-  b_.Gapped(made);
+  b_.RoomForGaps(made);
   if (whole && !b_.shard().alone()) {
     whole_q_ = b_.Floats(q).data;
     whole_k_ = b_.Floats(kv).data;

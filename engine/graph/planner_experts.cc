@@ -31,12 +31,12 @@ void ExpertsPlanner::Buffers() {
   if (x.latent > 0) {
     latent_in_ = b_.Floats(space);
     latent_out_ = b_.Floats(space);
-    b_.Gapped(space);
+    b_.RoomForGaps(space);
   }
   if (x.weighted_inputs) expert_in_ = b_.Floats(space, k);
   expert_out_ = b_.Floats(space, k);
   b_.Room(space, k);
-  b_.Hidden(std::max<int64_t>(k * x.width, x.shared_width));
+  b_.RoomForHidden(std::max<int64_t>(k * x.width, x.shared_width));
   b_.Widest(k * std::max<int64_t>(E, x.latent));  // a row for each slot of an expert's inputs
   if (x.shared_gate) {
     shared_out_ = b_.Floats(E);

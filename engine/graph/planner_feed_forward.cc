@@ -10,7 +10,7 @@ class DensePlanner final : public NetworkPlanner {
   using NetworkPlanner::NetworkPlanner;
 
   void Buffers() override {
-    for (const LayerRecipe& l : b_.recipe().layers) b_.Hidden(l.dense() ? l.ffn.width : 0);
+    for (const LayerRecipe& l : b_.recipe().layers) b_.RoomForHidden(l.dense() ? l.ffn.width : 0);
   }
   Role Make(Mat<float> in) override;
 };

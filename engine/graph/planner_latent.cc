@@ -53,31 +53,31 @@ void LatentPlanner::Buffers() {
   attended_ = b_.Floats(H * l.kv_rank);
   values_ = b_.Floats(H * l.v_dim);
   if (layer.attention.gate) gate_ = b_.Floats(H);
-  b_.Partials(H, l.kv_rank);
+  b_.RoomForPartials(H, l.kv_rank);
   b_.Widest(std::max(
       {layer.attention.n_heads * layer.attention.head_dim, layer.attention.n_heads * std::max(l.kv_rank, l.v_dim), l.q_rank}));
   b_.Room(int64_t{layer.attention.n_heads} * l.v_dim);
 }
 
 Role LatentPlanner::Make(Mat<float> in) {
+  const LatentAttention& l = b_.layer().latent;
   if (b_.part().attention.heads.size() > 0) PlanHeads(in);
-  const Columns heads = [Dv = int64_t{b_.layer().latent.v_dim}](const Shard&, const LayerPart& p) {
+  const Columns heads = [Dv = int64_t{l.v_dim}](const Shard&, const LayerPart& p) {
     return std::vector{Span{p.attention.heads.begin * Dv, p.attention.heads.end * Dv}};
   };
-  b_.ProjectOut(Role::kO, Component::kAttnKv, values_, int64_t{b_.layer().attention.n_heads} * b_.layer().latent.v_dim, heads,
-                b_.part().mixed);
+  b_.ProjectOut(Role::kO, Component::kAttnKv, values_, int64_t{b_.layer().attention.n_heads} * l.v_dim, heads, b_.part().mixed);
   return Role::kO;
 }
 
 // Plans this process's heads. All of them attend over the same latent key and value.
 void LatentPlanner::PlanHeads(Mat<const float> in) {
-  const int64_t H = b_.part().attention.heads.size(), D = b_.layer().attention.head_dim, rank = b_.layer().latent.kv_rank,
-                Dr = b_.layer().latent.rope_dim, Dn = b_.layer().latent.nope_dim;
+  const Attention& a = b_.layer().attention;
+  const LatentAttention& l = b_.layer().latent;
+  const int64_t H = b_.part().attention.heads.size(), D = a.head_dim, rank = l.kv_rank, Dr = l.rope_dim, Dn = l.nope_dim;
   const Mat<float>&q = q_, &key = key_, &q_of_keys = q_of_keys_;
   SharedPack shared;
-  if (b_.layer().attention.gate)
-    b_.Project(Role::kAttnGate, in, gate_, {.activation = ActivationKind::kSigmoid, .shared = &shared});
-  if (b_.layer().latent.q_rank > 0) {
+  if (a.gate) b_.Project(Role::kAttnGate, in, gate_, {.activation = ActivationKind::kSigmoid, .shared = &shared});
+  if (l.q_rank > 0) {
     b_.Project(Role::kQA, in, q_low_, {.shared = &shared});
     b_.Project(Role::kKvA, in, key, {.shared = &shared});
     LowNorm(Role::kQANorm, q_low_);
@@ -91,7 +91,7 @@ void LatentPlanner::PlanHeads(Mat<const float> in) {
   const KvLayout layout = LatentLayout(b_.layer(), b_.part(), b_.options().kv);
   StoreKv(key, {}, layout, Work::kWhole);
   const As as(b_, Work::kOwn);
-  if (b_.layer().attention.temperature.scale != 0 && b_.layer().attention.temperature.everywhere) {
+  if (a.temperature.scale != 0 && a.temperature.everywhere) {
     b_.Add(Component::kAttention, ScaleRowsOp{.x = q, .weights = b_.temperature(), .out = q});
   }
   const Heads rotated = {q_of_keys.Cols(rank, q_of_keys.cols - rank), rank + Dr, Dr};
@@ -109,9 +109,9 @@ void LatentPlanner::PlanHeads(Mat<const float> in) {
   }
   ProjectHeads(Role::kKB, {q, D, Dn}, {q_of_keys, rank + Dr, rank});
   Attend(q_of_keys, attended_, b_.part().attention.heads, layout, b_.shard().rank > 0);
-  ProjectHeads(Role::kVB, {attended_, rank, rank}, {values_, b_.layer().latent.v_dim, b_.layer().latent.v_dim});
-  if (!b_.layer().attention.gate) return;
-  const Mat<float> values(values_.data, b_.max_batch() * H, b_.layer().latent.v_dim), gates(gate_.data, b_.max_batch() * H, 1);
+  ProjectHeads(Role::kVB, {attended_, rank, rank}, {values_, l.v_dim, l.v_dim});
+  if (!a.gate) return;
+  const Mat<float> values(values_.data, b_.max_batch() * H, l.v_dim), gates(gate_.data, b_.max_batch() * H, 1);
   b_.SetRows(RowsOf::kHeads);
   b_.Add(Role::kAttnGate, ScaleRowsOp{.x = values, .weights = gates, .out = values});
   b_.SetRows(RowsOf::kBatch);

@@ -54,7 +54,7 @@ void MambaPlanner::Buffers() {
   out_ = b_.Floats(inner);
   b_.Widest(inner);
   b_.Room(inner);
-  b_.Gapped(inner);  // z
+  b_.RoomForGaps(inner);  // z
   if (m.norm && !b_.shard().alone()) whole_gate_ = b_.Floats(inner);
 }
 
@@ -75,7 +75,7 @@ Role MambaPlanner::Make(Mat<float> in) {
                                        .gate_first = !m.norm_first,
                                        .eps = b_.recipe().norm_eps,
                                        .out = x});
-    b_.Scale(Role::kSsmOut, x, b_.layer().mamba.out_scale);
+    b_.Scale(Role::kSsmOut, x, m.out_scale);
   };
   if (m.norm && b_.part().mamba.whole_norm) {
     const Mat<float> all = b_.Whole(Component::kRecurrence, out, inner, columns);
@@ -89,7 +89,7 @@ Role MambaPlanner::Make(Mat<float> in) {
       norm(out, z);
     } else {
       b_.Add(Component::kRecurrentNorm, ElementwiseOp{.x = z, .up = out, .activation = ActivationKind::kSilu});
-      b_.Scale(Role::kSsmOut, z, b_.layer().mamba.out_scale);
+      b_.Scale(Role::kSsmOut, z, m.out_scale);
     }
   }
   b_.ProjectOut(Role::kSsmOut, Component::kRecurrentNorm, m.norm ? out : z, inner, columns, b_.part().mixed);
