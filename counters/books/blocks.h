@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Internal to books/: the list of blocks, and what the closed forms know of each. A block's forms are in a file of its own, forms_*.cc.
+// Internal to books/: what the closed forms know of each block (recipe/layer.h lists them). A block's forms are in a file of its own,
+// forms_*.cc.
 #pragma once
 
 #include <span>
@@ -35,15 +36,11 @@ struct BlockForms {
   std::vector<SizeSymbol> (*symbols)(const LayerRecipe&) = nullptr;  // those of RecurrentSymbols; null: none
 };
 
-// The blocks, in the order in which a layer runs them.
-#define TALLY_MIXERS(BLOCK) BLOCK(Attention) BLOCK(LatentAttention) BLOCK(ShortConv) BLOCK(DeltaRule) BLOCK(Mamba2)
-#define TALLY_FEED_FORWARDS(BLOCK) BLOCK(Dense) BLOCK(Sparse)
-
-#define TALLY_BLOCK(name) extern const BlockForms k##name##Forms;
+#define TALLY_BLOCK(name, member) extern const BlockForms k##name##Forms;
 TALLY_MIXERS(TALLY_BLOCK)
 TALLY_FEED_FORWARDS(TALLY_BLOCK)
 #undef TALLY_BLOCK
-#define TALLY_BLOCK(name) &k##name##Forms,
+#define TALLY_BLOCK(name, member) &k##name##Forms,
 inline constexpr const BlockForms* kMixerBlocks[] = {TALLY_MIXERS(TALLY_BLOCK)};
 inline constexpr const BlockForms* kFeedForwardBlocks[] = {TALLY_FEED_FORWARDS(TALLY_BLOCK)};
 inline constexpr const BlockForms* kBlocks[] = {TALLY_MIXERS(TALLY_BLOCK) TALLY_FEED_FORWARDS(TALLY_BLOCK)};

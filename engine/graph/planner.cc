@@ -8,15 +8,6 @@
 #include "engine/recipe/alibi.h"
 
 namespace tally {
-namespace {
-
-int64_t SizeOf(const std::vector<Span>& spans) {
-  int64_t n = 0;
-  for (const Span& s : spans) n += s.size();
-  return n;
-}
-
-}  // namespace
 
 void Planner::Make() {
   plan_.ops.clear();
@@ -40,18 +31,10 @@ void Planner::Make() {
   Head();
 }
 
-Mat<float> Planner::Floats(int64_t cols, int64_t rows_each) {
-  const uint64_t rows = SaturatingMul(static_cast<uint64_t>(n_), static_cast<uint64_t>(rows_each));
-  return {arena_.Take<float>(SaturatingMul(rows, static_cast<uint64_t>(cols))), n_ * rows_each, cols};
-}
-
 void Planner::Buffers() {
   const int64_t E = r_.d_model;
-  const bool sparse = AnyLayer(r_, &LayerRecipe::sparse);
   const Experts& experts = ExpertsOf(r_);
   const int64_t k = experts.top_k;
-  int64_t hidden = std::max({k * experts.width, int64_t{experts.shared_width}, int64_t{1}});
-  for (const LayerRecipe& l : r_.layers) hidden = std::max(hidden, l.dense() ? int64_t{l.ffn.width} : 0);
   const uint64_t n = static_cast<uint64_t>(n_), routed = SaturatingMul(n, static_cast<uint64_t>(k));
   plan_.tokens = arena_.Take<int32_t>(n);
   plan_.positions = arena_.Take<int32_t>(n);
@@ -82,29 +65,20 @@ void Planner::Buffers() {
   if (AnyLayer(r_, [](const LayerRecipe& l) { return l.residual.own_output(); }) || r_.layer_embedding > 0)
     block_out_ = Floats(E);
   Room(E);
-  AttentionBuffers();
-  LatentBuffers();
-  ConvBuffers();
-  DeltaBuffers();
-  MambaBuffers();
-  if (partial_floats_ > 0) partials_.data = arena_.Take<float>(partial_floats_);
-  hidden_ = Floats(hidden);
-  Room(hidden);
-  if (sparse) {
-    const int64_t space = experts.latent > 0 ? experts.latent : E;
-    if (experts.latent > 0) {
-      latent_in_ = Floats(space);
-      latent_out_ = Floats(space);
-    }
-    expert_out_ = Floats(space, k);
-    Room(space, k);
-    if (experts.weighted_inputs) expert_in_ = Floats(space, k);
-    router_ = Floats(experts.n_experts);
-    route_weights_ = Floats(k);
-    route_experts_ = {arena_.Take<int32_t>(routed), n_, k};
+  for (size_t i = 0; i < std::size(kMixerPlans); ++i) {
+    const auto has = [=](const LayerRecipe& l) { return l.mixers.has(static_cast<Mixer>(i)); };
+    if (AnyLayer(r_, has)) mixers_[i] = kMixerPlans[i]->planner(*this);
+    if (mixers_[i] != nullptr) mixers_[i]->Buffers();
   }
+  for (size_t i = 0; i < std::size(kFeedForwardPlans); ++i) {
+    const auto has = [=](const LayerRecipe& l) { return l.feed_forward.has(static_cast<FeedForward>(i)); };
+    if (AnyLayer(r_, has)) feed_forwards_[i] = kFeedForwardPlans[i]->planner(*this);
+    if (feed_forwards_[i] != nullptr) feed_forwards_[i]->Buffers();
+  }
+  if (partial_floats_ > 0) partials_.data = arena_.Take<float>(partial_floats_);
+  hidden_ = Floats(hidden_cols_);
+  Room(hidden_cols_);
   if (AnyLayer(r_, &LayerRecipe::both)) beside_ = Floats(E);
-  if (experts.router_norm) router_in_ = Floats(E);
   if (r_.layer_embedding > 0) {
     const int64_t all = int64_t{r_.n_layers} * r_.layer_embedding;
     layer_inputs_ = Floats(all);
@@ -113,12 +87,7 @@ void Planner::Buffers() {
     Widest(r_.layer_embedding);
     Room(all);
   }
-  if (experts.shared_gate) {
-    shared_out_ = Floats(E);
-    shared_gate_ = Floats(1);
-  }
-  // f32 packs are the largest: one row of the widest input, or one for each slot of an expert's inputs.
-  Widest(std::max({E, hidden, k * std::max<int64_t>(E, experts.latent)}));
+  Widest(std::max(E, hidden_cols_));
   pack_ = arena_.Take<uint8_t>(PackBytes());
   const auto logits = [&](int64_t cols) {
     const uint64_t floats = SaturatingMul(static_cast<uint64_t>(options_.max_logit_rows), static_cast<uint64_t>(cols));
@@ -128,75 +97,6 @@ void Planner::Buffers() {
   if (!shard_.alone()) ShardBuffers(logits(PartOf(r_.vocab, kShardRows, shard_).size()));
 }
 
-uint64_t Planner::PackBytes() const {
-  return SaturatingAdd(SaturatingMul(static_cast<uint64_t>(n_), 4 * RoundUp(static_cast<uint64_t>(widest_), 2)), 64);
-}
-
-std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type, const Shard& shard) {
-  std::vector<LayerCache> caches;
-  for (int32_t i = r.first_layer; i < r.end_layer(); ++i) {
-    const LayerRecipe& l = r.layer(i);
-    const int32_t seen = std::max(l.attention.window, l.attention.chunk);
-    const LayerPart part = PartOfLayer(r, shard, i);
-    for (const Mixer mixer : kMixers) {
-      if (!l.mixers.has(mixer)) continue;
-      switch (mixer) {
-        case Mixer::kAttention:
-          if (l.attention.cache_of < 0) caches.push_back({i, mixer, seen, AttentionLayout(l, part, type), {}});
-          break;
-        case Mixer::kLatentAttention: caches.push_back({i, mixer, seen, LatentLayout(l, part, type), {}}); break;
-        case Mixer::kShortConv:
-        case Mixer::kDeltaRule:
-        case Mixer::kMamba2:
-          caches.push_back(
-              {.layer = i, .mixer = mixer, .layout = {}, .state = RecurrentLayout(l, part, mixer), .recurrent = true});
-          break;
-      }
-    }
-  }
-  return caches;
-}
-
-StateLayout RecurrentLayout(const LayerRecipe& l, const LayerPart& part, Mixer mixer) {
-  switch (mixer) {
-    case Mixer::kAttention:
-    case Mixer::kLatentAttention: break;
-    case Mixer::kShortConv: return {.taps = l.conv.taps, .channels = part.channels.size()};
-    case Mixer::kDeltaRule: {
-      const DeltaRule& d = l.delta;
-      const int64_t keys = part.key_heads.size(), values = SizeOf(part.values);
-      return {.recurrence = DeltaRuleOp::StateOf(values, d.key_dim, d.value_dim),
-              .replay = DeltaRuleOp::ReplayOf(keys, values, d.key_dim, d.value_dim, d.channel_decay ? d.key_dim : 1),
-              .taps = d.taps,
-              .channels = 2 * keys * d.key_dim + values * d.value_dim};
-    }
-    case Mixer::kMamba2: {
-      const Mamba2& m = l.mamba;
-      const int64_t heads = part.mamba.heads.size(), groups = part.mamba.groups.size();
-      return {.recurrence = SsmScanOp::StateOf(heads, m.state_dim, m.head_dim),
-              .replay = SsmScanOp::ReplayOf(heads, groups, m.state_dim, m.head_dim),
-              .taps = m.taps,
-              .channels = heads * m.head_dim + 2 * groups * m.state_dim};
-    }
-  }
-  return {};
-}
-
-int32_t Planner::CacheOf(Mixer mixer) const {
-  const int32_t of = mixer == Mixer::kAttention && layer().attention.cache_of >= 0 ? layer().attention.cache_of : layer_;
-  const auto at = std::ranges::find_if(caches_, [&](const LayerCache& c) { return c.layer == of && c.mixer == mixer; });
-  return source_.first_cache + static_cast<int32_t>(at - caches_.begin());
-}
-
-void Planner::Norm(Role role, Mat<const float> in, Mat<float> out) {
-  Add(role, NormOp{.kind = r_.norm,
-                   .x = in,
-                   .weight = Get(role),
-                   .bias = r_.norm == NormKind::kLayer ? GetBias(role) : WeightView{},
-                   .eps = r_.norm_eps,
-                   .out = out});
-}
-
 // `norm`: the norm after the block, if the recipe has such norms. `last`: the block's last matrix; without a norm, its site is charged.
 // `part`: the columns of the output that this process has.
 void Planner::AddOutput(Role norm, Role last, const Span& part) {
@@ -204,14 +104,11 @@ void Planner::AddOutput(Role norm, Role last, const Span& part) {
   if (!layer().residual.post_norms) {
     if (part.size() == 0) return;
     const As as(*this, part.size() < r_.d_model ? Work::kOwn : Work::kWhole);
-    const Site site{layer_, FactsOf(last).component};
-    plan_.ops.push_back({.sites = {site, site},
-                         .rows = rows_,
-                         .op = GatedAddOp{.y = block_out_.Cols(part.begin, part.size()),
-                                          .gate = {},
-                                          .scale = layer().residual.scale,
-                                          .out = plan_.x.Cols(part.begin, part.size())},
-                         .copied = {.all = IsCopy(), .part = {}}});
+    const Component component = FactsOf(last).component;
+    Add({component, component}, GatedAddOp{.y = block_out_.Cols(part.begin, part.size()),
+                                           .gate = {},
+                                           .scale = layer().residual.scale,
+                                           .out = plan_.x.Cols(part.begin, part.size())});
     return;
   }
   AddNormed(norm, layer().residual.post_norm_eps > 0 ? layer().residual.post_norm_eps : r_.norm_eps, block_out_, plan_.x);
@@ -220,63 +117,6 @@ void Planner::AddOutput(Role norm, Role last, const Span& part) {
 // out += the RMS norm of x with the role's weights.
 void Planner::AddNormed(Role role, float eps, Mat<const float> x, Mat<float> out) {
   Add(role, NormOp{.kind = NormKind::kRms, .x = x, .weight = Get(role), .bias = {}, .eps = eps, .add_to_out = true, .out = out});
-}
-
-// How the input of the role's matrix is packed. What chooses and weighs experts is computed in f32.
-ActFormat Planner::FormatFor(Role role) const {
-  const bool f32 = role == Role::kRouter || role == Role::kSharedExpertSigmoid;
-  const DType type = Get(role).dtype;
-  return ActFormatFor(type, ActKindFor(type, f32 ? ActivationMode::kF32 : options_.activations, options_.bf16_dots));
-}
-
-ActPack Planner::Pack(Role role, Mat<const float> in, SharedPack* shared) {
-  const ActFormat format = FormatFor(role);
-  if (shared != nullptr && shared->has_value() && (*shared)->format == format) return **shared;
-  const ActPack pack{.format = format, .rows = in.rows, .cols = in.cols, .data = pack_, .groups = {&plan_.whole, 1}};
-  Add(role, PackActOp{.x = in, .row_index = {}, .pack = pack});
-  if (shared != nullptr) *shared = pack;
-  return pack;
-}
-
-// The rows of the role's matrix that this process has, and what they give.
-void Planner::Project(Role role, Mat<const float> in, Mat<float> out, const Projection& p) {
-  if (Get(role).rows > 0) Multiply(role, Pack(role, in, p.shared), out, p);
-}
-
-void Planner::Multiply(Role role, const ActPack& pack, Mat<float> out, const Projection& p) {
-  if (Get(role).rows == 0) return;
-  AddMatMul(role, MatMulOp{.x = pack,
-                           .w = Get(role),
-                           .bias = p.bias ? GetBias(role) : WeightView{},
-                           .activation = p.activation,
-                           .add_to_out = p.add_to_out,
-                           .out = out,
-                           .out_row = {},
-                           .work_class = role == Role::kRouter ? WorkClass::kRouter : WorkClass::kLinear});
-}
-
-// `part`: the columns of the output that this process has.
-Planner::Destination Planner::Out(const Span& part) {
-  if (!OwnOutput()) return {plan_.x.Cols(part.begin, part.size()), true};
-  return {block_out_.Cols(part.begin, part.size()), std::exchange(block_has_output_, true)};
-}
-
-// The last matrix of a mixer or a feed-forward.
-void Planner::ProjectOut(Role role, Mat<const float> in, const Span& part) {
-  const Destination to = Out(part);
-  Project(role, in, to.out, {.add_to_out = to.add});
-}
-
-// The same, if each process has some columns of the input. `from`: the component that made them.
-void Planner::ProjectOut(Role role, Component from, Mat<float> own, int64_t cols, const Columns& columns, const Span& part) {
-  const ActPack pack = PackWhole(role, from, own, cols, columns);
-  const Destination to = Out(part);
-  Multiply(role, pack, to.out, {.add_to_out = to.add});
-}
-
-// Scales the input of the role's matrix.
-void Planner::Scale(Role role, Mat<float> x, float factor) {
-  if (factor != 1) Add(role, ElementwiseOp{.x = x, .scale = factor});
 }
 
 void Planner::Embed() {
@@ -376,8 +216,8 @@ void Planner::Layer() {
     block_has_output_ = false;
     Role last{};
     mixing_ = true;
-    for (const Mixer mixer : kMixers) {
-      if (l.mixers.has(mixer)) last = Mix(mixer, normed ? normed_ : plan_.x);
+    for (size_t i = 0; i < std::size(kMixerPlans); ++i) {
+      if (l.mixers.has(static_cast<Mixer>(i))) last = mixers_[i]->Make(normed ? normed_ : plan_.x);
     }
     mixing_ = false;
     const bool ends = layer().residual.kind == Residual::kSequential || l.feed_forward.empty() || !IsDivided(fed, r_.d_model);
@@ -394,24 +234,24 @@ void Planner::FeedForwards(Mat<float> in) {
   const Columns fed = [](const Shard&, const LayerPart& p) { return std::vector{p.fed}; };
   if (layer().residual.pre_norms && !layer().residual.stream_norms && layer().residual.kind == Residual::kSequential)
     Norm(Role::kFfnNorm, plan_.x, in);
-  block_has_output_ = false;
-  if (l.dense()) DenseFeedForward(in);
+  const auto feed = [&](FeedForward block) {
+    block_has_output_ = false;
+    return feed_forwards_[static_cast<size_t>(block)]->Make(in);
+  };
   if (l.both()) {
     // Dense feed-forward and experts side by side: each output has a norm, and the block's output is their sum.
+    feed(FeedForward::kDense);
     GatherInPlace(FactsOf(Role::kDown).component, block_out_, fed);
     Norm(Role::kDensePostNorm, block_out_, block_out_);
     Norm(Role::kExpertNorm, plan_.x, in);
     std::swap(block_out_, beside_);
-    block_has_output_ = false;
-  }
-  if (l.sparse()) SparseFeedForward(in);
-  if (l.both()) {
+    feed(FeedForward::kSparse);
     GatherInPlace(FactsOf(Role::kExpertDown).component, block_out_, fed);
     std::swap(block_out_, beside_);
     AddNormed(Role::kExpertPostNorm, r_.norm_eps, beside_, block_out_);
     return AddOutput(Role::kFfnPostNorm, Role::kExpertDown, part_.fed);
   }
-  EndBlock(Role::kFfnPostNorm, l.sparse() ? Role::kExpertDown : Role::kDown, part_.fed, true, fed);
+  EndBlock(Role::kFfnPostNorm, feed(l.sparse() ? FeedForward::kSparse : FeedForward::kDense), part_.fed, true, fed);
   if (layer().residual.stream_norms) Norm(Role::kFfnNorm, plan_.x, plan_.x);
 }
 
@@ -422,18 +262,6 @@ void Planner::EndBlock(Role norm, Role last, const Span& part, bool ends, const 
   if (layer().residual.post_norms) GatherInPlace(component, block_out_, columns);
   AddOutput(norm, last, part);
   if (!layer().residual.post_norms && ends) GatherInPlace(component, plan_.x, columns);
-}
-
-// Returns its last matrix.
-Role Planner::Mix(Mixer mixer, Mat<const float> in) {
-  switch (mixer) {
-    case Mixer::kAttention: Attention(in); break;
-    case Mixer::kLatentAttention: LatentAttention(in); break;
-    case Mixer::kShortConv: ShortConv(in); return Role::kConvOut;
-    case Mixer::kDeltaRule: DeltaNet(in); return Role::kSsmOut;
-    case Mixer::kMamba2: Mamba(in); return Role::kSsmOut;
-  }
-  return Role::kO;
 }
 
 }  // namespace tally

@@ -3,10 +3,12 @@
 // W^UK, so that all heads attend over one compressed key, and its part of W^UV makes the head's value from what it attended to.
 #include <algorithm>
 
-#include "engine/graph/planner.h"
+#include "engine/graph/planner_heads.h"
 
 namespace tally {
+namespace {
 
+// One head, whose value is a part of its key. Every process with query heads has it.
 KvLayout LatentLayout(const LayerRecipe& layer, const LayerPart& part, KvType type) {
   const int64_t rank = layer.latent.kv_rank;
   return {.type = type,
@@ -16,96 +18,133 @@ KvLayout LatentLayout(const LayerRecipe& layer, const LayerPart& part, KvType ty
           .shared = true};
 }
 
-void Planner::LatentBuffers() {
-  const LayerRecipe& layer = FirstLayer(r_, Mixer::kLatentAttention);
+class LatentPlanner final : public HeadsPlanner {
+ public:
+  explicit LatentPlanner(PlanBuilder& builder) : HeadsPlanner(builder, Mixer::kLatentAttention) {}
+  void Buffers() override;
+  Role Make(Mat<float> in) override;
+
+ private:
+  void PlanHeads(Mat<const float> in);
+  void LowNorm(Role role, Mat<float> x);
+  void ProjectHeads(Role role, const Heads& in, const Heads& out);
+
+  Mat<float> q_, q_low_;  // [n, H (D_n + D_r)], [n, R_q]
+  Mat<float> key_;        // [n, R_kv + D_r]
+  Mat<float> q_of_keys_;  // [n, H (R_kv + D_r)]: the queries for the compressed keys
+  Mat<float> attended_;   // [n, H R_kv]
+  Mat<float> values_;     // [n, H D_v]
+  Mat<float> gate_;       // [n, H]
+};
+
+void LatentPlanner::Buffers() {
+  const LayerRecipe& layer = FirstLayer(b_.recipe(), Mixer::kLatentAttention);
   const auto& l = layer.latent;
-  if (l.kv_rank == 0) return;
   const int64_t H =
-      PartOfHeads(layer.attention.n_heads, layer.attention.n_heads, shard_.whole_mixers ? Shard() : shard_).heads.size();
-  const uint64_t rows = SaturatingMul(static_cast<uint64_t>(n_), static_cast<uint64_t>(H));
-  plan_.heads = H;
-  plan_.head_groups = arena_.Take<RowGroup>(static_cast<uint64_t>(H));
-  plan_.head_rows = arena_.Take<int32_t>(rows);
-  latent_.q = Floats(H * layer.attention.head_dim);
-  latent_.q_low = Floats(l.q_rank);
-  latent_.key = Floats(l.kv_rank + l.rope_dim);
-  latent_.q_of_keys = Floats(H * (l.kv_rank + l.rope_dim));
-  latent_.attended = Floats(H * l.kv_rank);
-  latent_.values = Floats(H * l.v_dim);
-  if (layer.attention.gate) latent_.gate = Floats(H);
-  Partials(H, l.kv_rank);
-  Widest(std::max(
+      PartOfHeads(layer.attention.n_heads, layer.attention.n_heads, b_.shard().whole_mixers ? Shard() : b_.shard()).heads.size();
+  const uint64_t rows = SaturatingMul(static_cast<uint64_t>(b_.max_batch()), static_cast<uint64_t>(H));
+  b_.plan().heads = H;
+  b_.plan().head_groups = b_.Take<RowGroup>(static_cast<uint64_t>(H));
+  b_.plan().head_rows = b_.Take<int32_t>(rows);
+  q_ = b_.Floats(H * layer.attention.head_dim);
+  q_low_ = b_.Floats(l.q_rank);
+  key_ = b_.Floats(l.kv_rank + l.rope_dim);
+  q_of_keys_ = b_.Floats(H * (l.kv_rank + l.rope_dim));
+  attended_ = b_.Floats(H * l.kv_rank);
+  values_ = b_.Floats(H * l.v_dim);
+  if (layer.attention.gate) gate_ = b_.Floats(H);
+  b_.RoomForPartials(H, l.kv_rank);
+  b_.Widest(std::max(
       {layer.attention.n_heads * layer.attention.head_dim, layer.attention.n_heads * std::max(l.kv_rank, l.v_dim), l.q_rank}));
-  Room(int64_t{layer.attention.n_heads} * l.v_dim);
+  b_.Room(int64_t{layer.attention.n_heads} * l.v_dim);
 }
 
-void Planner::LatentAttention(Mat<const float> in) {
-  if (part_.attention.heads.size() > 0) LatentHeads(in);
-  const Columns heads = [Dv = int64_t{layer().latent.v_dim}](const Shard&, const LayerPart& p) {
+Role LatentPlanner::Make(Mat<float> in) {
+  const LatentAttention& l = b_.layer().latent;
+  if (b_.part().attention.heads.size() > 0) PlanHeads(in);
+  const Columns heads = [Dv = int64_t{l.v_dim}](const Shard&, const LayerPart& p) {
     return std::vector{Span{p.attention.heads.begin * Dv, p.attention.heads.end * Dv}};
   };
-  ProjectOut(Role::kO, Component::kAttnKv, latent_.values, int64_t{layer().attention.n_heads} * layer().latent.v_dim, heads,
-             part_.mixed);
+  b_.ProjectOut(Role::kO, Component::kAttnKv, values_, int64_t{b_.layer().attention.n_heads} * l.v_dim, heads, b_.part().mixed);
+  return Role::kO;
 }
 
 // Plans this process's heads. All of them attend over the same latent key and value.
-void Planner::LatentHeads(Mat<const float> in) {
-  const int64_t H = part_.attention.heads.size(), D = layer().attention.head_dim, rank = layer().latent.kv_rank,
-                Dr = layer().latent.rope_dim, Dn = layer().latent.nope_dim;
-  const Mat<float>&q = latent_.q, &key = latent_.key, &q_of_keys = latent_.q_of_keys;
+void LatentPlanner::PlanHeads(Mat<const float> in) {
+  const Attention& a = b_.layer().attention;
+  const LatentAttention& l = b_.layer().latent;
+  const int64_t H = b_.part().attention.heads.size(), D = a.head_dim, rank = l.kv_rank, Dr = l.rope_dim, Dn = l.nope_dim;
+  const Mat<float>&q = q_, &key = key_, &q_of_keys = q_of_keys_;
   SharedPack shared;
-  if (layer().attention.gate)
-    Project(Role::kAttnGate, in, latent_.gate, {.activation = ActivationKind::kSigmoid, .shared = &shared});
-  if (layer().latent.q_rank > 0) {
-    Project(Role::kQA, in, latent_.q_low, {.shared = &shared});
-    Project(Role::kKvA, in, key, {.shared = &shared});
-    QkNorm(Role::kQANorm, latent_.q_low, 1);
-    Project(Role::kQB, latent_.q_low, q);
+  if (a.gate) b_.Project(Role::kAttnGate, in, gate_, {.activation = ActivationKind::kSigmoid, .shared = &shared});
+  if (l.q_rank > 0) {
+    b_.Project(Role::kQA, in, q_low_, {.shared = &shared});
+    b_.Project(Role::kKvA, in, key, {.shared = &shared});
+    LowNorm(Role::kQANorm, q_low_);
+    b_.Project(Role::kQB, q_low_, q);
   } else {
-    Project(Role::kQ, in, q, {.shared = &shared});
-    Project(Role::kKvA, in, key, {.shared = &shared});
+    b_.Project(Role::kQ, in, q, {.shared = &shared});
+    b_.Project(Role::kKvA, in, key, {.shared = &shared});
   }
-  QkNorm(Role::kKvANorm, key.Cols(0, rank), 1);
+  LowNorm(Role::kKvANorm, key.Cols(0, rank));
   Rotate({key.Cols(rank, Dr), Dr, Dr}, 1);
-  const KvLayout layout = LatentLayout(layer(), part_, options_.kv);
-  StoreKv(Mixer::kLatentAttention, key, {}, layout);
-  const As as(*this, Work::kOwn);
-  if (layer().attention.temperature.scale != 0 && layer().attention.temperature.everywhere) {
-    Add(Component::kAttention, ScaleRowsOp{.x = q, .weights = temperature_, .out = q});
+  const KvLayout layout = LatentLayout(b_.layer(), b_.part(), b_.options().kv);
+  StoreKv(key, {}, layout, Work::kWhole);
+  const As as(b_, Work::kOwn);
+  if (a.temperature.scale != 0 && a.temperature.everywhere) {
+    b_.Add(Component::kAttention, ScaleRowsOp{.x = q, .weights = b_.temperature(), .out = q});
   }
   const Heads rotated = {q_of_keys.Cols(rank, q_of_keys.cols - rank), rank + Dr, Dr};
   Rotate({q.Cols(Dn, q.cols - Dn), D, Dr}, H, &rotated);
   if (!Rotates() && Dr > 0) {  // copied only
-    Add(Component::kRope, RopeOp{.style = RopeStyle::kNone,
-                                 .x = q.Cols(Dn, q.cols - Dn),
-                                 .heads = H,
-                                 .head_dim = D,
-                                 .dim = Dr,
-                                 .cos = {},
-                                 .sin = {},
-                                 .out = rotated.m,
-                                 .out_head_dim = rotated.stride});
+    b_.Add(Component::kRope, RopeOp{.style = RopeStyle::kNone,
+                                    .x = q.Cols(Dn, q.cols - Dn),
+                                    .heads = H,
+                                    .head_dim = D,
+                                    .dim = Dr,
+                                    .cos = {},
+                                    .sin = {},
+                                    .out = rotated.m,
+                                    .out_head_dim = rotated.stride});
   }
   ProjectHeads(Role::kKB, {q, D, Dn}, {q_of_keys, rank + Dr, rank});
-  Attend(Mixer::kLatentAttention, q_of_keys, latent_.attended, part_.attention.heads, layout);
-  ProjectHeads(Role::kVB, {latent_.attended, rank, rank}, {latent_.values, layer().latent.v_dim, layer().latent.v_dim});
-  if (!layer().attention.gate) return;
-  const Mat<float> values(latent_.values.data, n_ * H, layer().latent.v_dim), gates(latent_.gate.data, n_ * H, 1);
-  rows_ = RowsOf::kHeads;
-  Add(Role::kAttnGate, ScaleRowsOp{.x = values, .weights = gates, .out = values});
-  rows_ = RowsOf::kBatch;
+  Attend(q_of_keys, attended_, b_.part().attention.heads, layout, b_.shard().rank > 0);
+  ProjectHeads(Role::kVB, {attended_, rank, rank}, {values_, l.v_dim, l.v_dim});
+  if (!a.gate) return;
+  const Mat<float> values(values_.data, b_.max_batch() * H, l.v_dim), gates(gate_.data, b_.max_batch() * H, 1);
+  b_.SetRows(RowsOf::kHeads);
+  b_.Add(Role::kAttnGate, ScaleRowsOp{.x = values, .weights = gates, .out = values});
+  b_.SetRows(RowsOf::kBatch);
+}
+
+// The norm between the two matrices of a chain.
+void LatentPlanner::LowNorm(Role role, Mat<float> x) {
+  b_.Add(role, NormOp{.kind = NormKind::kRms,
+                      .x = x,
+                      .groups = 1,
+                      .weight = b_.Get(role),
+                      .bias = {},
+                      .eps = b_.layer().latent.norm_eps,
+                      .out = x});
 }
 
 // Each head's part of `in` times its slice of the role's weight, into its part of `out`.
-void Planner::ProjectHeads(Role role, const Heads& in, const Heads& out) {
-  const int64_t rows = n_ * plan_.heads;
-  const std::span<const int32_t> index(plan_.head_rows, static_cast<size_t>(rows));
+void LatentPlanner::ProjectHeads(Role role, const Heads& in, const Heads& out) {
+  const int64_t rows = b_.max_batch() * b_.plan().heads;
+  const std::span<const int32_t> index(b_.plan().head_rows, static_cast<size_t>(rows));
   const Mat<float> from(in.m.data, rows, in.dim, in.stride), to(out.m.data, rows, out.dim, out.stride);
-  rows_ = RowsOf::kHeads;
-  const ActPack pack{.format = FormatFor(role), .rows = rows, .cols = in.dim, .data = pack_, .groups = {plan_.head_groups, 0}};
-  Add(role, PackActOp{.x = from, .row_index = index, .pack = pack});
-  Add(role, MatMulOp{.x = pack, .w = Get(role), .bias = {}, .out = to, .out_row = index});
-  rows_ = RowsOf::kBatch;
+  b_.SetRows(RowsOf::kHeads);
+  const ActPack pack{
+      .format = b_.FormatFor(role), .rows = rows, .cols = in.dim, .data = b_.pack(), .groups = {b_.plan().head_groups, 0}};
+  b_.Add(role, PackActOp{.x = from, .row_index = index, .pack = pack});
+  b_.Add(role, MatMulOp{.x = pack, .w = b_.Get(role), .bias = {}, .out = to, .out_row = index});
+  b_.SetRows(RowsOf::kBatch);
 }
+
+}  // namespace
+
+const BlockPlan kLatentAttentionPlan = {NewPlanner<LatentPlanner>, [](const LayerRecipe& l, const LayerPart& part, KvType type) {
+                                          return std::optional(KvCache(l, LatentLayout(l, part, type)));
+                                        }};
 
 }  // namespace tally

@@ -12,13 +12,26 @@
 
 namespace tally {
 
-// What mixes the positions of a sequence. The last three are recurrent.
-enum class Mixer : uint8_t { kAttention, kLatentAttention, kShortConv, kDeltaRule, kMamba2 };
-inline constexpr Mixer kMixers[] = {Mixer::kAttention, Mixer::kLatentAttention, Mixer::kShortConv, Mixer::kDeltaRule,
-                                    Mixer::kMamba2};
+// The blocks in the order in which a layer runs them: name, and member of LayerRecipe. Three tables are made of these lists: what a block
+// may be and how it is divided (recipe/block_rules.h), how it is planned (graph/block_planner.h), its closed forms (books/blocks.h).
+// clang-format off
+#define TALLY_MIXERS(BLOCK)          \
+  BLOCK(Attention, attention)        \
+  BLOCK(LatentAttention, latent)     \
+  BLOCK(ShortConv, conv)             \
+  BLOCK(DeltaRule, delta)            \
+  BLOCK(Mamba2, mamba)
+#define TALLY_FEED_FORWARDS(BLOCK)   \
+  BLOCK(Dense, ffn)                  \
+  BLOCK(Sparse, experts)
+// clang-format on
 
+#define TALLY_BLOCK(name, member) k##name,
+// What mixes the positions of a sequence. The last three are recurrent.
+enum class Mixer : uint8_t { TALLY_MIXERS(TALLY_BLOCK) };
 // The part of a layer that works on each position alone. kSparse: a mixture of experts.
-enum class FeedForward : uint8_t { kDense, kSparse };
+enum class FeedForward : uint8_t { TALLY_FEED_FORWARDS(TALLY_BLOCK) };
+#undef TALLY_BLOCK
 
 // A layer is a mixer and a feed-forward, either of which may be absent. Blocks that it does not have are not looked at.
 struct LayerRecipe {

@@ -52,11 +52,12 @@ Row RowOf(const Recipe& r, Role role, int32_t layer) {
   const LayerRecipe& l = LayerAt(r, layer);
   const Attention& s = l.attention;
   const bool sparse = l.sparse(), dense = l.dense(), mixes = !l.mixers.empty(), feeds = !l.feed_forward.empty();
-  const bool latent = l.mixers.has(Mixer::kLatentAttention), heads = l.mixers.has(Mixer::kAttention), attends = latent || heads;
-  const bool conv = l.mixers.has(Mixer::kShortConv), split = heads && !l.attention.fused_qkv, own_kv = l.attention.cache_of < 0,
+#define TALLY_BLOCK(name, member) [[maybe_unused]] const bool member = l.mixers.has(Mixer::k##name);
+  TALLY_MIXERS(TALLY_BLOCK)
+#undef TALLY_BLOCK
+  const bool heads = attention, attends = l.attends(), split = heads && !l.attention.fused_qkv, own_kv = l.attention.cache_of < 0,
              shared = sparse && l.experts.shared_width > 0, both = l.both(), layer_embedding = r.layer_embedding > 0;
-  const bool delta = l.mixers.has(Mixer::kDeltaRule), mamba = l.mixers.has(Mixer::kMamba2), recurs = delta || mamba,
-             latent_experts = sparse && l.experts.latent > 0, channels = delta && l.delta.channel_decay,
+  const bool recurs = delta || mamba, latent_experts = sparse && l.experts.latent > 0, channels = delta && l.delta.channel_decay,
              ranked = delta && l.delta.gate_rank > 0;
   const bool biased_norm = r.norm == NormKind::kLayer && r.norm_bias;
   const bool qk_norm = l.attention.qk_norm != QkNormKind::kNone && l.attention.qk_norm != QkNormKind::kUnweighted;

@@ -40,19 +40,36 @@ struct HeadPart {
 // Whole groups for each rank; with fewer groups than ranks, the heads of a group are divided among some ranks.
 HeadPart PartOfHeads(int64_t heads, int64_t groups, const Shard& shard);
 
-// The parts of one layer's mixers and feed-forward, and of what is outside the layers.
-struct LayerPart {
-  HeadPart attention;        // query heads, KV heads
-  Span key_heads;            // of the gated delta rule
-  std::vector<Span> values;  // its value heads
-  HeadPart mamba;            // heads, groups
-  bool whole_norm = false;   // Mamba-2's norm is of vectors that more than one process has a part of
-  Span channels;             // of a short convolution
-  Span mixed;                // columns of d_model that this process computes in the mixer's last matrix
-  Span hidden, shared, expert_hidden;
+// The parts of blocks, empty where a layer does not have the block.
+struct ShortConvPart {
+  Span channels;
+};
+struct DeltaPart {
+  Span key_heads;
+  std::vector<Span> value_heads;
+};
+struct MambaPart : HeadPart {
+  bool whole_norm = false;  // the norm is of vectors that more than one process has a part of
+};
+struct DensePart {
+  Span hidden;
+};
+struct ExpertsPart {
   Span experts;
-  Span latent;  // columns of expert_latent that it computes in the experts' last matrices
-  Span fed;     // columns of d_model that it computes in the feed-forward's last matrix
+  Span hidden, shared;  // units of an expert, of the shared experts
+  Span latent;          // columns of Experts::latent that this process computes in the experts' last matrices
+};
+
+// The parts of one layer.
+struct LayerPart {
+  HeadPart attention;  // of either kind: query heads, KV heads
+  ShortConvPart conv;
+  DeltaPart delta;
+  MambaPart mamba;
+  Span mixed;  // columns of d_model that this process computes in the mixers' last matrices
+  DensePart ffn;
+  ExpertsPart experts;
+  Span fed;  // columns of d_model that it computes in the feed-forward's last matrix
 };
 LayerPart PartOfLayer(const Recipe& recipe, const Shard& shard, int32_t layer);
 

@@ -368,10 +368,8 @@ class Terms {
       Place place{r, l, context, Rotated(r, l), true};
       if (l.attention.window > 0) place.seen = std::min(context, static_cast<uint64_t>(l.attention.window));
       if (l.attention.chunk > 0) place.seen = (context - 1) % static_cast<uint64_t>(l.attention.chunk) + 1;
-      int64_t mixers = 0;
-      for (const Mixer m : kMixers) mixers += l.mixers.has(m) ? 1 : 0;
       Add("layer", place, times, totals);
-      Add("mixer", place, times * mixers, totals);
+      Add("mixer", place, times * l.mixers.size(), totals);
     }
     std::erase_if(totals, [](const auto& of) { return of.second == std::pair<int64_t, int64_t>(); });
     return totals;
