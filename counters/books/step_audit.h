@@ -100,8 +100,8 @@ class StepCharges {
   uint64_t touched_ = 0, bad_ = 0;
 };
 
-// Elements and bytes of each tensor: closed form against the files. `stacks`: those that are loaded. `inventory` is the table made from the files alone
-// (weight_table.h), `types` the stored type of each entry.
+// Elements and bytes of each tensor: closed form against the files. `stacks`: those that are loaded. `inventory` is the table made from the
+// files alone (weight_table.h), `types` the stored type of each entry.
 TALLY_API std::vector<AuditRow> AuditStored(std::span<const Recipe* const> stacks, std::span<const WeightInfo> inventory,
                                             std::span<const DType> types);
 

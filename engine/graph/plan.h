@@ -30,9 +30,9 @@ std::vector<std::string> CannotRun(const Recipe& recipe);
 // `bf16_dots`: the machine has a bf16 dot product, without which kAuto multiplies BF16 in f32.
 ActKind ActKindFor(DType weight, ActivationMode mode, bool bf16_dots);
 
-// A stack's layers of the store: one for each mixer that keeps something of earlier positions, in the order of layers and mixers. A layer that
-// reads another's cache has none; a layer with two mixers may have two. With a shard: only what it keeps, but in blocks as large as the
-// largest shard's, so that all stores have room for the same positions.
+// A stack's layers of the store: one for each mixer that keeps something of earlier positions, in the order of layers and mixers. A layer
+// that reads another's cache has none; a layer with two mixers may have two. With a shard: only what it keeps, but in blocks as large as
+// the largest shard's, so that all stores have room for the same positions.
 std::vector<StoreLayer> KvLayers(const Recipe& recipe, KvType type, const Shard& shard = {});
 // Those of several stacks, one after another.
 std::vector<StoreLayer> KvLayers(std::span<const Recipe* const> stacks, KvType type, const Shard& shard = {});

@@ -72,8 +72,8 @@ struct Recipe {
 TALLY_API LayerRecipe LayerOf(const LayerRecipe& common, const LayerRecipe& layer, const LayerRecipe& before = {});
 // Makes each layer LayerOf Recipe::all.
 TALLY_API void FillLayers(Recipe& recipe);
-// The stack of a text's mtp_layers, numbered behind its layers: a layer of it has the options of Recipe::all. Tables, norms and head are the
-// text's.
+// The stack of a text's mtp_layers, numbered behind its layers: a layer of it has the options of Recipe::all. Tables, norms and head are
+// the text's.
 TALLY_API Recipe PredictionStack(const Recipe& text);
 // Changes each layer, and what they have in common.
 template <class Change>
