@@ -132,8 +132,22 @@ struct Problem {
   }
 };
 
+// The keys and values of a KV head of a sequence up to some position, as stored: [positions, dim] and [positions, v_dim].
+struct Stored {
+  Stored(const Shape& s, const Cache& cache, int32_t table, int64_t kv, int64_t from, int64_t until) : first(from) {
+    for (KvRow at{table, static_cast<int32_t>(from)}; at.position < until; ++at.position) {
+      for (int64_t d = 0; d < s.dim; ++d) k.push_back(cache.K(at, kv, d));
+      for (int64_t d = 0; d < s.v_dim; ++d) v.push_back(cache.V(at, kv, d));
+    }
+  }
+  int64_t first;
+  std::vector<float> k, v;
+};
+
 // Attention of one row in double precision, from the elements as stored, and how far an f32 evaluation in blocks may be off.
-void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double>& out, std::vector<double>& tolerance) {
+// `stored`: of each KV head of the row's sequence.
+void InDouble(const Problem& p, std::span<const Stored> stored, KvRow at, std::vector<double>& out,
+              std::vector<double>& tolerance) {
   const Shape& s = p.shape;
   constexpr double kUnit = 0x1p-24;
   const float* q = p.q.data() + p.IndexOf(at) * s.heads * s.dim;
@@ -162,8 +176,9 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
     double max = -INFINITY, min = INFINITY, score_error = 0;
     for (int32_t j = static_cast<int32_t>(first); j <= last; ++j) {
       double dot = 0, size = 0;
+      const float* keys = stored[kv].k.data() + (j - stored[kv].first) * s.dim;
       for (int64_t d = 0; d < s.dim; ++d) {
-        const float k = cache.K({at.table, j}, kv, d);
+        const float k = keys[d];
         const double term = rounded_q[h * s.dim + d] * (tiles ? AsBF16(k) : k);
         dot += term, size += std::fabs(term);
       }
@@ -181,9 +196,9 @@ void InDouble(const Problem& p, const Cache& cache, KvRow at, std::vector<double
     for (size_t j = 0; j < score.size(); ++j) {
       const double e = std::exp(score[j] - max);
       sum += e;
+      const float* of_position = stored[kv].v.data() + (first + static_cast<int64_t>(j) - stored[kv].first) * s.v_dim;
       for (int64_t d = 0; d < s.v_dim; ++d) {
-        const float stored = cache.V({at.table, static_cast<int32_t>(first + j)}, kv, d);
-        const double x = round_v ? AsBF16(stored) : stored;
+        const double x = round_v ? AsBF16(of_position[d]) : of_position[d];
         out[h * s.v_dim + d] += e * x, absolute[d] += e * std::fabs(x), values[d] += std::fabs(x);
       }
     }
@@ -204,7 +219,19 @@ class InDoubles {
  public:
   InDoubles(const Problem& p, const Cache& cache, std::span<const KvRow> of)
       : v_dim_(p.shape.v_dim), of_(of.begin(), of.end()), want_(of.size()), tolerance_(of.size()) {
-    for (size_t i = 0; i < of.size(); ++i) InDouble(p, cache, of[i], want_[i], tolerance_[i]);
+    for (int32_t table = 0; table < static_cast<int32_t>(p.lengths.size()); ++table) {
+      int64_t from = p.lengths[table], until = 0;
+      for (const KvRow& at : of) {
+        if (at.table != table) continue;
+        from = std::min({from, p.shape.First(at.position), static_cast<int64_t>(at.from)});
+        until = std::max({until, at.position + int64_t{1}, static_cast<int64_t>(at.until)});
+      }
+      std::vector<Stored> stored;
+      for (int64_t kv = 0; kv < p.shape.kv_heads; ++kv) stored.emplace_back(p.shape, cache, table, kv, from, until);
+      for (size_t i = 0; i < of.size(); ++i) {
+        if (of[i].table == table) InDouble(p, stored, of[i], want_[i], tolerance_[i]);
+      }
+    }
   }
   void ExpectNear(Mat<const float> got) const {
     for (size_t i = 0; i < of_.size(); ++i) {
@@ -485,47 +512,48 @@ TEST(Attention, OnePositionWithASinkByHand) {
 TEST(Attention, BitsDoNotDependOnTheBatch) {
   Random random(31);
   SCOPED_TRACE(random.Trace());
-  ForEachTarget([&] {
-    for (const Shape& shape : Shapes()) {
-      SCOPED_TRACE(shape.Trace());
-      Problem p(shape, {275, 140}, random);
-      const int64_t width = shape.heads * shape.v_dim;
+  for (const Shape& shape : Shapes()) {
+    SCOPED_TRACE(shape.Trace());
+    const Problem p(shape, {275, 140}, random);
+    const int64_t width = shape.heads * shape.v_dim, n = p.lengths[0];
+    // Pieces of 13, row by row around the ends of a block and of some groups, and a long one over another block's end.
+    std::vector<int64_t> cut = {0};
+    for (int64_t at = 0; at < 150; cut.push_back(at)) {
+      const bool single = at < 2 || at / 16 == 5 || std::abs(at - kKvBlock) < 4;
+      at += single ? 1 : 13;
+    }
+    cut.push_back(n);
+    // In any company: rows of both sequences in random order, and taking turns.
+    std::vector<KvRow> shuffled = p.rows, turns;
+    random.Shuffle(shuffled);
+    shuffled.resize(150);
+    for (int32_t i = 115; i < 275; ++i) {
+      turns.push_back({0, i});
+      if (i % 3 != 0 && i / 2 < 140) turns.push_back({1, i / 2});
+    }
+    ForEachTarget([&] {
       EdgeMat<float> want(p.rows.size(), width);
-      {
-        Cache cache(shape, p.lengths);
-        cache.Store(p.rows, p.K(), p.V(), "hwy");
-        p.Attend(cache, p.rows, "hwy", want, random.Bits());
-      }
-      // In pieces, each stored just before it is attended to: lanes of the future are NaNs still.
-      for (int64_t piece : {int64_t{1}, int64_t{13}, int64_t{200}}) {
-        SCOPED_TRACE("pieces of " + std::to_string(piece));
-        Cache cache(shape, p.lengths);
-        const int64_t n = p.lengths[0];
-        for (int64_t begin = 0; begin < n; begin += piece) {
-          const int64_t count = std::min(piece, n - begin);
-          const auto of = std::span<const KvRow>(p.rows).subspan(begin, count);
-          cache.Store(of, p.K().Rows(begin, count), p.V().Rows(begin, count), "hwy");
-          EdgeMat<float> out(count, width);
-          p.Attend(cache, of, "hwy", out, random.Bits());
-          ExpectSameBits(out.view(), want.view().Rows(begin, count));
-        }
-      }
-      // In any company: rows of both sequences in random order, and taking turns.
       Cache cache(shape, p.lengths);
       cache.Store(p.rows, p.K(), p.V(), "hwy");
-      std::vector<KvRow> shuffled = p.rows, turns;
-      random.Shuffle(shuffled);
-      for (int32_t i = 0; i < 275; ++i) {
-        turns.push_back({0, i});
-        if (i % 3 != 0 && i / 2 < 140) turns.push_back({1, i / 2});
+      p.Attend(cache, p.rows, "hwy", want, random.Bits());
+      // Each piece is stored just before it is attended to: lanes of the future are NaNs still.
+      Cache growing(shape, p.lengths);
+      for (size_t i = 0; i + 1 < cut.size(); ++i) {
+        const int64_t begin = cut[i], count = cut[i + 1] - begin;
+        SCOPED_TRACE("rows from " + std::to_string(begin) + ", " + std::to_string(count));
+        const auto of = std::span<const KvRow>(p.rows).subspan(begin, count);
+        growing.Store(of, p.K().Rows(begin, count), p.V().Rows(begin, count), "hwy");
+        EdgeMat<float> out(count, width);
+        p.Attend(growing, of, "hwy", out, random.Bits());
+        ExpectSameBits(out.view(), want.view().Rows(begin, count));
       }
       for (const std::vector<KvRow>& of : {shuffled, turns}) {
         EdgeMat<float> out(of.size(), width);
         p.Attend(cache, of, "hwy", out, random.Bits());
         for (size_t i = 0; i < of.size(); ++i) ExpectSameBits(out.view().Rows(i, 1), want.view().Rows(p.IndexOf(of[i]), 1));
       }
-    }
-  });
+    });
+  }
 }
 
 // Few rows, whose positions are divided among tasks: the same bits as in one piece.
@@ -720,9 +748,10 @@ TEST(Attention, ReferenceDoesExactlyWhatIsCharged) {
     Problem p(shape, {270, 20}, random);
     Cache cache(shape, p.lengths);
     cache.Store(p.rows, p.K(), p.V());
-    const int64_t n = p.rows.size(), width = shape.heads * shape.dim;
+    const std::vector<KvRow> of = SomeRows(p, random);
+    const int64_t n = of.size(), width = shape.heads * shape.dim;
     EdgeMat<float> out(n, shape.heads * shape.v_dim);
-    const AttentionOp op = p.Op(cache, p.rows, {p.q.data(), n, width}, out.view());
+    const AttentionOp op = p.Op(cache, of, {p.q.data(), n, width}, out.view());
     auto count = [&](auto a, auto s, auto j, auto z) {
       using A = decltype(a);
       using J = decltype(j);
