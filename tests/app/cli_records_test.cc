@@ -177,6 +177,7 @@ TEST(CliRecords, FilesThatCannotBeWrittenAreRefused) {
 TEST(CliRecords, FilesThatAreThereAreReplacedByForceAlone) {
   const TempFolder dir;
   const std::string model = kGoldens + "gpt2/gpt2-a-f32-release-names/model.gguf", file = dir / "file", folder = dir / "folder";
+  const std::string config = kGoldens + "llama/llama-a-f32-gqa-untied/config.json";
   const std::string text = dir.Write("text", "1,2,3,4");
   std::filesystem::create_directory(folder);
   struct Row {
@@ -195,8 +196,8 @@ TEST(CliRecords, FilesThatAreThereAreReplacedByForceAlone) {
         Row{with(logits, "-o", file), file, "NUMPY"}, Row{with(logits, "--dump", folder), folder + "/old.npy"},
         Row{with({"perplexity", model, "--tokens-file", text}, "--save", file), file, "NUMPY"},
         Row{{"quantize", model, file, "--type", "F16"}, file, "GGUF"},
-        Row{{"synth", "gpt2", dir / "x.gguf", "--layers", "1", "--type", "Q4_0"}, dir / "x.gguf", "GGUF"},
-        Row{{"synth", "gpt2", folder, "--layers", "1"}, folder + "/config.json", "n_layer"},
+        Row{{"synth", config, dir / "x.gguf", "--type", "F32"}, dir / "x.gguf", "GGUF"},
+        Row{{"synth", config, folder}, folder + "/config.json", "num_hidden_layers"},
         Row{{"report", model, "-n", "1", "-o", dir / "page.html", "--svg", folder}, folder + "/old.svg"},
         Row{{"man", "-o", folder}, folder + "/tally-run.1", ".TH"}}) {
     SCOPED_TRACE(row.command[0] + " " + row.command[row.command.size() - 2]);

@@ -78,16 +78,18 @@ inline void Step(Engine& engine, std::span<const int32_t> sequences, uint64_t ro
   ASSERT_TRUE(logits.ok()) << logits.status().message();
 }
 
-// Prefill, prefill with all logits, decode, and a mixed batch of unequal sequences.
-inline void ExpectEveryChargeHasItsFormula(const std::string& path) {
+// Of the engine that ExpectEveryChargeHasItsFormula wants.
+inline EngineOptions Options() {
   EngineOptions options = SmallOptions();
   options.sequences = 2;
-  options.max_batch = 64;
-  options.max_logit_rows = 64;
-  const Opened opened = Open(path, options);
-  ASSERT_NE(opened.engine, nullptr);
-  Engine& engine = *opened.engine;
-  const Recipe& recipe = opened.model->recipe();
+  options.max_batch = 18;
+  options.max_logit_rows = 18;
+  return options;
+}
+
+// Prefill, prefill with all logits, decode, and a mixed batch of unequal sequences. The engine has no sequences, before and after.
+inline void ExpectEveryChargeHasItsFormula(Engine& engine) {
+  const Recipe& recipe = engine.model().recipe();
   std::vector<int32_t> sequences;
   for (int i = 0; i < 2; ++i) sequences.push_back(engine.NewSequence().value());
 
@@ -119,6 +121,13 @@ inline void ExpectEveryChargeHasItsFormula(const std::string& path) {
     EXPECT_EQ(ledger.total(p).useful.Bytes(ByteKind::kWeightsStored), 0u);
   }
   EXPECT_GT(ledger.total(Phase::kMixed).useful.Bytes(ByteKind::kWeightsStored), 0u);
+  for (const int32_t sequence : sequences) engine.Free(sequence);
+}
+
+inline void ExpectEveryChargeHasItsFormula(const std::string& path) {
+  const Opened opened = Open(path, Options());
+  ASSERT_NE(opened.engine, nullptr);
+  ExpectEveryChargeHasItsFormula(*opened.engine);
 }
 
 }  // namespace tally::closed_forms

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every family of the registry with random weights: the published configurations of the catalogue, made small, as a Hugging Face
-// directory in F32 and as a GGUF file in Q8_0. The reference against Highway, every tensor claimed once, and closed form = inventory =
-// executed in prefill, decode and a mixed batch.
+// directory in F32 and as the GGUF file in Q8_0 that is made of it. The reference against Highway, every tensor claimed once, and closed
+// form = inventory = executed in prefill, decode and a mixed batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,28 +24,14 @@
 #include "tests/session/drafted.h"
 #include "tests/support/gguf_without.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/small_checkpoint.h"
 #include "tests/support/small_config.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
 namespace {
 
-class RandomFamily : public testing::TestWithParam<std::string> {
- protected:
-  // The checkpoint, or "" if GGUF cannot say all of it.
-  std::string Make(const std::string& out, DType type, bool every_expert = false) {
-    const std::string from = folder_ / "config.json", to = folder_ / out;
-    std::ofstream(from) << SmallConfig(GetParam(), every_expert);
-    SynthOptions options;
-    options.type = type;
-    const auto made = Synthesize(from, to, options);
-    if (made.ok()) return to;
-    EXPECT_NE(made.status().message().find("GGUF"), std::string::npos) << made.status().message();
-    return "";
-  }
-
-  const TempFolder folder_;
-};
+class RandomFamily : public testing::TestWithParam<std::string> {};
 
 std::vector<int32_t> Ids(int32_t vocab) {
   std::vector<int32_t> ids;
@@ -85,12 +71,11 @@ void ExpectHonest(const std::string& path, double tolerance = 1e-5) {
   EXPECT_GT(greatest, 0);
   EXPECT_LE(Difference(reference, highway), tolerance * greatest);
 
-  closed_forms::ExpectEveryChargeHasItsFormula(path);
-  const Opened opened = Open(path, SmallOptions());
+  const Opened opened = Open(path, closed_forms::Options());
   ASSERT_NE(opened.engine, nullptr);
+  closed_forms::ExpectEveryChargeHasItsFormula(*opened.engine);
   AuditOptions audit;
-  audit.prompt = Ids(opened.model->recipe().vocab);
-  audit.prompt.resize(11);
+  audit.prompt = Ids(opened.model->recipe().vocab);  // two pieces
   audit.decode_tokens = 4;
   const auto report = Audit(*opened.engine, audit);
   ASSERT_TRUE(report.ok()) << report.status().message();
@@ -98,38 +83,26 @@ void ExpectHonest(const std::string& path, double tolerance = 1e-5) {
   EXPECT_GT(report->compared, 50u);
 }
 
-// Qwen3.5-4B: see Int8Bound.
-TEST_P(RandomFamily, DirectoryInF32) { ExpectHonest(Make("made", DType::kF32), GetParam() == "Qwen3.5-4B" ? 3e-5 : 1e-5); }
-
 double Rms(const std::vector<float>& x) {
   double sum = 0;
   for (const float v : x) sum += static_cast<double>(v) * static_cast<double>(v);
   return std::sqrt(sum / static_cast<double>(x.size()));
 }
 
-TEST_P(RandomFamily, GgufInQ8) {
-  const std::string path = Make("made.gguf", DType::kQ8_0);
-  if (!path.empty()) ExpectHonest(path);
-}
-
 // The published configuration, small, with other settings.
-void ExpectHonestWith(const std::string& model, const std::string& settings, DType type, const std::string& out) {
+void ExpectHonestWith(const std::string& model, const std::string& settings) {
   SCOPED_TRACE(model + " " + settings);
-  const TempFolder folder;
   OrderedJson config = SmallConfig(model);
   config.merge_patch(OrderedJson::parse(settings));
-  SynthOptions options;
-  options.type = type;
-  const auto made = Synthesize(folder.Write("config.json", config.dump()), folder / out, options);
-  ASSERT_TRUE(made.ok()) << made.status().message();
-  ExpectHonest(folder / out);
+  const SmallCheckpoint made(config);
+  ExpectHonest(made.directory());
+  ExpectHonest(made.WriteGguf());
 }
 
 TEST(Variants, LimitsOfSwiglu) {
   const std::string limits =
       R"({"expert_swiglu_limit_list": [0, 0, 0.5, 0.25, 0, 4], "share_expert_swiglu_limit_list": [0, 0.25, 0, 0.5, 0, 5]})";
-  ExpectHonestWith("Ling-3.0-tiny", limits, DType::kF32, "made");
-  ExpectHonestWith("Ling-3.0-tiny", limits, DType::kQ8_0, "made.gguf");
+  ExpectHonestWith("Ling-3.0-tiny", limits);
 }
 
 // GGUF files without tensors that llama.cpp does without: the gates of experts, and shared experts.
@@ -138,17 +111,14 @@ TEST(Variants, FilesWithoutTensors) {
        {std::pair{"ERNIE-4.5-21B-A3B", "ffn_gate_exps"}, std::pair{"Mixtral-8x7B", "ffn_gate_exps"},
         std::pair{"Granite-3.0-1B-A400M", "ffn_gate_exps"}, std::pair{"Kimi-Linear-48B-A3B", "_shexp"}}) {
     SCOPED_TRACE(model);
-    const TempFolder folder;
-    SynthOptions options;
-    options.type = DType::kF32;
-    const auto made = Synthesize(folder.Write("config.json", SmallConfig(model).dump()), folder / "whole.gguf", options);
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    WriteGgufWithout(folder / "whole.gguf", part, folder / "part.gguf");
-    const auto recipe = [&](const char* file) { return ReadModelSpec(ReadGguf(folder / file).value())->recipe; };
-    const Recipe with = recipe("whole.gguf"), without = recipe("part.gguf");
+    const SmallCheckpoint made(SmallConfig(model));
+    const std::string whole = made.WriteGguf(), rest = made.folder() / "part.gguf";
+    WriteGgufWithout(whole, part, rest);
+    const auto recipe = [&](const std::string& file) { return ReadModelSpec(ReadGguf(file).value())->recipe; };
+    const Recipe with = recipe(whole), without = recipe(rest);
     EXPECT_FALSE(with.all.experts.ungated || with.all.experts.shared_activation);
     EXPECT_TRUE(without.all.experts.ungated != without.all.experts.shared_activation);
-    ExpectHonest(folder / "part.gguf");
+    ExpectHonest(rest);
   }
 }
 
@@ -159,32 +129,43 @@ TEST(Variants, FilesWithoutTensors) {
 // stream without a norm (OLMo 2 and 3, EXAONE 4), products are of vectors that grow.
 double Int8Bound(const std::string& name) {
   static const std::map<std::string, double> kMore = {
-      {"Olmo-3-7B", 0.025},   {"EXAONE-4.0-1.2B", 0.03},      {"Muse-Glimmer-30B", 0.025},   {"OLMo-2-7B", 0.025},
-      {"Command-R7B", 0.025}, {"Gemma-3-12B", 0.025},         {"Gemma-3-27B", 0.025},        {"Gemma-4-E2B", 0.025},
-      {"Gemma-4-E4B", 0.025}, {"Gemma-4-26B-A4B", 0.025},     {"DeepSeek-V2-Lite", 0.03},    {"DeepSeek-V3", 0.03},
-      {"Kimi-K2", 0.03},      {"DeepSeek-V2", 0.05},          {"Codestral-Mamba-7B", 0.025}, {"LFM2-1.2B", 0.045},
-      {"LFM2-8B-A1B", 0.045}, {"Qwen3-Coder-Next", 0.06},     {"Qwen3.5-4B", 0.13},          {"Qwen3.6-35B-A3B", 0.06},
-      {"dots.llm1", 0.025},   {"GLM-4.7-Flash", 0.025},       {"Hunyuan-A13B", 0.025},       {"K-EXAONE-236B-A23B", 0.03},
-      {"Laguna-XS.2", 0.025}, {"Kimi-Linear-48B-A3B", 0.035}, {"Ling-3.0-tiny", 0.035},      {"Ling-3.0-flash", 0.035}};
+      {"OLMo-2-7B", 0.025},       {"Muse-Glimmer-30B", 0.025},   {"Gemma-4-E2B", 0.025},         {"DeepSeek-V2-Lite", 0.03},
+      {"DeepSeek-V2", 0.05},      {"Codestral-Mamba-7B", 0.025}, {"LFM2-1.2B", 0.045},           {"LFM2-8B-A1B", 0.045},
+      {"Qwen3-Coder-Next", 0.06}, {"Qwen3.5-4B", 0.13},          {"Kimi-Linear-48B-A3B", 0.035}, {"Ling-3.0-tiny", 0.035},
+      {"Ling-3.0-flash", 0.035}};
   const auto more = kMore.find(name);
   return more == kMore.end() ? 0.02 : more->second;
 }
 
-// All experts are used, as a choice that int8 turns is another model's.
-TEST_P(RandomFamily, Int8StaysNearTheValues) {
-  const std::string path = Make("every.gguf", DType::kQ8_0, true);
-  if (path.empty()) return;
+void ExpectInt8NearTheValues(const std::string& name, const std::string& gguf) {
   double greatest = 0;
-  const std::vector<float> exact = LogitsOf(path, ImplChoice::kAuto, ActivationMode::kF32, &greatest);
-  std::vector<float> apart = LogitsOf(path, ImplChoice::kAuto, ActivationMode::kInt8, &greatest);
+  const std::vector<float> exact = LogitsOf(gguf, ImplChoice::kAuto, ActivationMode::kF32, &greatest);
+  std::vector<float> apart = LogitsOf(gguf, ImplChoice::kAuto, ActivationMode::kInt8, &greatest);
   ASSERT_EQ(apart.size(), exact.size());
   const double most = Difference(exact, apart) / greatest;
   for (size_t i = 0; i < apart.size(); ++i) apart[i] -= exact[i];
   const double share = Rms(apart) / Rms(exact);
-  std::printf("%s: int8 is apart by %.2f %% of the logits, by %.2f %% of the greatest at most\n", GetParam().c_str(), 100 * share,
+  std::printf("%s: int8 is apart by %.2f %% of the logits, by %.2f %% of the greatest at most\n", name.c_str(), 100 * share,
               100 * most);
-  EXPECT_LE(share, Int8Bound(GetParam()));
+  EXPECT_LE(share, Int8Bound(name));
 }
+
+TEST_P(RandomFamily, IsHonest) {
+  const SmallCheckpoint made(SmallConfig(GetParam()));
+  ExpectHonest(made.directory(), GetParam() == "Qwen3.5-4B" ? 3e-5 : 1e-5);  // see Int8Bound
+  const std::string gguf = GetParam() == "Qwen3.5-4B" ? made.SynthesizeGguf() : made.WriteGguf();
+  if (!gguf.empty()) ExpectHonest(gguf);
+}
+
+// All experts are used, as a choice that int8 turns is another model's.
+class Int8 : public testing::TestWithParam<std::string> {};
+
+TEST_P(Int8, StaysNearTheValues) {
+  const SmallCheckpoint made(SmallConfig(GetParam(), true));
+  if (const std::string gguf = made.SynthesizeGguf(); !gguf.empty()) ExpectInt8NearTheValues(GetParam(), gguf);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Int8, testing::ValuesIn(OneOfEachKind()), SmallModelName);
 
 // One model whose sequences are run in all ways.
 class Recurrent {
@@ -226,7 +207,8 @@ class Recurrent {
 class RecurrentFamily : public RandomFamily {};
 
 TEST_P(RecurrentFamily, KeepsItsBits) {
-  const std::string path = Make("made", DType::kF32);
+  const SmallCheckpoint made(SmallConfig(GetParam()));
+  const std::string path = made.directory();
   const auto model = LoadModel(path, Exact());
   ASSERT_TRUE(model.ok()) << model.status().message();
   std::vector<int32_t> text;
@@ -292,7 +274,8 @@ TEST_P(RecurrentFamily, KeepsItsBits) {
 
 // Drafts that are not accepted leave no trace in states.
 TEST_P(RecurrentFamily, DraftsGiveTheSame) {
-  const std::string path = Make("made", DType::kF32);
+  const SmallCheckpoint made(SmallConfig(GetParam()));
+  const std::string path = made.directory();
   EngineOptions options = Exact();
   options.context = 300;
   options.draft_rows = 4;

@@ -151,6 +151,7 @@ inline void Shrink(OrderedJson& config) {
   if (config.contains("hybrid_override_pattern")) {
     config["hybrid_override_pattern"] = config["hybrid_override_pattern"].get<std::string>().substr(0, kLayers);
   }
+  if (!config.contains("vocab_size")) config["vocab_size"] = kSizes.at("vocab_size");  // the class's, which is large
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id"}) config.erase(key);
 }
 
@@ -187,6 +188,22 @@ inline std::vector<std::string> SmallModels() {
     if (!families.insert(FamilyOfModel(name)).second) continue;
 #endif
     names.push_back(name);
+  }
+  return names;
+}
+
+// Of SmallModels, the first of those whose layers have the same matrices, and a norm before attention or none: what is divided and
+// multiplied differs between them.
+inline std::set<std::string> OneOfEachKind() {
+  std::set<std::set<Role>> seen;
+  std::set<std::string> names;
+  for (const std::string& name : SmallModels()) {
+    std::set<Role> roles;
+    const ModelSpec spec = ReadFamily(ReadConfigText(SmallConfig(name).dump(), name).value()).value();
+    for (const TensorBinding& b : spec.bindings) {
+      if (b.layer >= 0 && (b.shape.size() > 1 || b.role == Role::kAttnNorm)) roles.insert(b.role);
+    }
+    if (seen.insert(roles).second) names.insert(name);
   }
   return names;
 }
