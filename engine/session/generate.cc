@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/session/generate.h"
 #include "engine/recipe/recipe.h"
+#include "engine/session/generate.h"
 #include "engine/session/output_stream.h"
 #include "engine/session/run_alone.h"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/app/audit_report.h"
+#include "engine/recipe/recipe.h"
 #include "tests/app/screen.h"
 
 namespace tally::app {

@@ -81,8 +81,8 @@ std::vector<HybridClaim> HybridClaims() {
   };
   const Count e2b = Counted("Gemma-4-E2B"), e4b = Counted("Gemma-4-E4B"), dense = Counted("Gemma-4-12B"),
               moe = Counted("Gemma-4-26B-A4B");
-  const uint64_t delta_layers = u(qwen.recipe.n_layers) - attending(qwen.recipe);
-  const uint64_t square = u(qwen.recipe.all.delta.value_dim) * u(qwen.recipe.all.delta.value_dim);
+  const uint64_t delta_layers = u(qwen.recipe->n_layers) - attending(qwen.recipe);
+  const uint64_t square = u(qwen.recipe->all.delta.value_dim) * u(qwen.recipe->all.delta.value_dim);
   return {{"Qwen3-Coder-Next", "active parameters by llmfit's formula for every mixture, 5 % and k/X of the rest (llmfit #544)",
            ByLlmfit(coder.parameters.total, coder.recipe), coder.parameters.active_none,
            "without embedding and head; with the head " + WithThousands(coder.parameters.active_head) + ", with both " +
@@ -98,14 +98,14 @@ std::vector<HybridClaim> HybridClaims() {
            "with the head; without embedding and head " + WithThousands(qwen.parameters.active_none) + ", with both " +
                WithThousands(qwen.parameters.active_all)},
           {"Qwen3.6-35B-A3B", "bytes of KV a token, all layers charged (llmfit #951)",
-           qwen.kv_bytes_per_token * u(qwen.recipe.n_layers) / attending(qwen.recipe), qwen.kv_bytes_per_token,
+           qwen.kv_bytes_per_token * u(qwen.recipe->n_layers) / attending(qwen.recipe), qwen.kv_bytes_per_token,
            "f16; and " + WithThousands(qwen.state_bytes) + " bytes of states, whatever the length"},
           {"Nemotron-3-Nano", "FLOPs a token of Mamba's matrices, heads twice as wide as the model (Megatron-LM)",
-           MambaProjections(nano.recipe, 2 * u(nano.recipe.d_model)),
-           MambaProjections(nano.recipe, u(nano.recipe.all.mamba.heads) * u(nano.recipe.all.mamba.head_dim)),
-           "its heads are " + WithThousands(u(nano.recipe.all.mamba.heads) * u(nano.recipe.all.mamba.head_dim)) + " wide"},
+           MambaProjections(nano.recipe, 2 * u(nano.recipe->d_model)),
+           MambaProjections(nano.recipe, u(nano.recipe->all.mamba.heads) * u(nano.recipe->all.mamba.head_dim)),
+           "its heads are " + WithThousands(u(nano.recipe->all.mamba.heads) * u(nano.recipe->all.mamba.head_dim)) + " wide"},
           {"Qwen3.6-35B-A3B", "FLOPs a token of the delta rule, 8 N_v^2 a head (Megatron-LM)",
-           delta_layers * u(qwen.recipe.all.delta.value_heads) * 8 * square,
+           delta_layers * u(qwen.recipe->all.delta.value_heads) * 8 * square,
            PartFlops(qwen.decode, books::Part::kRecurrence) + PartFlops(qwen.decode, books::Part::kStateWork),
            "7 N_k N_v + 6 N_v + 3 N_k a head"},
           {"Gemma-4-E2B", "2.3B effective (its card)", 2'300'000'000, e2b.parameters.active_head,

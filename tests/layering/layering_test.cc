@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/recipe/recipe.h"
 #include "tests/layering/layering.h"
+#include "engine/recipe/recipe.h"
 
 #include <gtest/gtest.h>
 

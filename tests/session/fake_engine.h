@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/api/tally.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally {
 

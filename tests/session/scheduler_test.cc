@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/recipe/recipe.h"
 #include "engine/session/scheduler.h"
+#include "engine/recipe/recipe.h"
 #include "engine/session/step_clock.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Charged pages against touched ones, weight by weight and row by row, without a model: the rows are read here.
-#include "engine/recipe/recipe.h"
 #include "engine/studies/page_proof.h"
+#include "engine/recipe/recipe.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Perplexity: against sums made from the logits of whole windows, and of files that are compared.
-#include "engine/recipe/recipe.h"
 #include "engine/studies/perplexity.h"
+#include "engine/recipe/recipe.h"
 
 #include <gtest/gtest.h>
 

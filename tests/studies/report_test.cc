@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A report's figures are the engine's own, whether they come from its records or from a ledger file.
-#include "engine/recipe/recipe.h"
 #include "engine/studies/report.h"
+#include "engine/recipe/recipe.h"
 
 #include <gtest/gtest.h>
 
