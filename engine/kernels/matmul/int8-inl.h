@@ -211,7 +211,8 @@ struct DecodedShape {
   static constexpr ActFormat kInt8 = {.kind = ActKind::kInt8, .sums = kSumsOf, .minima = kMinimaOf > 0};
   static constexpr int kScaleWords = kWordsOf, kPieces = kPiecesOf;
   static constexpr bool kWide = kWideOf, kAddsExponents = kPowersOf2Of;
-  static constexpr bool kByteSteps = true;  // decoded steps are read from front to back
+  // Decoded steps are read from front to back, unless the halves of a block have a sum each.
+  static constexpr bool kByteSteps = kSumsOf == 1;
 };
 template <class F>
 inline constexpr bool kHasPowersOf2 = requires {
