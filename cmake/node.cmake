@@ -5,6 +5,41 @@ function(tally_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TALLY_UNITY_BATCH})
 endfunction()
 
+# tally_kernel_groups(VARIABLE): of the sources in the list VARIABLE, those that Highway compiles for each target become a few, each of
+# which includes several: Highway's headers are most of what one takes. Those that take long stay as they are.
+function(tally_kernel_groups variable)
+  set(kernels)
+  set(others)
+  foreach(source ${${variable}})
+    file(STRINGS ${source} found REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
+    if(found AND NOT source MATCHES "(attention_hwy|products_hwy).*[.]cc$")
+      list(APPEND kernels ${source})
+    else()
+      list(APPEND others ${source})
+    endif()
+  endforeach()
+  list(LENGTH kernels last)
+  math(EXPR last "${last} - 1")
+  set(group 0)
+  set(most 6)
+  if(TALLY_SANITIZE)  # instrumented intrinsics take minutes a file
+    set(most 2)
+  endif()
+  foreach(first RANGE 0 ${last} ${most})
+    list(SUBLIST kernels ${first} ${most} some)
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/kernels_${group}.cc)
+    set(text "// Made by CMake.\n#undef HWY_TARGET_INCLUDE\n#define HWY_TARGET_INCLUDE \"${file}\"\n#include \"hwy/foreach_target.h\"\n")
+    foreach(source ${some})
+      string(APPEND text "#include \"${source}\"\n")
+    endforeach()
+    file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)
+    set_source_files_properties(${file} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    list(APPEND others ${file})
+    math(EXPR group "${group} + 1")
+  endforeach()
+  set(${variable} ${others} PARENT_SCOPE)
+endfunction()
+
 # tally_node(NAME base DIRS folder... FILES pattern... DEPS target...): one node of the design's graph
 # (CONTRIBUTING.md, "The house"), made of every .cc of its folders and the files that match its patterns.
 function(tally_node)
@@ -20,20 +55,25 @@ function(tally_node)
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/${target}_headers_only.cc)
     file(CONFIGURE OUTPUT ${sources} CONTENT "")
   endif()
+  if(TALLY_UNITY AND N_NAME STREQUAL "kernels")
+    tally_kernel_groups(sources)
+  endif()
   add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC ${N_DEPS})
-  # Kernels include themselves for each instruction set; the families are alike, down to the names of their parts, and so are the
-  # pictures of a report.
-  if(TALLY_UNITY AND NOT N_NAME MATCHES "^(machine|kernels|models|page)$")
+  # The families are alike, down to the names of their parts, and so are the pictures of a report.
+  if(TALLY_UNITY AND NOT N_NAME MATCHES "^(machine|models|page)$")
     tally_unity(${target})
   endif()
   if(TALLY_UNITY AND N_NAME STREQUAL "models")
     target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/models/family.h)
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # or ccache would keep none of them
   endif()
-  # These run before or after generation, not for each token: -O1 saves a third of their time to compile.
-  if(N_NAME MATCHES "^(recipe|books|chat|hub|render|page|models|catalog|serve)$")
+  # These run before or after generation, not for each token: -O1 saves a third of their time to compile. Reading a configuration into a
+  # recipe is quick in any case: -Og saves a fifth of what is left.
+  if(N_NAME MATCHES "^(recipe|books|chat|hub|render|page|serve|studies|loaders|inventory)$")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  elseif(N_NAME MATCHES "^(models|catalog)$")
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
   endif()
   # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it.
   if(TALLY_SANITIZE AND NOT N_NAME MATCHES "^(base|machine|kernels|ledger|weights|exec|graph)$")

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/answers.h"
 
-#include <CLI/CLI.hpp>
 #include <utility>
 
 #include "engine/app/chat_options.h"
@@ -20,11 +19,11 @@ Result<ChatSide> SideOf(const AnswerFlags& flags, const Model& model, bool tools
 
 }  // namespace
 
-void AddAnswerFlags(CLI::App& command, AnswerFlags& flags) {
+void AddAnswerFlags(Command& command, AnswerFlags& flags) {
   AddNumber(command, "--parallel", flags.parallel, "most answers that are generated at once");
   AddChatTemplate(command, flags.chat_template);
-  command.add_flag("--special", flags.special, "special tokens spelled out in prompts of /v1/completions become tokens");
-  command.add_flag("--strict", flags.strict, "refuse fields of a request that would be ignored");
+  command.Flag("--special", flags.special, "special tokens spelled out in prompts of /v1/completions become tokens");
+  command.Flag("--strict", flags.strict, "refuse fields of a request that would be ignored");
   AddNumber(command, "-n,--tokens", flags.tokens,
             "most tokens of an answer whose request does not say (-1 or -2: until the context is full)");
   AddSamplingSteps(command, flags.sampling);

@@ -20,7 +20,7 @@ struct AnswerFlags {
   std::string draft;
   bool special = false, strict = false;
 };
-void AddAnswerFlags(CLI::App& command, AnswerFlags& flags);  // without the model's
+void AddAnswerFlags(Command& command, AnswerFlags& flags);  // without the model's
 // kBadInput names the option.
 Result<EngineOptions> EngineOptionsOf(const AnswerFlags& flags);
 // kBadInput: also a chat template that was asked for and cannot be used, before weights are read.

@@ -2,7 +2,6 @@
 // tally audit: runs a model and holds its ledger against closed form and checkpoint.
 #include "engine/api/tally.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -71,20 +70,20 @@ Status RunAudit(const AuditFlags& flags) {
 
 }  // namespace
 
-Action AddAudit(CLI::App& app) {
+Action AddAudit(Command& app) {
   auto flags = std::make_shared<AuditFlags>();
-  CLI::App* c = app.add_subcommand("audit", "Compare closed form, checkpoint and ledger, to the integer");
-  AddModelFlags(*c, flags->model);
-  AddStudyPrompt(*c, flags->prompt);
-  AddDraft(*c, flags->draft);
-  c->add_flag("--mmu", flags->mmu, "the pages of the weights too: those touched, by page faults, must be those charged (slower)");
-  c->add_flag("--claims", flags->claims, "what is published of this model, and under which convention it holds");
-  c->add_flag("--full", flags->full, "all tables: the accounts site by site, experts, pages, where the parameters are");
-  AddWidth(*c, flags->width);
-  AddRecordFlags(*c, flags->records);
-  c->add_flag("--json", flags->json, "one JSON document on standard output, every row of every step in it");
-  c->footer("Exit code 3: the accounts differ; the rows and pages that do are printed.");
-  AddExamples(*c, {"tally audit", "tally audit demo --mmu --claims -n 4"});
+  Command c = app.Add("audit", "Compare closed form, checkpoint and ledger, to the integer");
+  AddModelFlags(c, flags->model);
+  AddStudyPrompt(c, flags->prompt);
+  AddDraft(c, flags->draft);
+  c.Flag("--mmu", flags->mmu, "the pages of the weights too: those touched, by page faults, must be those charged (slower)");
+  c.Flag("--claims", flags->claims, "what is published of this model, and under which convention it holds");
+  c.Flag("--full", flags->full, "all tables: the accounts site by site, experts, pages, where the parameters are");
+  AddWidth(c, flags->width);
+  AddRecordFlags(c, flags->records);
+  c.Flag("--json", flags->json, "one JSON document on standard output, every row of every step in it");
+  c.Footer("Exit code 3: the accounts differ; the rows and pages that do are printed.");
+  AddExamples(c, {"tally audit", "tally audit demo --mmu --claims -n 4"});
   return [flags] { return Report(RunAudit(*flags)); };
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally batch: answers a file of requests, many at once.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -133,28 +132,27 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
 
 }  // namespace
 
-Action AddBatch(CLI::App& app) {
+Action AddBatch(Command& app) {
   auto flags = std::make_shared<BatchFlags>();
-  CLI::App* c = app.add_subcommand("batch", "Answer a file of OpenAI requests, many at once");
-  AddModelFlags(*c, flags->model);
+  Command c = app.Add("batch", "Answer a file of OpenAI requests, many at once");
+  AddModelFlags(c, flags->model);
+  FileOption(c.Option("REQUESTS", flags->requests,
+                      "file with a request a line, as OpenAI's batches have them: custom_id, method, url (/v1/chat/completions, "
+                      "/v1/completions or /v1/responses), body"))
+      .Required();
   FileOption(
-      c->add_option("REQUESTS", flags->requests,
-                    "file with a request a line, as OpenAI's batches have them: custom_id, method, url (/v1/chat/completions, "
-                    "/v1/completions or /v1/responses), body"))
-      ->required();
-  FileOption(
-      c->add_option("-o,--out", flags->out,
-                    "file for the answers, a line each, in the order of the requests; if it has some of them, the rest is added"))
-      ->required();
-  AddAnswerFlags(*c, *flags);
-  AddRecordFlags(*c, flags->records);
-  c->add_flag("--json", flags->json, "one JSON document on standard output, at the end");
-  c->footer(
+      c.Option("-o,--out", flags->out,
+               "file for the answers, a line each, in the order of the requests; if it has some of them, the rest is added"))
+      .Required();
+  AddAnswerFlags(c, *flags);
+  AddRecordFlags(c, flags->records);
+  c.Flag("--json", flags->json, "one JSON document on standard output, at the end");
+  c.Footer(
       "What a request leaves out is taken from the options; a seed that it leaves out is drawn, and stands in its answer. A "
       "request that cannot be answered has an error in its answer's place, and the others go on. A file of answers is continued "
       "by the same model, settings and requests alone; --force begins it anew.");
-  AddExamples(*c, {"tally batch demo docs/requests.jsonl -o /tmp/answers.jsonl",
-                   "tally batch demo docs/requests.jsonl -o /tmp/greedy.jsonl --temp 0 --json"});
+  AddExamples(c, {"tally batch demo docs/requests.jsonl -o /tmp/answers.jsonl",
+                  "tally batch demo docs/requests.jsonl -o /tmp/greedy.jsonl --temp 0 --json"});
   return [flags] { return Report(RunBatchFile(*flags)); };
 }
 

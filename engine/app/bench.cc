@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally bench: prefill and decode speed over a grid of work, beside the machine's roofs.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -139,12 +138,12 @@ Result<int> RunBench(BenchFlags& flags) {
 
 }  // namespace
 
-Action AddBench(CLI::App& app) {
+Action AddBench(Command& app) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* c = app.add_subcommand("bench", "Measure prefill and decode, beside this machine's roofs");
-  AddSharedModelFlags(*c, flags->model);
+  Command c = app.Add("bench", "Measure prefill and decode, beside this machine's roofs");
+  AddSharedModelFlags(c, flags->model);
   const auto list = [&](const std::string& names, std::string& value, const std::string& description) {
-    return c->add_option(names, value, description)->type_name(kListType)->capture_default_str();
+    return c.Option(names, value, description).Type(kListType).Preset();
   };
   list("-p,--prompt", flags->prompts, "tokens of a prefill (0: none is measured)");
   list("-n,--tokens", flags->generate, "decode steps (0: none are measured)");
@@ -152,25 +151,24 @@ Action AddBench(CLI::App& app) {
   list("--batch", flags->batches, "sequences that decode together");
   list("-t,--threads", flags->threads, "threads (0: OMP_NUM_THREADS, or all cores)");
   Choices(list("--kv", flags->kv, "types of the KV cache"), KvTypeChoices());
-  c->add_option("--target", flags->target,
-                "measure with at most this instruction set, as `bench` names it (AMX, AVX2, AVX2_VNNI, NEON_DOT)");
-  AddDraft(*c, flags->draft);
-  FileOption(c->add_option(
+  c.Option("--target", flags->target,
+           "measure with at most this instruction set, as `bench` names it (AMX, AVX2, AVX2_VNNI, NEON_DOT)");
+  AddDraft(c, flags->draft);
+  FileOption(c.Option(
       "--replay", flags->replay,
       "with --draft: file of recorded answers, a line each: {\"prompt\": a text or token ids, \"answer\": the same}; they "
       "are generated again, with drafts and without"));
-  AddNumber(*c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
-  AddNumber(*c, "-s,--seed", flags->speed.seed, "of the random tokens");
-  Choices(c->add_option("--format", flags->format, "what is printed")->capture_default_str(),
-          {"table", "md", "csv", "json", "jsonl"});
-  FileOption(c->add_option("--report", flags->report,
-                           "file for a page with the figures, and those of one run recorded op by op (HTML)"));
-  c->add_flag("--full", flags->full, "tables of all figures: bytes a token, sampling, peaks, the rounds that count");
-  c->add_flag("--json", flags->json, "--format json");
-  AddExamples(*c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md"});
+  AddNumber(c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
+  AddNumber(c, "-s,--seed", flags->speed.seed, "of the random tokens");
+  Choices(c.Option("--format", flags->format, "what is printed").Preset(), {"table", "md", "csv", "json", "jsonl"});
+  FileOption(
+      c.Option("--report", flags->report, "file for a page with the figures, and those of one run recorded op by op (HTML)"));
+  c.Flag("--full", flags->full, "tables of all figures: bytes a token, sampling, peaks, the rounds that count");
+  c.Flag("--json", flags->json, "--format json");
+  AddExamples(c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md"});
   return [flags, c] {
     for (const char* const name : {"--prompt", "--tokens", "--depth", "--batch", "--seed", "--report", "--full"}) {
-      if (flags->beside_draft.empty() && c->count(name) > 0) flags->beside_draft = name;
+      if (flags->beside_draft.empty() && c.Count(name) > 0) flags->beside_draft = name;
     }
     return Report(RunBench(*flags));
   };

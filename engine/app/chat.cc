@@ -2,7 +2,6 @@
 // tally chat: a conversation with a model.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cctype>
 #include <memory>
 #include <optional>
@@ -132,16 +131,16 @@ Result<int> RunChat(const ChatFlags& flags) {
 
 }  // namespace
 
-Action AddChat(CLI::App& app) {
+Action AddChat(Command& app) {
   auto flags = std::make_shared<ChatFlags>();
-  CLI::App* c = app.add_subcommand("chat", "Talk with a model at the terminal, and say what each answer cost");
-  AddChatFlags(*c, *flags);
-  c->footer(
+  Command c = app.Add("chat", "Talk with a model at the terminal, and say what each answer cost");
+  AddChatFlags(c, *flags);
+  c.Footer(
       "At a terminal the conversation goes on until Ctrl-D; /help lists what can be typed besides messages. Where standard input "
       "is "
       "no terminal, it is one message, which gets one answer.");
-  AddExamples(*c, {"tally chat -p \"What news from Rome?\" </dev/null",
-                   "echo \"Who art thou?\" | tally chat --system \"A street in Verona.\" --json"});
+  AddExamples(c, {"tally chat -p \"What news from Rome?\" </dev/null",
+                  "echo \"Who art thou?\" | tally chat --system \"A street in Verona.\" --json"});
   return [flags] { return Report(RunChat(*flags)); };
 }
 

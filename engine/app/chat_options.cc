@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/chat_options.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -63,32 +62,31 @@ std::map<std::string, std::string> SpecialTokens(const Model& model) {
 
 }  // namespace
 
-void AddChatFlags(CLI::App& command, ChatFlags& flags) {
+void AddChatFlags(Command& command, ChatFlags& flags) {
   AddModelFlags(command, flags.model);
-  TextOption(command.add_option("-p,--prompt", flags.prompt,
-                                "the first message (-: standard input, also read, as one message, if it is no terminal)"));
-  FileOption(command.add_option("-f,--file", flags.file, "file with the first message; one newline at its end is dropped"));
-  CLI::Option* const system =
-      TextOption(command.add_option("--system", flags.system, "system prompt: what holds for the whole conversation"));
-  FileOption(command.add_option("--system-file", flags.system_file, "file with the system prompt"))->excludes(system);
+  TextOption(command.Option("-p,--prompt", flags.prompt,
+                            "the first message (-: standard input, also read, as one message, if it is no terminal)"));
+  FileOption(command.Option("-f,--file", flags.file, "file with the first message; one newline at its end is dropped"));
+  const CommandOption system =
+      TextOption(command.Option("--system", flags.system, "system prompt: what holds for the whole conversation"));
+  FileOption(command.Option("--system-file", flags.system_file, "file with the system prompt")).Excludes(system);
   AddChatTemplate(command, flags.chat_template);
-  TextOption(command.add_option("--template-vars", flags.template_vars, "further variables of the template, as a JSON object"))
-      ->type_name("JSON");
-  Choices(command.add_option("--reasoning-effort", flags.effort, "how much to think, for models that know it"),
+  TextOption(command.Option("--template-vars", flags.template_vars, "further variables of the template, as a JSON object"))
+      .Type("JSON");
+  Choices(command.Option("--reasoning-effort", flags.effort, "how much to think, for models that know it"),
           {kEfforts.begin(), kEfforts.end()});
-  CLI::Option* const think = command.add_flag("--thinking", flags.think, "ask for thinking (the template's enable_thinking)");
-  command.add_flag("--no-thinking", flags.no_think, "ask for none")->excludes(think);
+  const CommandOption think = command.Flag("--thinking", flags.think, "ask for thinking (the template's enable_thinking)");
+  command.Flag("--no-thinking", flags.no_think, "ask for none").Excludes(think);
+  FileOption(command.Option("--tools", flags.tools, "JSON file with an array of tools; calls are shown, /tool gives a result"));
   FileOption(
-      command.add_option("--tools", flags.tools, "JSON file with an array of tools; calls are shown, /tool gives a result"));
-  FileOption(
-      command.add_option("--session", flags.session, "file that the conversation goes on from, if it is there, and is kept in"));
+      command.Option("--session", flags.session, "file that the conversation goes on from, if it is there, and is kept in"));
   AddNumber(command, "-n,--tokens", flags.tokens, "most tokens of an answer (-1 or -2: until the context is full)");
   AddSampling(command, flags.sampling, flags.seed_drawn);
-  TextOption(command.add_option("--stop", flags.stop, "end an answer before this text (may be repeated)"));
+  TextOption(command.Option("--stop", flags.stop, "end an answer before this text (may be repeated)"));
   AddDraft(command, flags.draft);
-  command.add_flag("--show-prompt", flags.show_prompt, "say what the template made of the conversation, before every answer");
-  command.add_flag("-q,--quiet", flags.quiet, "the answers alone, neither thinking nor books");
-  command.add_flag("--json", flags.json, "one message, one answer, one JSON document on standard output");
+  command.Flag("--show-prompt", flags.show_prompt, "say what the template made of the conversation, before every answer");
+  command.Flag("-q,--quiet", flags.quiet, "the answers alone, neither thinking nor books");
+  command.Flag("--json", flags.json, "one message, one answer, one JSON document on standard output");
 }
 
 std::string ToolText(const std::string& tool) {
@@ -124,10 +122,10 @@ Result<std::optional<std::string>> FirstMessage(const ChatFlags& flags) {
   return GivenInput();
 }
 
-void AddChatTemplate(CLI::App& command, std::optional<std::string>& chat_template) {
-  FileOption(command.add_option("--chat-template", chat_template,
-                                "how a conversation is written for the model, a file of Jinja or one of " + ChatTemplateNames() +
-                                    " (else the checkpoint's own)"));
+void AddChatTemplate(Command& command, std::optional<std::string>& chat_template) {
+  FileOption(command.Option("--chat-template", chat_template,
+                            "how a conversation is written for the model, a file of Jinja or one of " + ChatTemplateNames() +
+                                " (else the checkpoint's own)"));
 }
 
 bool IsTemplateFile(const std::optional<std::string>& chat_template) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/api/tally.h"
-#include "engine/app/cli.h"
+#include "engine/app/command.h"
 #include "engine/app/options.h"
 #include "engine/base/status.h"
 
@@ -27,7 +27,7 @@ struct ChatFlags {
   std::vector<std::string> stop;
   bool show_prompt = false, json = false, quiet = false, seed_drawn = false;
 };
-void AddChatFlags(CLI::App& command, ChatFlags& flags);
+void AddChatFlags(Command& command, ChatFlags& flags);
 
 // Settings of the request: tools, effort, thinking, variables, the date; its messages: the system prompt, where one was given.
 // kBadInput names the option.
@@ -40,7 +40,7 @@ std::string ToolText(const std::string& tool);
 Result<std::optional<std::string>> FirstMessage(const ChatFlags& flags);
 
 // --chat-template
-void AddChatTemplate(CLI::App& command, std::optional<std::string>& chat_template);
+void AddChatTemplate(Command& command, std::optional<std::string>& chat_template);
 // What --chat-template names; without it the checkpoint's own, or of several the one for tools where the request has some. `name`: of the
 // model, in messages. kBadInput: there is none, and no other is taken in its place.
 Result<ChatTemplateSource> FindTemplate(const std::optional<std::string>& chat_template, const std::string& name,

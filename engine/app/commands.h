@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "engine/app/cli.h"
+#include "engine/app/command.h"
 
 namespace tally::app {
 
@@ -13,23 +13,23 @@ inline constexpr const char* kTallyVersion = "0.2.0";  // of Tally
 // Runs after parsing; gives the exit code.
 using Action = std::function<int()>;
 
-Action AddRun(CLI::App& app);
-Action AddChat(CLI::App& app);
-Action AddBatch(CLI::App& app);
-Action AddServe(CLI::App& app);
-Action AddLogits(CLI::App& app);
-Action AddTokenize(CLI::App& app);
-Action AddInspect(CLI::App& app);
-Action AddSynth(CLI::App& app);
-Action AddPerplexity(CLI::App& app);
-Action AddQuantize(CLI::App& app);
-Action AddBench(CLI::App& app);
-Action AddCount(CLI::App& app);
-Action AddAudit(CLI::App& app);
-Action AddPull(CLI::App& app);
-Action AddFit(CLI::App& app);
-Action AddReport(CLI::App& app);
-Action AddCompletion(CLI::App& app);
-Action AddMan(CLI::App& app);  // after all others, which it knows
+Action AddRun(Command& app);
+Action AddChat(Command& app);
+Action AddBatch(Command& app);
+Action AddServe(Command& app);
+Action AddLogits(Command& app);
+Action AddTokenize(Command& app);
+Action AddInspect(Command& app);
+Action AddSynth(Command& app);
+Action AddPerplexity(Command& app);
+Action AddQuantize(Command& app);
+Action AddBench(Command& app);
+Action AddCount(Command& app);
+Action AddAudit(Command& app);
+Action AddPull(Command& app);
+Action AddFit(Command& app);
+Action AddReport(Command& app);
+Action AddCompletion(Command& app);
+Action AddMan(Command& app);  // after all others, which it knows
 
 }  // namespace tally::app

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally completion and tally man: what shells and man(1) read, written from the command line itself.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -22,8 +21,8 @@
 namespace tally::app {
 namespace {
 
-// With `tally help COMMAND`, which is no command of CLI11's.
-ProgramSyntax CompletedSyntax(const CLI::App& app) {
+// With `tally help COMMAND`, which is no command of its own.
+ProgramSyntax CompletedSyntax(const Command& app) {
   ProgramSyntax program = ProgramSyntaxOf(app);
   OptionSyntax command{.place = "COMMAND", .type = "COMMAND"};
   for (const CommandSyntax& c : program.commands) command.choices.push_back(c.name);
@@ -31,7 +30,7 @@ ProgramSyntax CompletedSyntax(const CLI::App& app) {
   return program;
 }
 
-Status RunCompletion(const CLI::App& app, const std::string& shell) {
+Status RunCompletion(const Command& app, const std::string& shell) {
   using Writer = std::string (*)(const ProgramSyntax&, const std::vector<std::string>&);
   const std::pair<const char*, Writer> writers[] = {{"bash", BashCompletion}, {"zsh", ZshCompletion}, {"fish", FishCompletion}};
   const std::vector<std::string_view> known = KnownModels();
@@ -66,7 +65,7 @@ Status WritePages(const ProgramSyntax& program, const std::string& version, cons
   return {};
 }
 
-Status RunMan(const CLI::App& app, const ManFlags& flags) {
+Status RunMan(const Command& app, const ManFlags& flags) {
   const ProgramSyntax program = ProgramSyntaxOf(app);
   if (!flags.folder.empty() && !flags.command.empty()) return BadInput("-o DIR takes all pages: leave COMMAND out");
   if (!flags.folder.empty()) return WritePages(program, app.version(), flags);
@@ -79,25 +78,26 @@ Status RunMan(const CLI::App& app, const ManFlags& flags) {
 
 }  // namespace
 
-Action AddCompletion(CLI::App& app) {
+Action AddCompletion(Command& app) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* c = app.add_subcommand("completion", "Print the script that completes tally's options in a shell");
-  Choices(c->add_option("SHELL", *shell, "shell that reads it")->required(), {"bash", "zsh", "fish"});
-  AddExamples(*c, {"source <(tally completion bash)", "tally completion fish > ~/.config/fish/completions/tally.fish"});
+  Command c = app.Add("completion", "Print the script that completes tally's options in a shell");
+  Choices(c.Option("SHELL", *shell, "shell that reads it").Required(), {"bash", "zsh", "fish"});
+  AddExamples(c, {"source <(tally completion bash)", "tally completion fish > ~/.config/fish/completions/tally.fish"});
   return [&app, shell] { return Report(RunCompletion(app, *shell)); };
 }
 
 // The last of all commands: it knows those that were added before.
-Action AddMan(CLI::App& app) {
+Action AddMan(Command& app) {
   auto flags = std::make_shared<ManFlags>();
-  CLI::App* c = app.add_subcommand("man", "Print a manual page, in roff");
+  Command c = app.Add("man", "Print a manual page, in roff");
   std::vector<std::string_view> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.emplace_back(command->get_name());
-  Choices(c->add_option("COMMAND", flags->command, "command whose page it is (else: tally's own)"), names);
-  c->add_option("-o,--out", flags->folder, "write all pages into this folder instead: tally.1, tally-run.1 ...")
-      ->type_name(kFolderType);
-  AddForce(*c, flags->force);
-  AddExamples(*c, {"tally man run | man -l -", "tally man -o ~/.local/share/man/man1"});
+  std::vector<std::string> commands;
+  for (const Command& command : app.commands()) commands.push_back(command.name());
+  names.assign(commands.begin(), commands.end());
+  Choices(c.Option("COMMAND", flags->command, "command whose page it is (else: tally's own)"), names);
+  c.Option("-o,--out", flags->folder, "write all pages into this folder instead: tally.1, tally-run.1 ...").Type(kFolderType);
+  AddForce(c, flags->force);
+  AddExamples(c, {"tally man run | man -l -", "tally man -o ~/.local/share/man/man1"});
   return [&app, flags] { return Report(RunMan(app, *flags)); };
 }
 

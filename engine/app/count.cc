@@ -2,7 +2,6 @@
 // tally count: what models cost, from their configurations alone.
 #include "engine/api/tally.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <limits>
@@ -62,7 +61,7 @@ Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argume
   return counted;
 }
 
-// Takes "active=3.3B,total=30.5B" out of the models: a claim to be checked. CLI11 has no flag with a value that may be left out.
+// Takes "active=3.3B,total=30.5B" out of the models: a claim to be checked. There is no flag with a value that may be left out.
 Status TakeClaims(CountFlags& flags) {
   books::PublishedFigures& claimed = flags.claimed;
   const std::pair<std::string_view, std::string*> figures[] = {
@@ -240,52 +239,50 @@ Status RunCount(CountFlags flags) {
 
 }  // namespace
 
-Action AddCount(CLI::App& app) {
+Action AddCount(Command& app) {
   auto flags = std::make_shared<CountFlags>();
   flags->models = {"demo"};
-  CLI::App* c = app.add_subcommand("count", "Parameters, FLOPs and bytes of a model, without its weights");
-  c->add_option("MODEL,-m,--model", flags->models,
-                "GGUF file, Hugging Face directory, config.json, ORG/NAME of its hub, or a built-in name (any case); several "
-                "make columns. "
-                "NAME:KEY=VALUE,KEY=VALUE is NAME with settings of its own")
-      ->type_name(kNameType)
-      ->default_str("demo");
-  c->add_option("--set", flags->settings, "change the configuration: KEY=VALUE[,KEY=VALUE...]; keys: " + SettingKeys())
-      ->allow_extra_args(false);
-  c->add_option("-c,--ctx,--ctx-size", flags->context,
-                "positions that the decode token sees, its own included (0: as --prompt); several: 1k,8k,32k")
-      ->type_name(kListType)
-      ->capture_default_str();
-  c->add_option("-p,--prompt", flags->prompt,
-                "positions of the prefill (0: 1024, or the trained context if that is shorter); several: 512,2k")
-      ->type_name(kListType)
-      ->capture_default_str();
-  AddNumber(*c, "--batch", flags->batch, "sequences");
-  Choices(c->add_option("--type", flags->type,
-                        "count weights as a preset of quantize makes them, or all as this type (else: as "
-                        "stored or published)"),
+  Command c = app.Add("count", "Parameters, FLOPs and bytes of a model, without its weights");
+  c.Option("MODEL,-m,--model", flags->models,
+           "GGUF file, Hugging Face directory, config.json, ORG/NAME of its hub, or a built-in name (any case); several "
+           "make columns. "
+           "NAME:KEY=VALUE,KEY=VALUE is NAME with settings of its own")
+      .Type(kNameType)
+      .Preset("demo");
+  c.Option("--set", flags->settings, "change the configuration: KEY=VALUE[,KEY=VALUE...]; keys: " + SettingKeys()).OneEach();
+  c.Option("-c,--ctx,--ctx-size", flags->context,
+           "positions that the decode token sees, its own included (0: as --prompt); several: 1k,8k,32k")
+      .Type(kListType)
+      .Preset();
+  c.Option("-p,--prompt", flags->prompt,
+           "positions of the prefill (0: 1024, or the trained context if that is shorter); several: 512,2k")
+      .Type(kListType)
+      .Preset();
+  AddNumber(c, "--batch", flags->batch, "sequences");
+  Choices(c.Option("--type", flags->type,
+                   "count weights as a preset of quantize makes them, or all as this type (else: as "
+                   "stored or published)"),
           CountedTypeChoices());
-  Choices(c->add_option("--format", flags->format, "what is printed"), {"table", "md", "csv", "json"});
-  c->add_flag("--full", flags->full, "all tables: every tensor, closed forms, all types, FLOPs by part");
-  c->add_flag("--layers", flags->layers, "the same, with every tensor of every layer in a row of its own");
-  c->add_flag("--training", flags->training, "memory and FLOPs of training with AdamW besides");
-  c->add_option("--train-tokens", flags->train_tokens, "how long training on so many tokens takes: 300B, with --peak");
-  c->add_option("--peak", flags->peak, "FLOPs a second of the hardware that trains: 312T is one A100 in BF16");
-  c->add_option("--mfu", flags->mfu, "the part of the peak that training reaches: .4 or 40%")->capture_default_str();
-  c->add_flag(
-      "--claims", flags->claims,
-      "what is published of the models, and under which convention it holds; --claims active=3.3B,total=30.5B checks other "
-      "figures (also non-embedding)");
-  c->add_flag("--plot", flags->plot, "draw where the parameters are, and which a token uses");
-  FileOption(c->add_option("--report", flags->report, "file for a page with figures and pictures (HTML), of one model"));
-  c->add_option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)")->type_name(kFolderType);
-  AddForce(*c, flags->force);
-  AddWidth(*c, flags->width);
-  AddYes(*c, flags->yes);
-  c->add_flag("--json", flags->json, "one JSON document on standard output");
-  c->footer("Built-in names: " + Join(KnownModels(), ", "));
-  AddExamples(*c, {"tally count gpt-oss-120b --ctx 8192 --batch 16 --type q8_0 --plot",
-                   "tally count mini-gpt mini-gpt:d_model=256,n_layers=6,d_ff=1024"});
+  Choices(c.Option("--format", flags->format, "what is printed"), {"table", "md", "csv", "json"});
+  c.Flag("--full", flags->full, "all tables: every tensor, closed forms, all types, FLOPs by part");
+  c.Flag("--layers", flags->layers, "the same, with every tensor of every layer in a row of its own");
+  c.Flag("--training", flags->training, "memory and FLOPs of training with AdamW besides");
+  c.Option("--train-tokens", flags->train_tokens, "how long training on so many tokens takes: 300B, with --peak");
+  c.Option("--peak", flags->peak, "FLOPs a second of the hardware that trains: 312T is one A100 in BF16");
+  c.Option("--mfu", flags->mfu, "the part of the peak that training reaches: .4 or 40%").Preset();
+  c.Flag("--claims", flags->claims,
+         "what is published of the models, and under which convention it holds; --claims active=3.3B,total=30.5B checks other "
+         "figures (also non-embedding)");
+  c.Flag("--plot", flags->plot, "draw where the parameters are, and which a token uses");
+  FileOption(c.Option("--report", flags->report, "file for a page with figures and pictures (HTML), of one model"));
+  c.Option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)").Type(kFolderType);
+  AddForce(c, flags->force);
+  AddWidth(c, flags->width);
+  AddYes(c, flags->yes);
+  c.Flag("--json", flags->json, "one JSON document on standard output");
+  c.Footer("Built-in names: " + Join(KnownModels(), ", "));
+  AddExamples(c, {"tally count gpt-oss-120b --ctx 8192 --batch 16 --type q8_0 --plot",
+                  "tally count mini-gpt mini-gpt:d_model=256,n_layers=6,d_ff=1024"});
   return [flags] { return Report(RunCount(*flags)); };
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/draft.h"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string_view>
 
@@ -20,11 +19,11 @@ double TokensAPass(const books::RunFigures& f) {
 
 }  // namespace
 
-void AddDraft(CLI::App& command, std::string& draft) {
-  command.add_option("--draft", draft,
-                     "run several tokens a pass: lookup[:N] guesses at most N (" + std::to_string(kUsual) +
-                         ") from the prompt and the text so far, layers[:N] by the model's own prediction layer; the answer "
-                         "stays the same (default: none)");
+void AddDraft(Command& command, std::string& draft) {
+  command.Option("--draft", draft,
+                 "run several tokens a pass: lookup[:N] guesses at most N (" + std::to_string(kUsual) +
+                     ") from the prompt and the text so far, layers[:N] by the model's own prediction layer; the answer "
+                     "stays the same (default: none)");
 }
 
 Result<int64_t> ReadDraft(const std::string& draft, EngineOptions& engine) {

@@ -5,13 +5,13 @@
 #include <string>
 
 #include "engine/api/tally.h"
-#include "engine/app/cli.h"
+#include "engine/app/command.h"
 #include "engine/app/json.h"
 #include "engine/base/status.h"
 
 namespace tally::app {
 
-void AddDraft(CLI::App& command, std::string& draft);
+void AddDraft(Command& command, std::string& draft);
 // What --draft says -> RequestOptions::draft, and room for it in the engine, whose sequences are set already. kBadInput names the option.
 Result<int64_t> ReadDraft(const std::string& draft, EngineOptions& engine);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally fit: which models this machine, or another, can run, at which type, and how fast at most.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -145,49 +144,46 @@ Status RunFit(const FitFlags& flags) {
 
 }  // namespace
 
-Action AddFit(CLI::App& app) {
+Action AddFit(Command& app) {
   auto flags = std::make_shared<FitFlags>();
-  CLI::App* c = app.add_subcommand("fit", "Does a model fit this machine, at which type, how fast at most?");
-  c->add_option("MODEL,-m,--model", flags->models,
-                "GGUF file, Hugging Face directory, config.json, ORG/NAME of its hub, or a built-in name; several make a table. "
-                "NAME:KEY=VALUE,KEY=VALUE is NAME with settings of its own")
-      ->type_name(kNameType)
-      ->default_str("demo");
-  c->add_flag("--all", flags->all, "the built-in models: the largest that fit");
-  c->add_flag("--full", flags->full, "with --all: every one of them");
-  c->add_option("--set", flags->settings, "change the configuration: KEY=VALUE[,KEY=VALUE...], as of count")
-      ->allow_extra_args(false);
-  AddNumber(*c, "-c,--ctx,--ctx-size", flags->options.context,
+  Command c = app.Add("fit", "Does a model fit this machine, at which type, how fast at most?");
+  c.Option("MODEL,-m,--model", flags->models,
+           "GGUF file, Hugging Face directory, config.json, ORG/NAME of its hub, or a built-in name; several make a table. "
+           "NAME:KEY=VALUE,KEY=VALUE is NAME with settings of its own")
+      .Type(kNameType)
+      .Preset("demo");
+  c.Flag("--all", flags->all, "the built-in models: the largest that fit");
+  c.Flag("--full", flags->full, "with --all: every one of them");
+  c.Option("--set", flags->settings, "change the configuration: KEY=VALUE[,KEY=VALUE...], as of count").OneEach();
+  AddNumber(c, "-c,--ctx,--ctx-size", flags->options.context,
             "positions of each sequence in the KV cache (0: the trained ones, at most 4096)");
-  AddNumber(*c, "-p,--prompt", flags->options.prompt, "positions of a prefill (0: 512, or the context if that is less)");
-  AddNumber(*c, "--batch", flags->options.batch, "sequences");
-  Choices(
-      c->add_option("--type", flags->type,
-                    "weights as a preset of quantize makes them, or all as this type (else: as stored or published, and presets "
-                    "beside)"),
-      CountedTypeChoices());
-  Choices(c->add_option("--kv", flags->kv, "type of the KV cache")->capture_default_str(),
-          {kKvTypeNames.begin(), kKvTypeNames.end()});
-  AddNumber(*c, "-t,--threads", flags->threads, "threads (0: OMP_NUM_THREADS, or all cores)");
-  c->add_flag("--measure", flags->measure, "measure this machine's rates now, instead of those kept of this boot");
-  c->add_option(
+  AddNumber(c, "-p,--prompt", flags->options.prompt, "positions of a prefill (0: 512, or the context if that is less)");
+  AddNumber(c, "--batch", flags->options.batch, "sequences");
+  Choices(c.Option("--type", flags->type,
+                   "weights as a preset of quantize makes them, or all as this type (else: as stored or published, and presets "
+                   "beside)"),
+          CountedTypeChoices());
+  Choices(c.Option("--kv", flags->kv, "type of the KV cache").Preset(), {kKvTypeNames.begin(), kKvTypeNames.end()});
+  AddNumber(c, "-t,--threads", flags->threads, "threads (0: OMP_NUM_THREADS, or all cores)");
+  c.Flag("--measure", flags->measure, "measure this machine's rates now, instead of those kept of this boot");
+  c.Option(
       "--machine", flags->machine,
       "another machine than this one, by what is known of it: ram=12GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8 (ram: "
       "what is free for the model; bf16=none, int8dot=none: no such dot product; 8 threads unless given)");
-  c->add_option("--ranks", flags->ranks, "over so many machines, each like this one or --machine, under mpirun: 4, or 2,4,8")
-      ->allow_extra_args(false);
-  c->add_option("--network", flags->network, "with --ranks: what a machine sends, and receives, in a second: 10Gbit, 1.25GB/s")
-      ->capture_default_str();
-  c->add_option("--latency", flags->latency, "with --ranks: of a gather")->capture_default_str();
-  AddYes(*c, flags->yes);
-  c->add_flag("--json", flags->json, "one JSON document on standard output");
-  c->footer(
+  c.Option("--ranks", flags->ranks, "over so many machines, each like this one or --machine, under mpirun: 4, or 2,4,8")
+      .OneEach();
+  c.Option("--network", flags->network, "with --ranks: what a machine sends, and receives, in a second: 10Gbit, 1.25GB/s")
+      .Preset();
+  c.Option("--latency", flags->latency, "with --ranks: of a gather").Preset();
+  AddYes(c, flags->yes);
+  c.Flag("--json", flags->json, "one JSON document on standard output");
+  c.Footer(
       "A bound is what the weights, the KV cache and the products of a step take at the best rates seen of this machine in this "
       "boot: measured in two seconds, raised by bench and run, kept in $XDG_CACHE_HOME/tally or ~/.cache/tally. Weights in "
       "blocks reach 8 / (8 + s) of the int8 peak, with s multiplies that scale 32 columns: Q8_0 80 %, Q4_K 73 %, Q6_K 67 %; of "
       "that of matrix tiles (AMX) 17 %, 13 %, 8 %.");
   AddExamples(
-      *c, {"tally fit gpt-oss-20b --ctx 32768", "tally fit gpt2-xl Qwen3-8B --machine ram=12GiB,read=50GB/s,int8=1T,f32=250G"});
+      c, {"tally fit gpt-oss-20b --ctx 32768", "tally fit gpt2-xl Qwen3-8B --machine ram=12GiB,read=50GB/s,int8=1T,f32=250G"});
   return [flags] { return Report(RunFit(*flags)); };
 }
 

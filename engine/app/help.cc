@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What --help prints.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "engine/app/syntax.h"
@@ -64,7 +63,7 @@ std::string HelpCommands(const ProgramSyntax& program, size_t width) {
 
 }  // namespace
 
-std::string HelpText(const CLI::App& app, const std::string& parent, size_t width) {
+std::string HelpText(const Command& app, const std::string& parent, size_t width) {
   const CommandSyntax command = SyntaxOf(app);
   std::string out = HelpLines(command.description, width) + "\n" + HelpUsage(command, parent);
   if (parent.empty()) out += HelpCommands(ProgramSyntaxOf(app), width);

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -50,8 +49,8 @@ Status NotFetched(const hub::Name& name) { return BadInput(name.text() + ": not 
 
 }  // namespace
 
-void AddYes(CLI::App& command, bool& yes) {
-  command.add_flag("-y,--yes", yes, "fetch a model of the Hugging Face hub that is not here without asking");
+void AddYes(Command& command, bool& yes) {
+  command.Flag("-y,--yes", yes, "fetch a model of the Hugging Face hub that is not here without asking");
 }
 
 bool EndsLikeFile(std::string_view name) {

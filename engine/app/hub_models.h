@@ -9,12 +9,12 @@
 #include <string_view>
 
 #include "engine/api/tally.h"
-#include "engine/app/cli.h"
+#include "engine/app/command.h"
 #include "engine/base/status.h"
 
 namespace tally::app {
 
-void AddYes(CLI::App& command, bool& yes);  // --yes
+void AddYes(Command& command, bool& yes);  // --yes
 
 // Whether the name ends like a file that commands read: ".gguf", ".json" and so on.
 bool EndsLikeFile(std::string_view name);

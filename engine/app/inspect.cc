@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally inspect: what a checkpoint holds.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -233,13 +232,13 @@ Status RunInspect(const InspectFlags& flags) {
 
 }  // namespace
 
-Action AddInspect(CLI::App& app) {
+Action AddInspect(Command& app) {
   auto flags = std::make_shared<InspectFlags>();
-  CLI::App* c = app.add_subcommand("inspect", "What a checkpoint holds: metadata, tensors, totals");
-  AddModel(*c, flags->model);
-  c->add_flag("--full", flags->full, "long strings and arrays in full");
-  c->add_flag("--json", flags->json, "one JSON document on standard output");
-  AddExamples(*c, {"tally inspect", "tally inspect demo --json"});
+  Command c = app.Add("inspect", "What a checkpoint holds: metadata, tensors, totals");
+  AddModel(c, flags->model);
+  c.Flag("--full", flags->full, "long strings and arrays in full");
+  c.Flag("--json", flags->json, "one JSON document on standard output");
+  AddExamples(c, {"tally inspect", "tally inspect demo --json"});
   return [flags] { return Report(RunInspect(*flags)); };
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally logits: the logits of every position of given tokens.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -155,23 +154,23 @@ Result<int> RunLogits(const LogitsFlags& flags) {
 
 }  // namespace
 
-Action AddLogits(CLI::App& app) {
+Action AddLogits(Command& app) {
   auto flags = std::make_shared<LogitsFlags>();
-  CLI::App* c = app.add_subcommand("logits", "The logits of every position of a text");
-  AddModelFlags(*c, flags->model);
-  TextOption(c->add_option("-p,--prompt", flags->prompt,
-                           "text (-: standard input, also read if it is no terminal and nothing is given)"));
-  c->add_option("--prompt-tokens,--tokens", flags->tokens, "token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
-  FileOption(c->add_option("--tokens-file", flags->tokens_file, "file with token ids, written the same way (-: standard input)"));
+  Command c = app.Add("logits", "The logits of every position of a text");
+  AddModelFlags(c, flags->model);
+  TextOption(
+      c.Option("-p,--prompt", flags->prompt, "text (-: standard input, also read if it is no terminal and nothing is given)"));
+  c.Option("--prompt-tokens,--tokens", flags->tokens, "token ids: 1,2,3 or [1, 2, 3]").OneEach();
+  FileOption(c.Option("--tokens-file", flags->tokens_file, "file with token ids, written the same way (-: standard input)"));
   FileOption(
-      c->add_option("-o,--out", flags->out,
-                    "write them as .npy, float32 [tokens, vocab], complete or not at all; without: the 5 greatest are printed"));
-  c->add_option("--dump", flags->dump, "directory for the output of every op, as .npy files named by layer, component and op")
-      ->type_name(kFolderType);
-  AddRecordFlags(*c, flags->records);
-  c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
-  c->add_flag("--json", flags->json, "one JSON document on standard output");
-  AddExamples(*c, {"tally logits -p \"ROMEO:\"", "tally logits demo --prompt-tokens 1,2,3 -o /tmp/logits.npy --dump /tmp/ops"});
+      c.Option("-o,--out", flags->out,
+               "write them as .npy, float32 [tokens, vocab], complete or not at all; without: the 5 greatest are printed"));
+  c.Option("--dump", flags->dump, "directory for the output of every op, as .npy files named by layer, component and op")
+      .Type(kFolderType);
+  AddRecordFlags(c, flags->records);
+  c.Flag("--explain", flags->explain, "say which kernel ran for each op, and why");
+  c.Flag("--json", flags->json, "one JSON document on standard output");
+  AddExamples(c, {"tally logits -p \"ROMEO:\"", "tally logits demo --prompt-tokens 1,2,3 -o /tmp/logits.npy --dump /tmp/ops"});
   return [flags] { return Report(RunLogits(*flags)); };
 }
 

@@ -4,12 +4,12 @@
 #include <cxxabi.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <typeinfo>
@@ -58,16 +58,12 @@ std::vector<std::string> Arguments(int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Run transformer language models on CPUs, and say exactly what that cost", "tally");
-  app.require_subcommand(1);
-  app.set_help_flag("-h,--help", "show this help");
-  app.set_version_flag("--version", std::string("tally ") + kTallyVersion, "show the version");
-  app.formatter_fn([](const CLI::App* shown, const std::string&, CLI::AppFormatMode) {
-    return HelpText(*shown, shown->get_parent() != nullptr ? shown->get_parent()->get_name() : "", HelpWidth());
-  });
+  Command app("tally", "Run transformer language models on CPUs, and say exactly what that cost");
+  app.HelpFlag("-h,--help", "show this help");
+  app.VersionFlag("--version", std::string("tally ") + kTallyVersion, "show the version");
   std::vector<std::pair<std::string, Action>> commands;
   std::string names;
-  using Add = Action (*)(CLI::App&);
+  using Add = Action (*)(Command&);
   const std::pair<const char*, Add> kAll[] = {{"run", AddRun},
                                               {"chat", AddChat},
                                               {"batch", AddBatch},
@@ -91,7 +87,7 @@ int Main(int argc, char** argv) {
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
   // Not earlier: CLI11 hands it on to the commands that are added after.
-  app.footer("Exit codes: 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree.");
+  app.Footer("Exit codes: 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree.");
   std::vector<std::string> arguments = Arguments(argc, argv);
   CommandLine() = "tally";
   for (const std::string& argument : arguments) {
@@ -100,29 +96,26 @@ int Main(int argc, char** argv) {
   }
   if (arguments.empty()) return Report(BadInput("a command is needed: " + names + " (see tally --help)"));
   const std::string first = arguments.front();
-  const CLI::App* command = nullptr;
-  for (const CLI::App* c : std::as_const(app).get_subcommands({})) {
-    if (c->get_name() == first) command = c;
+  std::optional<Command> command;
+  for (const Command& c : app.commands()) {
+    if (c.name() == first) command = c;
   }
-  if (command == nullptr && first != "-h" && first != "--help" && first != "--version") return Report(UnknownCommand(app, first));
-  if (command != nullptr) {
+  if (!command && first != "-h" && first != "--help" && first != "--version") return Report(UnknownCommand(app, first));
+  if (command) {
     const Status foreign = CheckForeignOptions(*command, {arguments.begin() + 1, arguments.end()});
     if (!foreign.ok()) return Report(foreign);
   }
-  try {
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-    app.parse(arguments);
-  } catch (const CLI::CallForHelp&) {
-    Print(app.help());
+  const ParseOutcome parsed = app.Parse(arguments);
+  if (parsed.kind == ParseOutcome::Kind::kHelp || parsed.kind == ParseOutcome::Kind::kVersion) {
+    const bool help = parsed.kind == ParseOutcome::Kind::kHelp;
+    Print(!help            ? app.version() + "\n"
+          : parsed.command ? HelpText(*parsed.command, app.name(), HelpWidth())
+                           : HelpText(app, "", HelpWidth()));
     return Report(FlushOutput());
-  } catch (const CLI::CallForVersion&) {
-    Print(app.version() + "\n");
-    return Report(FlushOutput());
-  } catch (const CLI::ParseError& e) {
-    return Report(ParseFailure(app, command, e));
   }
+  if (parsed.kind != ParseOutcome::Kind::kParsed) return Report(ParseFailure(app, command, parsed));
   for (const auto& [name, action] : commands) {
-    if (!app.got_subcommand(name)) continue;
+    if (!app.Given(name)) continue;
     if (const Status runs = CheckInstructionSet(); !runs.ok()) return Report(runs);
     if (const Status started = StartRanks(name); !started.ok()) return EndRanks(Report(started));
     if (IsFollower()) return EndRanks(Report(FollowRanks()));

@@ -3,14 +3,12 @@
 // (CLI11's own conversion saturates integers and takes -1 for an unsigned number.)
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <charconv>
-#include <cstdio>
-#include <limits>
+#include <cstdint>
 #include <string>
 #include <string_view>
-#include <type_traits>
+
+#include "engine/app/command.h"
 
 namespace tally::app {
 
@@ -40,36 +38,12 @@ bool ParseWhole(std::string_view text, T& value) {
   return true;
 }
 
-// `value` keeps its present value, shown in the help, where the option is not given.
-template <class T>
-CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& value, const std::string& description) {
-  std::string shown = name.substr(name.find("--"));  // "-n,--tokens,--more" -> "--tokens"
-  shown.resize(std::min(shown.find(','), shown.size()));
-  char preset[32];
-  std::snprintf(preset, sizeof preset, "%g", static_cast<double>(value));
-  return command
-      .add_option_function<std::string>(
-          name,
-          [&value, shown](const std::string& text) {
-            if constexpr (std::is_integral_v<T>) {
-              if (ParseWhole(text, value)) return;
-            } else {
-              if (ParseNumber(text, value)) return;
-            }
-            const bool digits =
-                text.find_first_not_of("+-0123456789") == text.npos && text.find_first_of("0123456789") != text.npos;
-            std::string wanted = std::is_integral_v<T> ? "a whole number" : "a number";
-            if constexpr (std::is_integral_v<T>) {
-              if (digits) {  // so it is the range
-                wanted += " from " + std::to_string(std::numeric_limits<T>::min()) + " to " +
-                          std::to_string(std::numeric_limits<T>::max());
-              }
-            }
-            throw CLI::ValidationError(shown, "'" + text + "' is not " + wanted);
-          },
-          description)
-      ->type_name(std::is_integral_v<T> ? "INT" : "FLOAT")
-      ->default_str(preset);
-}
+// An option that takes a number. `value` keeps its present value, shown in the help, where the option is not given.
+CommandOption AddNumber(Command& command, const std::string& names, int& value, const std::string& description);
+CommandOption AddNumber(Command& command, const std::string& names, uint16_t& value, const std::string& description);
+CommandOption AddNumber(Command& command, const std::string& names, int64_t& value, const std::string& description);
+CommandOption AddNumber(Command& command, const std::string& names, uint64_t& value, const std::string& description);
+CommandOption AddNumber(Command& command, const std::string& names, float& value, const std::string& description);
+CommandOption AddNumber(Command& command, const std::string& names, double& value, const std::string& description);
 
 }  // namespace tally::app

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/options.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
@@ -60,35 +59,31 @@ Status Choose(const std::string& option, const std::string& given, const Named<T
   return {};
 }
 
-void AddSeed(CLI::App& command, uint64_t& seed, bool& drawn) {
+void AddSeed(Command& command, uint64_t& seed, bool& drawn) {
   command
-      .add_option_function<std::string>(
-          "-s,--seed",
+      .Option(
+          "-s,--seed", "--seed",
           [&seed, &drawn](const std::string& text) {
             drawn = text == "-1";
-            if (drawn) {
-              seed = std::random_device{}();
-            } else if (!ParseNumber(text, seed)) {
-              throw CLI::ValidationError("--seed", "'" + text + "' is not a whole number from -1 to 18446744073709551615");
-            }
+            if (drawn) seed = std::random_device{}();
+            const bool good = drawn || ParseNumber(text, seed);
+            return good ? std::string() : "'" + text + "' is not a whole number from -1 to 18446744073709551615";
           },
           "of the random draws: the same seed repeats them; -1 draws one and reports it")
-      ->type_name("INT")
-      ->default_str(std::to_string(seed));
+      .Type("INT")
+      .Preset(std::to_string(seed));
 }
 
 }  // namespace
 
-void AddModel(CLI::App& command, std::string& model) {
-  command
-      .add_option("MODEL,-m,--model", model, "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
-      ->type_name(kModelType)
-      ->default_str(model);
+void AddModel(Command& command, std::string& model) {
+  command.Option("MODEL,-m,--model", model, "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
+      .Type(kModelType)
+      .Preset(model);
 }
 
-CLI::Option* TextOption(CLI::Option* option) {
-  option->allow_extra_args(false);
-  return option->check(CLI::Validator([](std::string& text) { return CheckUtf8(text, "").message(); }, ""));
+CommandOption TextOption(CommandOption option) {
+  return option.OneEach().Check([](const std::string& text) { return CheckUtf8(text, "").message(); });
 }
 
 std::vector<std::string_view> WeightTypeChoices() {
@@ -103,30 +98,29 @@ std::vector<std::string_view> KvTypeChoices() {
   return types;
 }
 
-void AddSharedModelFlags(CLI::App& command, ModelFlags& flags) {
+void AddSharedModelFlags(Command& command, ModelFlags& flags) {
   AddModel(command, flags.model);
   AddNumber(command, "-c,--ctx,--ctx-size", flags.context, "context length in tokens (0: the trained one, at most 4096)");
-  command.add_option("--kv-bytes", flags.kv_bytes, "memory of the KV cache, as in 2GiB or 500M (0: what the context takes)")
-      ->type_name("SIZE")
-      ->capture_default_str();
-  Choices(command.add_option("--activations", flags.activations, "type of the activations"), NamesOf(kActivations))
-      ->capture_default_str();
+  command.Option("--kv-bytes", flags.kv_bytes, "memory of the KV cache, as in 2GiB or 500M (0: what the context takes)")
+      .Type("SIZE")
+      .Preset();
+  Choices(command.Option("--activations", flags.activations, "type of the activations"), NamesOf(kActivations)).Preset();
   AddYes(command, flags.yes);
-  command.add_flag("--keep-binding", RankOptionsOf().keep_binding,
-                   "under mpirun or srun: stay on the cores that it has bound the process to");
-  Choices(command.add_option("--split", RankOptionsOf().split,
-                             "under mpirun or srun: divide all matrices, or keep each expert in one process"),
+  command.Flag("--keep-binding", RankOptionsOf().keep_binding,
+               "under mpirun or srun: stay on the cores that it has bound the process to");
+  Choices(command.Option("--split", RankOptionsOf().split,
+                         "under mpirun or srun: divide all matrices, or keep each expert in one process"),
           {kSplitNames.begin(), kSplitNames.end()})
-      ->capture_default_str();
-  Choices(command.add_option("--impl", flags.impl, "kernels, of which ref are scalar references and blas is OpenBLAS"),
+      .Preset();
+  Choices(command.Option("--impl", flags.impl, "kernels, of which ref are scalar references and blas is OpenBLAS"),
           NamesOf(kImpls))
-      ->capture_default_str();
+      .Preset();
 }
 
-void AddModelFlags(CLI::App& command, ModelFlags& flags) {
+void AddModelFlags(Command& command, ModelFlags& flags) {
   AddSharedModelFlags(command, flags);
   AddNumber(command, "-t,--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)");
-  Choices(command.add_option("--kv", flags.kv, "type of the KV cache"), KvTypeChoices())->capture_default_str();
+  Choices(command.Option("--kv", flags.kv, "type of the KV cache"), KvTypeChoices()).Preset();
 }
 
 Result<EngineOptions> ToEngineOptions(const ModelFlags& flags) {
@@ -154,7 +148,7 @@ Result<EngineOptions> ToEngineOptions(const ModelFlags& flags) {
   return options;
 }
 
-void AddSamplingSteps(CLI::App& command, SamplingOptions& sampling) {
+void AddSamplingSteps(Command& command, SamplingOptions& sampling) {
   AddNumber(command, "--temp,--temperature", sampling.temperature, "temperature (0: greedy)");
   AddNumber(command, "--top-k", sampling.top_k, "sample among the k most probable (0 or -1: all)");
   AddNumber(command, "--top-p", sampling.top_p, "sample among the fewest that reach this probability (1: all)");
@@ -163,7 +157,7 @@ void AddSamplingSteps(CLI::App& command, SamplingOptions& sampling) {
   AddNumber(command, "--repeat-last-n", sampling.repeat_last_n, "how many tokens are recent (-1: all)");
 }
 
-void AddSampling(CLI::App& command, SamplingOptions& sampling, bool& seed_drawn) {
+void AddSampling(Command& command, SamplingOptions& sampling, bool& seed_drawn) {
   AddSamplingSteps(command, sampling);
   AddSeed(command, sampling.seed, seed_drawn);
 }
@@ -174,7 +168,7 @@ Status CheckGeneration(const SamplingOptions& sampling, int64_t tokens) {
   return BadInput("-n must be 0 or more, or -1 or -2 (until the context is full), not " + std::to_string(tokens));
 }
 
-void AddWidth(CLI::App& command, uint64_t& width) {
+void AddWidth(Command& command, uint64_t& width) {
   AddNumber(command, "--width", width, "columns of a line (0: the terminal's, or COLUMNS; else lines are whole)");
 }
 

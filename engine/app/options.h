@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/api/tally.h"
-#include "engine/app/cli.h"
+#include "engine/app/command.h"
 #include "engine/app/token_list.h"
 #include "engine/base/status.h"
 
@@ -22,21 +22,21 @@ struct ModelFlags {
   std::string activations = "auto", kv = "auto", kv_bytes = "0", impl = "auto";
   bool yes = false;
 };
-void AddModel(CLI::App& command, std::string& model);  // [MODEL] or -m MODEL; what it holds is the default
+void AddModel(Command& command, std::string& model);  // [MODEL] or -m MODEL; what it holds is the default
 // [MODEL] -m -c --ctx --kv-bytes --activations --impl --yes
-void AddSharedModelFlags(CLI::App& command, ModelFlags& flags);
+void AddSharedModelFlags(Command& command, ModelFlags& flags);
 // These, and -t --threads --kv
-void AddModelFlags(CLI::App& command, ModelFlags& flags);
+void AddModelFlags(Command& command, ModelFlags& flags);
 // --temp and what else decides how tokens are drawn, but for the seed
-void AddSamplingSteps(CLI::App& command, SamplingOptions& sampling);
+void AddSamplingSteps(Command& command, SamplingOptions& sampling);
 // These, and -s --seed. `seed_drawn`: --seed -1 was given.
-void AddSampling(CLI::App& command, SamplingOptions& sampling, bool& seed_drawn);
+void AddSampling(Command& command, SamplingOptions& sampling, bool& seed_drawn);
 inline constexpr const char* kSamplingNote =
     "Sampling takes these steps in this order: repeat penalty, top-k, temperature, top-p, min-p, draw.";
 // --width, of text on standard output (OutputWidth)
-void AddWidth(CLI::App& command, uint64_t& width);
+void AddWidth(Command& command, uint64_t& width);
 // An option whose values are text for a model: one value each time, and kBadInput's line where that is not UTF-8.
-CLI::Option* TextOption(CLI::Option* option);
+CommandOption TextOption(CommandOption option);
 std::vector<std::string_view> WeightTypeChoices();  // "F32", "F16", ...
 std::vector<std::string_view> KvTypeChoices();      // "auto", "f32", ...
 // What CountedAs takes: presets of quantize, then weight types that are none.

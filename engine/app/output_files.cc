@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/output_files.h"
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -33,8 +32,8 @@ bool IsPartOf(const std::string& model, const std::string& path) {
 
 }  // namespace
 
-void AddForce(CLI::App& command, bool& force) {
-  command.add_flag("--force", force, "replace files that are there (without: they are refused)");
+void AddForce(Command& command, bool& force) {
+  command.Flag("--force", force, "replace files that are there (without: they are refused)");
 }
 
 Status CannotWrite(const std::string& path, int error_number) { return SystemError("cannot write " + Quote(path), error_number); }

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/app/cli.h"
+#include "engine/app/command.h"
 #include "engine/base/status.h"
 
 namespace tally::app {
 
-void AddForce(CLI::App& command, bool& force);  // --force
+void AddForce(Command& command, bool& force);  // --force
 
 // kBadInput: a file with something in it is there, and `force` is not given.
 Status CheckMayReplace(const std::string& path, bool force);

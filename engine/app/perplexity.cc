@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally perplexity: how well a model predicts a text, and how far it is from another one.
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -153,25 +152,24 @@ Result<int> RunPerplexity(const PerplexityFlags& flags) {
 
 }  // namespace
 
-Action AddPerplexity(CLI::App& app) {
+Action AddPerplexity(Command& app) {
   auto flags = std::make_shared<PerplexityFlags>();
-  CLI::App* c = app.add_subcommand("perplexity", "How well a model predicts a text, and how far it is from another");
-  AddModelFlags(*c, flags->model);
-  c->get_option("--ctx")->description("tokens of a window (0: 512, or the trained context if that is shorter)");
-  FileOption(c->add_option("-f,--file", flags->file,
-                           "text (-: standard input, also read if it is no terminal and nothing is given); if the tokenizer "
-                           "begins texts with a token, every window has it"));
-  FileOption(c->add_option("--tokens-file", flags->tokens_file, "file with token ids instead: 1,2,3 (-: standard input)"));
-  c->add_option("--stride", flags->stride, "tokens from one window to the next (0: half a window)")->capture_default_str();
-  c->add_option("--windows", flags->windows, "stop after so many windows (0: all)")->capture_default_str();
-  FileOption(
-      c->add_option("--save", flags->save,
-                    "write the logits of the scored tokens: .npy, float32 [tokens, 3 + vocab]; id, window, stride, logits"));
-  AddForce(*c, flags->force);
-  FileOption(c->add_option("--against", flags->against, "compare with such a file: KL divergence, same most likely token"));
-  c->add_flag("--json", flags->json, "one JSON document on standard output");
-  AddExamples(*c, {"tally perplexity demo -f README.md --windows 4 --save /tmp/a.npy",
-                   "tally perplexity demo -f README.md --windows 4 --kv q8_0 --against /tmp/a.npy"});
+  Command c = app.Add("perplexity", "How well a model predicts a text, and how far it is from another");
+  AddModelFlags(c, flags->model);
+  c.Get("--ctx").Describe("tokens of a window (0: 512, or the trained context if that is shorter)");
+  FileOption(c.Option("-f,--file", flags->file,
+                      "text (-: standard input, also read if it is no terminal and nothing is given); if the tokenizer "
+                      "begins texts with a token, every window has it"));
+  FileOption(c.Option("--tokens-file", flags->tokens_file, "file with token ids instead: 1,2,3 (-: standard input)"));
+  c.Option("--stride", flags->stride, "tokens from one window to the next (0: half a window)").Preset();
+  c.Option("--windows", flags->windows, "stop after so many windows (0: all)").Preset();
+  FileOption(c.Option("--save", flags->save,
+                      "write the logits of the scored tokens: .npy, float32 [tokens, 3 + vocab]; id, window, stride, logits"));
+  AddForce(c, flags->force);
+  FileOption(c.Option("--against", flags->against, "compare with such a file: KL divergence, same most likely token"));
+  c.Flag("--json", flags->json, "one JSON document on standard output");
+  AddExamples(c, {"tally perplexity demo -f README.md --windows 4 --save /tmp/a.npy",
+                  "tally perplexity demo -f README.md --windows 4 --kv q8_0 --against /tmp/a.npy"});
   return [flags] { return Report(RunPerplexity(*flags)); };
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally pull: a model of the Hugging Face hub into its cache.
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
@@ -60,18 +59,18 @@ Status RunPull(const PullFlags& flags) {
 
 }  // namespace
 
-Action AddPull(CLI::App& app) {
+Action AddPull(Command& app) {
   auto flags = std::make_shared<PullFlags>();
-  CLI::App* c = app.add_subcommand("pull", "Fetch a model of the Hugging Face hub into its cache");
-  c->add_option("NAME", flags->name,
-                "ORG/NAME (safetensors, or the GGUF file of type Q4_K_M), ORG/NAME:TYPE (a GGUF file: Q8_0), or ORG/NAME:FILE")
-      ->required();
-  c->add_flag("--dry-run", flags->dry_run, "say which files, and how many bytes; fetch nothing but an index");
-  c->add_flag("--json", flags->json, "one JSON document on standard output");
-  c->footer(
+  Command c = app.Add("pull", "Fetch a model of the Hugging Face hub into its cache");
+  c.Option("NAME", flags->name,
+           "ORG/NAME (safetensors, or the GGUF file of type Q4_K_M), ORG/NAME:TYPE (a GGUF file: Q8_0), or ORG/NAME:FILE")
+      .Required();
+  c.Flag("--dry-run", flags->dry_run, "say which files, and how many bytes; fetch nothing but an index");
+  c.Flag("--json", flags->json, "one JSON document on standard output");
+  c.Footer(
       "A download that was cut off continues. Other commands take the same names as MODEL.\n"
       "Variables: HF_HOME, HF_HUB_CACHE (where), HF_TOKEN (for gated models), HF_ENDPOINT, HF_HUB_OFFLINE; https_proxy.");
-  AddExamples(*c, {"tally pull Qwen/Qwen3-0.6B", "tally pull bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M"});
+  AddExamples(c, {"tally pull Qwen/Qwen3-0.6B", "tally pull bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M"});
   return [flags] { return Report(RunPull(*flags)); };
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally quantize: a GGUF file, or a Hugging Face directory as one, with other types of weights.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -98,32 +97,30 @@ Status RunQuantize(QuantizeFlags flags) {
 
 }  // namespace
 
-Action AddQuantize(CLI::App& app) {
+Action AddQuantize(Command& app) {
   auto flags = std::make_shared<QuantizeFlags>();
-  CLI::App* c = app.add_subcommand("quantize", "Write a checkpoint as GGUF, with other types of weights");
-  c->add_option("IN", flags->in,
-                "GGUF file (the first of several), Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
-      ->type_name(kModelType)
-      ->required();
-  FileOption(c->add_option("OUT", flags->out, "GGUF file to write"))->required();
-  Choices(c->add_option("--type", flags->options.type, "preset")->capture_default_str(), QuantizePresets());
-  c->add_flag("--pure", flags->options.pure, "the preset's type for every matrix, without its rules");
-  c->add_flag("--requantize", flags->options.requantize, "weights that are quantised already too");
-  FileOption(c->add_option("--importance", flags->options.importance, "GGUF file of llama.cpp's imatrix"));
-  Choices(c->add_option("--allow-tokenizer-loss", flags->options.tokenizer_loss,
-                        "what GGUF cannot say of a directory's tokenizer and may be lost to other engines, several with commas")
-              ->delimiter(',')
-              ->allow_extra_args(false),
+  Command c = app.Add("quantize", "Write a checkpoint as GGUF, with other types of weights");
+  c.Option("IN", flags->in,
+           "GGUF file (the first of several), Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model")
+      .Type(kModelType)
+      .Required();
+  FileOption(c.Option("OUT", flags->out, "GGUF file to write")).Required();
+  Choices(c.Option("--type", flags->options.type, "preset").Preset(), QuantizePresets());
+  c.Flag("--pure", flags->options.pure, "the preset's type for every matrix, without its rules");
+  c.Flag("--requantize", flags->options.requantize, "weights that are quantised already too");
+  FileOption(c.Option("--importance", flags->options.importance, "GGUF file of llama.cpp's imatrix"));
+  Choices(c.Option("--allow-tokenizer-loss", flags->options.tokenizer_loss,
+                   "what GGUF cannot say of a directory's tokenizer and may be lost to other engines, several with commas")
+              .Commas()
+              .OneEach(),
           TokenizerLossNames());
-  c->add_option("-t,--threads", flags->options.threads, "threads (0: all cores)")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
-  AddForce(*c, flags->force);
-  AddYes(*c, flags->yes);
-  c->add_flag("--dry-run", flags->options.dry_run, "say what would be written");
-  c->add_flag("--json", flags->json, "one JSON document on standard output");
+  c.Option("-t,--threads", flags->options.threads, "threads (0: all cores)").Preset().Within(0, 1024);
+  AddForce(c, flags->force);
+  AddYes(c, flags->yes);
+  c.Flag("--dry-run", flags->options.dry_run, "say what would be written");
+  c.Flag("--json", flags->json, "one JSON document on standard output");
   AddExamples(
-      *c, {"tally quantize demo /tmp/demo-q8_0.gguf --type Q8_0", "tally quantize demo /tmp/demo.gguf --requantize --dry-run"});
+      c, {"tally quantize demo /tmp/demo-q8_0.gguf --type Q8_0", "tally quantize demo /tmp/demo.gguf --requantize --dry-run"});
   return [flags] { return Report(RunQuantize(*flags)); };
 }
 

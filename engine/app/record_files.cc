@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -49,9 +48,9 @@ Result<std::FILE*> OpenToWrite(const std::string& path) {
 
 }  // namespace
 
-void AddRecordFlags(CLI::App& command, RecordFlags& flags) {
+void AddRecordFlags(Command& command, RecordFlags& flags) {
   const auto file = [&](const char* name, std::optional<std::string>& to, const char* what) {
-    FileOption(command.add_option(name, to, what));
+    FileOption(command.Option(name, to, what));
   };
   file("--ledger", flags.ledger, "file for what every op was charged with: one JSON line an op, timed");
   file("--trace", flags.trace, "file with the ops as they ran, to be opened in Perfetto or chrome://tracing");

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/api/tally.h"
-#include "engine/app/cli.h"
+#include "engine/app/command.h"
 #include "engine/base/status.h"
 
 namespace tally::app {
@@ -22,7 +22,7 @@ struct RecordFlags {
   std::optional<std::string> ledger, trace, csv, report;
   bool force = false;
 };
-void AddRecordFlags(CLI::App& command, RecordFlags& flags);  // the options of these names
+void AddRecordFlags(Command& command, RecordFlags& flags);  // the options of these names
 // Before a model is loaded. kBadInput: the same file twice; what CheckOutputFile refuses (output_files.h). A report takes the place of a
 // report, with and without `force`.
 Status CheckRecordFlags(const RecordFlags& flags, const std::string& model,

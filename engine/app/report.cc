@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally report: a page with the figures and pictures of a run, or of two.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -137,22 +136,22 @@ Status RunReportCommand(const ReportFlags& flags) {
 
 }  // namespace
 
-Action AddReport(CLI::App& app) {
+Action AddReport(Command& app) {
   auto flags = std::make_shared<ReportFlags>();
   flags->prompt.decode = 32;
-  CLI::App* c = app.add_subcommand("report", "Write a page with the figures and pictures of a run");
-  AddModelFlags(*c, flags->model);
-  FileOption(c->add_option("OTHER", flags->other, "another ledger file, if MODEL is one: the two are compared"));
-  AddStudyPrompt(*c, flags->prompt);
-  FileOption(c->add_option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)"))->capture_default_str();
-  c->add_option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)")->type_name(kFolderType);
-  AddForce(*c, flags->force);
-  c->add_flag("--json", flags->json, "one JSON document on standard output: the metrics, and where the page is");
-  c->footer(
+  Command c = app.Add("report", "Write a page with the figures and pictures of a run");
+  AddModelFlags(c, flags->model);
+  FileOption(c.Option("OTHER", flags->other, "another ledger file, if MODEL is one: the two are compared"));
+  AddStudyPrompt(c, flags->prompt);
+  FileOption(c.Option("-o,--out", flags->out, "the page, one file that needs nothing else (HTML)")).Preset();
+  c.Option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)").Type(kFolderType);
+  AddForce(c, flags->force);
+  c.Flag("--json", flags->json, "one JSON document on standard output: the metrics, and where the page is");
+  c.Footer(
       "MODEL is run for the page and audited, or is a ledger file of another run (tally run --ledger FILE). Exit code 3: the "
       "accounts "
       "differ; the page has the rows that do.");
-  AddExamples(*c, {"tally report demo -n 24 -o /tmp/report.html", "tally report before.jsonl after.jsonl -o compared.html"});
+  AddExamples(c, {"tally report demo -n 24 -o /tmp/report.html", "tally report before.jsonl after.jsonl -o compared.html"});
   return [flags] { return Report(RunReportCommand(*flags)); };
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally run: generate from a prompt.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -185,28 +184,28 @@ Result<int> RunModel(const RunFlags& flags) {
 
 }  // namespace
 
-Action AddRun(CLI::App& app) {
+Action AddRun(Command& app) {
   auto flags = std::make_shared<RunFlags>();
-  CLI::App* c = app.add_subcommand("run", "Generate text, and say what that cost");
-  AddModelFlags(*c, flags->model);
-  TextOption(c->add_option("-p,--prompt", flags->prompt,
-                           "prompt text (-: standard input, also read if it is no terminal and no prompt is given)"));
-  FileOption(c->add_option("-f,--file", flags->file,
-                           "file with the prompt text (-: standard input); one newline at its end is dropped"));
-  c->add_option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
-  c->add_flag("--special", flags->special, "special tokens spelled out in the prompt become tokens (else they stay text)");
-  AddNumber(*c, "-n,--tokens", flags->tokens, "most tokens to generate (-1 or -2: until the context is full)");
-  AddSampling(*c, flags->sampling, flags->seed_drawn);
-  TextOption(c->add_option("--stop", flags->stop, "end before this text (may be repeated)"));
-  c->add_flag("--ignore-eos", flags->ignore_eos, "never draw a token that ends the text");
-  AddDraft(*c, flags->draft);
-  AddRecordFlags(*c, flags->records);
-  c->add_flag("--explain", flags->explain, "say which kernel ran for each op, and why");
-  CLI::Option* const quiet = c->add_flag("-q,--quiet", flags->quiet, "the text alone, no books");
-  c->add_flag("-v,--verbose", flags->verbose, "all figures: parameters, FLOPs by class, bytes")->excludes(quiet);
-  c->add_flag("--json", flags->json, "one JSON document on standard output");
-  c->footer(kSamplingNote);
-  AddExamples(*c, {"tally run -n 24 -p \"ROMEO:\"", "echo \"ROMEO:\" | tally run -n 24 --json"});
+  Command c = app.Add("run", "Generate text, and say what that cost");
+  AddModelFlags(c, flags->model);
+  TextOption(c.Option("-p,--prompt", flags->prompt,
+                      "prompt text (-: standard input, also read if it is no terminal and no prompt is given)"));
+  FileOption(
+      c.Option("-f,--file", flags->file, "file with the prompt text (-: standard input); one newline at its end is dropped"));
+  c.Option("--prompt-tokens", flags->prompt_tokens, "prompt as token ids: 1,2,3 or [1, 2, 3]").OneEach();
+  c.Flag("--special", flags->special, "special tokens spelled out in the prompt become tokens (else they stay text)");
+  AddNumber(c, "-n,--tokens", flags->tokens, "most tokens to generate (-1 or -2: until the context is full)");
+  AddSampling(c, flags->sampling, flags->seed_drawn);
+  TextOption(c.Option("--stop", flags->stop, "end before this text (may be repeated)"));
+  c.Flag("--ignore-eos", flags->ignore_eos, "never draw a token that ends the text");
+  AddDraft(c, flags->draft);
+  AddRecordFlags(c, flags->records);
+  c.Flag("--explain", flags->explain, "say which kernel ran for each op, and why");
+  const CommandOption quiet = c.Flag("-q,--quiet", flags->quiet, "the text alone, no books");
+  c.Flag("-v,--verbose", flags->verbose, "all figures: parameters, FLOPs by class, bytes").Excludes(quiet);
+  c.Flag("--json", flags->json, "one JSON document on standard output");
+  c.Footer(kSamplingNote);
+  AddExamples(c, {"tally run -n 24 -p \"ROMEO:\"", "echo \"ROMEO:\" | tally run -n 24 --json"});
   return [flags] { return Report(RunModel(*flags)); };
 }
 

@@ -2,7 +2,6 @@
 // tally serve: a model behind the APIs of OpenAI and Anthropic over HTTP.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -161,43 +160,43 @@ Result<int> Serve(const ServeFlags& flags) {
 
 }  // namespace
 
-Action AddServe(CLI::App& app) {
+Action AddServe(Command& app) {
   auto flags = std::make_shared<ServeFlags>();
   flags->parallel = 4;
-  CLI::App* c = app.add_subcommand("serve", "Answer OpenAI's and Anthropic's APIs, and say what that cost");
-  AddModelFlags(*c, flags->model);
-  c->add_option("--host", flags->host, "address to listen on; others than this machine's own want --api-key-file")
-      ->type_name("ADDRESS")
-      ->capture_default_str();
-  AddNumber(*c, "--port", flags->port, "port to listen on (0: any that is free)");
-  c->add_option("--alias", flags->name, "the model's name in answers (default: its file's name)");
-  FileOption(c->add_option("--api-key-file", flags->key_file, "file of keys, one a line, of which every request must have one"));
-  c->add_option("--allow-host", flags->hosts, "a name by which clients reach the server (several times: several)");
-  c->add_option("--allow-origin", flags->origins,
-                "an origin whose pages may ask, as in https://chat.example.com; local: all pages on localhost");
-  Choices(c->add_option("--log", flags->log, "the form of the log, a line a request on standard error")->capture_default_str(),
+  Command c = app.Add("serve", "Answer OpenAI's and Anthropic's APIs, and say what that cost");
+  AddModelFlags(c, flags->model);
+  c.Option("--host", flags->host, "address to listen on; others than this machine's own want --api-key-file")
+      .Type("ADDRESS")
+      .Preset();
+  AddNumber(c, "--port", flags->port, "port to listen on (0: any that is free)");
+  c.Option("--alias", flags->name, "the model's name in answers (default: its file's name)");
+  FileOption(c.Option("--api-key-file", flags->key_file, "file of keys, one a line, of which every request must have one"));
+  c.Option("--allow-host", flags->hosts, "a name by which clients reach the server (several times: several)");
+  c.Option("--allow-origin", flags->origins,
+           "an origin whose pages may ask, as in https://chat.example.com; local: all pages on localhost");
+  Choices(c.Option("--log", flags->log, "the form of the log, a line a request on standard error").Preset(),
           {"plain", "json", "none"});
-  c->add_flag("--insecure", flags->insecure, "listen for other machines without a key");
-  c->add_option("--cache-dir", flags->cache_folder,
-                "folder for what conversations have run, which go on there after a restart (default: none)")
-      ->type_name("DIR");
-  c->add_option("--cache-bytes", flags->cache_bytes, "most bytes of that folder")->type_name("SIZE")->capture_default_str();
-  c->add_flag("--metrics", flags->metrics, "answer /metrics, for Prometheus");
-  AddNumber(*c, "--queue", flags->queue, "most answers that wait for their turn; a client has at most half of it");
-  AddNumber(*c, "--connections", flags->connections, "most connections; an address has at most half of them");
-  AddNumber(*c, "--deadline", flags->deadline, "seconds within which an answer must be done (0: any)");
-  AddNumber(*c, "--grace", flags->grace, "seconds for answers in progress when the server is told to end");
-  AddNumber(*c, "--step-seconds", flags->step,
+  c.Flag("--insecure", flags->insecure, "listen for other machines without a key");
+  c.Option("--cache-dir", flags->cache_folder,
+           "folder for what conversations have run, which go on there after a restart (default: none)")
+      .Type("DIR");
+  c.Option("--cache-bytes", flags->cache_bytes, "most bytes of that folder").Type("SIZE").Preset();
+  c.Flag("--metrics", flags->metrics, "answer /metrics, for Prometheus");
+  AddNumber(c, "--queue", flags->queue, "most answers that wait for their turn; a client has at most half of it");
+  AddNumber(c, "--connections", flags->connections, "most connections; an address has at most half of them");
+  AddNumber(c, "--deadline", flags->deadline, "seconds within which an answer must be done (0: any)");
+  AddNumber(c, "--grace", flags->grace, "seconds for answers in progress when the server is told to end");
+  AddNumber(c, "--step-seconds", flags->step,
             "about how long a prompt may keep the tokens of others waiting (0: prompts run in the largest pieces)");
-  AddAnswerFlags(*c, *flags);
-  c->add_flag("--json", flags->json, "one JSON document on standard output, when the server answers");
-  c->footer(
+  AddAnswerFlags(c, *flags);
+  c.Flag("--json", flags->json, "one JSON document on standard output, when the server answers");
+  c.Footer(
       "At / is a chat, with what it costs beside it. Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, "
       "/v1/messages, /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /apply-template, /cancel, /health, "
       "/metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or \"tally\": true in the body, adds "
       "to an "
       "answer's usage what it cost.");
-  AddExamples(*c,
+  AddExamples(c,
               {"tally serve demo --port 8080", "tally serve demo --host 0.0.0.0 --api-key-file keys.txt --parallel 8 --metrics"});
   return [flags] { return Report(Serve(*flags)); };
 }

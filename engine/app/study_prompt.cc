@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/study_prompt.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "engine/app/interrupt.h"
@@ -43,9 +42,9 @@ Status StudyPrompt::Check() const {
 
 std::string StudyPrompt::Shown() const { return tokens ? "ids " + Printable(*tokens, 64) : Quote(text.value_or(kDefaultPrompt)); }
 
-void AddStudyPrompt(CLI::App& command, StudyPrompt& prompt) {
-  TextOption(command.add_option("-p,--prompt", prompt.text, "prompt text (-: standard input; default: a line of verse)"));
-  command.add_option("--prompt-tokens,--tokens", prompt.tokens, "prompt as token ids: 1,2,3")->allow_extra_args(false);
+void AddStudyPrompt(Command& command, StudyPrompt& prompt) {
+  TextOption(command.Option("-p,--prompt", prompt.text, "prompt text (-: standard input; default: a line of verse)"));
+  command.Option("--prompt-tokens,--tokens", prompt.tokens, "prompt as token ids: 1,2,3").OneEach();
   prompt.decode_option =
       AddNumber(command, "-n,--decode", prompt.decode, "tokens to decode after the prompt; without -n fewer if the context ends");
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/syntax.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "engine/render/words.h"
@@ -21,65 +20,36 @@ std::vector<std::string> Split(std::string_view text, char separator) {
   return parts;
 }
 
-// Of "TEXT:{a,b}", which CLI11 makes of a type name and what its validators say of themselves.
-std::vector<std::string> ChoicesOf(const std::string& full_type) {
-  const size_t begin = full_type.find(":{");
-  if (begin == std::string::npos) return {};
-  const size_t end = full_type.find('}', begin);
-  return Split(std::string_view(full_type).substr(begin + 2, end - begin - 2), ',');
-}
-
-OptionSyntax SyntaxOf(const CLI::Option& option) {
-  OptionSyntax syntax;
-  for (const std::string& name : option.get_snames()) syntax.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) syntax.names.push_back("--" + name);
-  if (option.get_positional()) syntax.place = option.get_name(true, false);
-  const std::string type = option.get_type_name();
-  if (option.get_items_expected_max() > 0) syntax.type = type.substr(0, type.find(':'));
-  syntax.choices = ChoicesOf(type);
-  syntax.description = option.get_description();
-  syntax.preset = option.get_default_str();
-  syntax.required = option.get_required();
-  syntax.many = option.get_expected_max() == CLI::detail::expected_max_vector_size;
-  return syntax;
-}
-
 }  // namespace
 
-CLI::Option* Choices(CLI::Option* option, const std::vector<std::string_view>& choices) {
-  std::string text;
-  for (const std::string_view choice : choices) text += (text.empty() ? "{" : ",") + std::string(choice);
-  return option->check(CLI::Validator([](std::string&) { return std::string(); }, text + "}"));
-}
+CommandOption Choices(CommandOption option, const std::vector<std::string_view>& choices) { return option.Choices(choices); }
 
-CLI::Option* FileOption(CLI::Option* option) { return option->type_name(kFileType); }
+CommandOption FileOption(CommandOption option) { return option.Type(kFileType); }
 
-void AddExamples(CLI::App& command, const std::vector<std::string>& examples) {
-  std::string footer = command.get_footer();
+void AddExamples(Command& command, const std::vector<std::string>& examples) {
+  std::string footer = command.footer();
   footer += (footer.empty() ? "" : "\n") + std::string(kExamples);
   for (const std::string& example : examples) footer += "\n" + example;
-  command.footer(footer);
+  command.Footer(footer);
 }
 
-CommandSyntax SyntaxOf(const CLI::App& command) {
-  CommandSyntax syntax{.name = command.get_name(), .description = command.get_description()};
+CommandSyntax SyntaxOf(const Command& command) {
+  CommandSyntax syntax{.name = command.name(), .description = command.description()};
   std::vector<std::string>* lines = &syntax.notes;
-  for (const std::string& line : Split(command.get_footer(), '\n')) {
+  for (const std::string& line : Split(command.footer(), '\n')) {
     if (line == kExamples) {
       lines = &syntax.examples;
     } else {
       lines->push_back(line);
     }
   }
-  for (const CLI::Option* option : command.get_options()) {
-    if (!option->get_group().empty()) syntax.options.push_back(SyntaxOf(*option));
-  }
+  syntax.options = command.options();
   return syntax;
 }
 
-ProgramSyntax ProgramSyntaxOf(const CLI::App& app) {
+ProgramSyntax ProgramSyntaxOf(const Command& app) {
   ProgramSyntax program{.program = SyntaxOf(app)};
-  for (const CLI::App* command : app.get_subcommands({})) program.commands.push_back(SyntaxOf(*command));
+  for (const Command& command : app.commands()) program.commands.push_back(SyntaxOf(command));
   return program;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line as data, read from what the commands have told CLI11. Help, man pages and completions are written from it, so that
+// The command line as data, read from what the commands have added. Help, man pages and completions are written from it, so that
 // each name, description, choice and example stands once: where a command adds its options.
 #pragma once
 
@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/app/cli.h"
+#include "engine/app/command.h"
 
 namespace tally::app {
 
-// Type names of options (CLI::Option::type_name) that say what can be completed. Others are text, which cannot.
+// Type names of options (CommandOption::Type) that say what can be completed. Others are text, which cannot.
 inline constexpr const char* kFileType = "FILE";
 inline constexpr const char* kFolderType = "DIR";
 inline constexpr const char* kModelType = "MODEL";  // demo, a GGUF file, a folder, a name of the hub
@@ -19,24 +19,13 @@ inline constexpr const char* kNameType = "NAME";    // these, and built-in names
 inline constexpr const char* kListType = "LIST";    // several, with commas between them
 
 // Says what an option takes. Whether it is one of them is checked by who reads the option.
-CLI::Option* Choices(CLI::Option* option, const std::vector<std::string_view>& choices);
+CommandOption Choices(CommandOption option, const std::vector<std::string_view>& choices);
 
 // An option that names a file.
-CLI::Option* FileOption(CLI::Option* option);
+CommandOption FileOption(CommandOption option);
 
 // Adds examples, each a line of a shell, to the end of a command's help. What the footer has already stays before them.
-void AddExamples(CLI::App& command, const std::vector<std::string>& examples);
-
-struct OptionSyntax {
-  std::vector<std::string> names = {};  // "-m", "--model"; none: an argument alone
-  std::string place = {};               // "MODEL": also an argument without a name; empty: it is not
-  std::string type = {};                // "FILE"; empty: takes nothing
-  std::string description = {};
-  std::string preset = {};                // the default, as text; empty: none is shown
-  std::vector<std::string> choices = {};  // none: anything of its type
-  bool required = false;
-  bool many = false;  // may be given several times
-};
+void AddExamples(Command& command, const std::vector<std::string>& examples);
 
 struct CommandSyntax {
   std::string name = {}, description = {};
@@ -50,8 +39,8 @@ struct ProgramSyntax {
   std::vector<CommandSyntax> commands = {};
 };
 
-CommandSyntax SyntaxOf(const CLI::App& command);
-ProgramSyntax ProgramSyntaxOf(const CLI::App& app);
+CommandSyntax SyntaxOf(const Command& command);
+ProgramSyntax ProgramSyntaxOf(const Command& app);
 
 // "-m, --model MODEL", or an argument's "MODEL..."
 std::string OptionTitle(const OptionSyntax& option);
@@ -63,7 +52,7 @@ std::string PlaceText(const OptionSyntax& option);
 std::string Summary(const std::string& description);
 
 // What --help prints, in lines of at most `width` columns. `parent`: "tally", or empty for the program itself.
-std::string HelpText(const CLI::App& command, const std::string& parent, size_t width);
+std::string HelpText(const Command& command, const std::string& parent, size_t width);
 
 // A page of section 1 in roff's man macros: of a command of `program`, or of program.program, both by reference. `version`: "tally 0.2.0".
 std::string ManPage(const ProgramSyntax& program, const CommandSyntax& command, const std::string& version);

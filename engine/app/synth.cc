@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally synth: full-size checkpoints with random weights.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -73,23 +72,22 @@ Status RunSynth(const SynthFlags& flags) {
 
 }  // namespace
 
-Action AddSynth(CLI::App& app) {
+Action AddSynth(Command& app) {
   auto flags = std::make_shared<SynthFlags>();
-  CLI::App* c = app.add_subcommand("synth", "Write a full-size checkpoint with random weights");
-  c->add_option("NAME", flags->model, "a built-in model, one of those below, or a config.json")->type_name(kNameType)->required();
-  FileOption(
-      c->add_option("OUT", flags->out, "the GGUF file to write (its name ends in .gguf), or else a Hugging Face directory"))
-      ->required();
-  Choices(c->add_option("--type", flags->type, "of the matrices")->capture_default_str(), WeightTypeChoices());
-  AddNumber(*c, "-s,--seed", flags->seed, "of the random weights");
-  FileOption(c->add_option("--vocab-from", flags->vocab_from,
-                           "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)"));
-  AddNumber(*c, "--layers", flags->layers, "write only so many layers (0: all)");
-  c->add_flag("--mtp", flags->prediction, "with the model's layer for multi-token prediction, for --draft layers");
-  AddForce(*c, flags->force);
-  c->add_flag("--json", flags->json, "one JSON document on standard output");
-  c->footer("Built-in names: " + Join(SynthModels(), ", "));
-  AddExamples(*c, {"tally synth gpt2 /tmp/gpt2.gguf --type Q8_0", "tally synth gpt-oss-20b gpt-oss-20b.gguf"});
+  Command c = app.Add("synth", "Write a full-size checkpoint with random weights");
+  c.Option("NAME", flags->model, "a built-in model, one of those below, or a config.json").Type(kNameType).Required();
+  FileOption(c.Option("OUT", flags->out, "the GGUF file to write (its name ends in .gguf), or else a Hugging Face directory"))
+      .Required();
+  Choices(c.Option("--type", flags->type, "of the matrices").Preset(), WeightTypeChoices());
+  AddNumber(c, "-s,--seed", flags->seed, "of the random weights");
+  FileOption(c.Option("--vocab-from", flags->vocab_from,
+                      "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)"));
+  AddNumber(c, "--layers", flags->layers, "write only so many layers (0: all)");
+  c.Flag("--mtp", flags->prediction, "with the model's layer for multi-token prediction, for --draft layers");
+  AddForce(c, flags->force);
+  c.Flag("--json", flags->json, "one JSON document on standard output");
+  c.Footer("Built-in names: " + Join(SynthModels(), ", "));
+  AddExamples(c, {"tally synth gpt2 /tmp/gpt2.gguf --type Q8_0", "tally synth gpt-oss-20b gpt-oss-20b.gguf"});
   return [flags] { return Report(RunSynth(*flags)); };
 }
 

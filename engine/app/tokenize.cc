@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally tokenize: text to token ids and back.
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -131,30 +130,28 @@ Status RunTokenize(TokenizeFlags flags) {
 
 }  // namespace
 
-Action AddTokenize(CLI::App& app) {
+Action AddTokenize(Command& app) {
   auto flags = std::make_shared<TokenizeFlags>();
-  CLI::App* c = app.add_subcommand("tokenize", "Text to token ids, and back");
-  c->add_option(
-       "MODEL", flags->first,
-       "GGUF file, Hugging Face directory, tokenizer.json, or demo: the bundled model, which is used if a text stands alone")
-      ->type_name(kModelType);
-  c->add_option("TEXT", flags->second, "the text; without it standard input, if that is no terminal");
-  c->add_option("-m,--model", flags->model, "MODEL; what is left is the text")->type_name(kModelType);
-  FileOption(c->add_option("-f,--file", flags->file, "file with the text (-: standard input)"));
-  FileOption(c->add_option("--ranks", flags->ranks,
-                           "instead of MODEL: a file of ranks as tiktoken publishes them (cl100k_base.tiktoken)"));
-  Choices(
-      c->add_option("--pattern", flags->pattern, "how --ranks cuts text, and its special tokens (else: as the file is named)"),
-      {"r50k", "p50k", "cl100k", "o200k", "o200k_harmony"});
-  c->add_option("--decode", flags->decode, "token ids to turn into text: 1,2,3 or [1, 2, 3]")->allow_extra_args(false);
-  FileOption(c->add_option(
-      "--tokens-file", flags->tokens_file,
-      "file with token ids to turn into text, written the same way (-: standard input); nothing is added to the text"));
-  c->add_flag("--special", flags->special, "special tokens spelled out in the text become tokens (else they stay text)");
-  c->add_flag("--no-bos", flags->plain, "do not add the tokens that the model's tokenizer puts around a text");
-  c->add_flag("--ids", flags->ids, "the ids alone, in one line with commas");
-  c->add_flag("--json", flags->json, "one JSON document on standard output");
-  AddExamples(*c, {"tally tokenize \"To be, or not to be\" --ids", "tally tokenize demo --decode 1,2,3"});
+  Command c = app.Add("tokenize", "Text to token ids, and back");
+  c.Option("MODEL", flags->first,
+           "GGUF file, Hugging Face directory, tokenizer.json, or demo: the bundled model, which is used if a text stands alone")
+      .Type(kModelType);
+  c.Option("TEXT", flags->second, "the text; without it standard input, if that is no terminal");
+  c.Option("-m,--model", flags->model, "MODEL; what is left is the text").Type(kModelType);
+  FileOption(c.Option("-f,--file", flags->file, "file with the text (-: standard input)"));
+  FileOption(
+      c.Option("--ranks", flags->ranks, "instead of MODEL: a file of ranks as tiktoken publishes them (cl100k_base.tiktoken)"));
+  Choices(c.Option("--pattern", flags->pattern, "how --ranks cuts text, and its special tokens (else: as the file is named)"),
+          {"r50k", "p50k", "cl100k", "o200k", "o200k_harmony"});
+  c.Option("--decode", flags->decode, "token ids to turn into text: 1,2,3 or [1, 2, 3]").OneEach();
+  FileOption(
+      c.Option("--tokens-file", flags->tokens_file,
+               "file with token ids to turn into text, written the same way (-: standard input); nothing is added to the text"));
+  c.Flag("--special", flags->special, "special tokens spelled out in the text become tokens (else they stay text)");
+  c.Flag("--no-bos", flags->plain, "do not add the tokens that the model's tokenizer puts around a text");
+  c.Flag("--ids", flags->ids, "the ids alone, in one line with commas");
+  c.Flag("--json", flags->json, "one JSON document on standard output");
+  AddExamples(c, {"tally tokenize \"To be, or not to be\" --ids", "tally tokenize demo --decode 1,2,3"});
   return [flags] { return Report(RunTokenize(*flags)); };
 }
 

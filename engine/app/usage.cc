@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/usage.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -64,16 +63,18 @@ const char* AdviceFor(const std::vector<Advice>& all, const std::string& name) {
   return nullptr;
 }
 
-std::vector<std::string> CommandNames(const CLI::App& app) {
+std::vector<std::string> CommandNames(const Command& app) {
   std::vector<std::string> names;
-  for (const CLI::App* c : app.get_subcommands({})) names.push_back(c->get_name());
+  for (const Command& c : app.commands()) names.push_back(c.name());
   return names;
 }
 
-std::vector<std::string> OptionNames(const CLI::App& command) {
+std::vector<std::string> OptionNames(const Command& command) {
   std::vector<std::string> names;
-  for (const CLI::Option* o : command.get_options()) {
-    for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
+  for (const OptionSyntax& option : command.options()) {
+    for (const std::string& name : option.names) {
+      if (name.starts_with("--")) names.push_back(name);
+    }
   }
   return names;
 }
@@ -84,12 +85,7 @@ std::string Dashed(std::string name) {
   return name;
 }
 
-bool TakesValue(const CLI::App& command, const std::string& name) {
-  const CLI::Option* const option = name.starts_with("-") ? command.get_option_no_throw(name) : nullptr;
-  return option != nullptr && option->get_items_expected_min() > 0;
-}
-
-std::string NoSuchOption(const CLI::App& app, const CLI::App& command, const std::string& given) {
+std::string NoSuchOption(const Command& app, const Command& command, const std::string& given) {
   const std::string name = given.substr(0, given.find('='));
   const std::string text = "there is no option " + Quote(name);
   if (const std::optional<std::string> near = Nearest(Dashed(name), OptionNames(command)))
@@ -99,11 +95,11 @@ std::string NoSuchOption(const CLI::App& app, const CLI::App& command, const std
   };
   for (const char* place : {"OUT", "TEXT"}) {
     const bool meant = *place == 'O' ? is({"-o", "--out", "--output", "--outfile"}) : is({"-p", "--prompt"});
-    if (meant && command.get_option_no_throw(place) != nullptr) return text + ": it is the argument " + place;
+    if (meant && command.Has(place)) return text + ": it is the argument " + place;
   }
   std::string others;
-  for (const CLI::App* other : app.get_subcommands({})) {
-    if (other->get_option_no_throw(name) != nullptr) others += (others.empty() ? "" : ", ") + other->get_name();
+  for (const Command& other : app.commands()) {
+    if (other.Has(name)) others += (others.empty() ? "" : ", ") + other.name();
   }
   return others.empty() ? text : text + ": it is one of tally " + others;
 }
@@ -127,25 +123,25 @@ std::optional<std::string> Nearest(std::string_view given, const std::vector<std
   return nearest;
 }
 
-Status CheckForeignOptions(const CLI::App& command, const std::vector<std::string>& arguments) {
+Status CheckForeignOptions(const Command& command, const std::vector<std::string>& arguments) {
   for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
     const std::string name = arguments[i].substr(0, arguments[i].find('='));
-    if (command.get_option_no_throw(name) == nullptr) {
+    if (!command.Has(name)) {
       if (const char* advice = AdviceFor(ForeignOptions(), Dashed(name)))
         return BadInput(name + " is not an option here: " + advice);
-    } else if (name == arguments[i] && TakesValue(command, name)) {
+    } else if (name == arguments[i] && command.TakesValue(name)) {
       ++i;
     }
   }
   return {};
 }
 
-Status UnknownCommand(const CLI::App& app, const std::string& first) {
+Status UnknownCommand(const Command& app, const std::string& first) {
   const std::vector<std::string> names = CommandNames(app);
   const std::string all = Join(names, ", ");
   if (first.starts_with("-")) {
-    const auto has = [&](const CLI::App* c) { return c->get_option_no_throw(first) != nullptr; };
-    const auto commands = app.get_subcommands({});
+    const auto has = [&](const Command& c) { return c.Has(first); };
+    const std::vector<Command> commands = app.commands();
     const bool known = std::any_of(commands.begin(), commands.end(), has);
     return BadInput(Quote(first) + " is not an option of tally itself" +
                     (known ? ": a command comes first, as in tally run " + Printable(first) + " ..." : "") + ": " + all +
@@ -167,19 +163,16 @@ Status UnknownCommand(const CLI::App& app, const std::string& first) {
   return BadInput(text + " (see tally --help)");
 }
 
-Status ParseFailure(const CLI::App& app, const CLI::App* command, const CLI::ParseError& error) {
-  if (command == nullptr) return BadInput(std::string(error.what()) + " (see tally --help)");
-  const std::string hint = " (see tally " + command->get_name() + " --help)";
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {  // "--tokens: 1 required INT missing"
-    const std::string_view what = error.what();
-    if (what.ends_with(" missing")) return BadInput(std::string(what.substr(0, what.find(':'))) + " takes a value" + hint);
-  }
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return BadInput(error.what() + hint);
-  const std::vector<std::string> extras = command->remaining();
+Status ParseFailure(const Command& app, const std::optional<Command>& command, const ParseOutcome& outcome) {
+  if (!command) return BadInput(outcome.text + " (see tally --help)");
+  const std::string hint = " (see tally " + command->name() + " --help)";
+  if (outcome.kind == ParseOutcome::Kind::kNoValue) return BadInput(outcome.text + " takes a value" + hint);
+  if (outcome.kind != ParseOutcome::Kind::kTooMany) return BadInput(outcome.text + hint);
+  const std::vector<std::string>& extras = outcome.extras;
   const auto is_option = [](const std::string& s) { return s.size() > 1 && s.starts_with("-"); };
   const auto option = std::find_if(extras.begin(), extras.end(), is_option);
   if (option != extras.end()) return BadInput(NoSuchOption(app, *command, *option) + hint);
-  const bool prompt = command->get_option_no_throw("--prompt") != nullptr && command->get_name() != "bench";
+  const bool prompt = command->Has("--prompt") && command->name() != "bench";
   const std::string extra = extras.empty() ? "" : extras.front();
   return BadInput(Quote(extra) + " is one argument too many" +
                   (CheckCountedType(extra).ok() ? ": a type is --type " + extra

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/app/cli.h"
+#include "engine/app/command.h"
 #include "engine/base/status.h"
 
 namespace tally::app {
@@ -18,12 +18,12 @@ std::optional<std::string> Nearest(std::string_view given, const std::vector<std
 
 // An option of other programs (llama.cpp's -hf, -ngl ...) among `arguments` of the subcommand `command`: kBadInput says what to write
 // here. Values of options are not looked at. Asked before parsing, which would take -hf for -h.
-Status CheckForeignOptions(const CLI::App& command, const std::vector<std::string>& arguments);
+Status CheckForeignOptions(const Command& command, const std::vector<std::string>& arguments);
 
 // kBadInput. `first` is no command of `app`.
-Status UnknownCommand(const CLI::App& app, const std::string& first);
+Status UnknownCommand(const Command& app, const std::string& first);
 
-// kBadInput: why parsing failed; `command`: the subcommand whose arguments they are, or null.
-Status ParseFailure(const CLI::App& app, const CLI::App* command, const CLI::ParseError& error);
+// kBadInput: why parsing failed; `command`: the subcommand whose arguments they are, if there is one.
+Status ParseFailure(const Command& app, const std::optional<Command>& command, const ParseOutcome& outcome);
 
 }  // namespace tally::app

@@ -6,8 +6,9 @@
 #include <span>
 #include <utility>
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/delta_rule/delta_rule_hwy.cc"
+#endif
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 

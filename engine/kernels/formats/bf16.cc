@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // BF16 weights times f32 or bf16 activations.
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/bf16.cc"
+#endif
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
 #include "engine/base/amx.h"

@@ -4,8 +4,9 @@
 // bf16: the codes are exact in bf16. Per block of 128 k, pairs of k alternate between two sums (DotPair), so that one row's chain of
 // additions does not bound its speed; then acc = fma(scale, first + second, acc). By AMX: acc = fma(scale, four tile products, acc).
 // f32: acc = fma(scale * code, x, acc), k in order.
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/fp8.cc"
+#endif
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
 #include "engine/base/amx.h"
@@ -247,8 +248,7 @@ void RunFP8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> sc
       if (kind == ActKind::kBF16) {
         Fp8Group(job, group, panels, epilogue, scratch);
       } else {
-        FloatGroup(job, group, panels, epilogue, scratch,
-                   [&](int64_t k0, int64_t n, float* w) HWY_ATTR { WidenFp8(panels.p0, panels.p1, k0, n, w); });
+        FloatGroup(job, group, panels, epilogue, scratch, WidenFp8);
       }
     }
   });

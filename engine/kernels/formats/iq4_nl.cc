@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // IQ4_NL weights times int8 or f32 activations.
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/iq4_nl.cc"
+#endif
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
 #include "engine/kernels/formats/iq4_nl.h"

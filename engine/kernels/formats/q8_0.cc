@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Q8_0 weights times int8 or f32 activations.
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/formats/q8_0.cc"
+#endif
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
 #include "engine/kernels/formats/q8_0.h"

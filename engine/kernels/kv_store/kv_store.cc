@@ -2,8 +2,9 @@
 // KvStoreOp: checks, costs and kernels. A task is one row with all its KV heads.
 #include <cstdint>
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/kv_store/kv_store.cc"
+#endif
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // after foreach_target.h: not per target

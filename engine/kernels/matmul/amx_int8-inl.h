@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8 products of many rows by AMX, of formats with one scale a block. A block of a panel and a tile of up to 16 rows are one tile
 // product; its sums are stored and scaled as dot_vnni-inl.h does. The integers are exact: the bits are those of every target with a
-// fused multiply-add. Included by int8-inl.h only.
+// fused multiply-add. Included by decoded-inl.h only.
 //
 // While tiles are multiplied, the processor's 512-bit f32 arithmetic runs once a cycle, so that scaling takes longer than the products.
 // Nothing waits for a product: two or four tiles of sums are in use in turn. A tile is stored just before it takes its next block, and
@@ -156,28 +156,11 @@ HWY_NOINLINE void AmxInt8Tile(const uint8_t* const a, size_t a_step, const float
 #undef TALLY_AMX_ISSUE
 }
 
-// Decodes a panel for tiles: q [blocks][8 steps][16][4] i8, s [blocks][kScaleWords][16] f32.
-template <class F>
-void DecodeSigned(const uint8_t* panel, int64_t blocks, uint8_t* HWY_RESTRICT q, float* HWY_RESTRICT s) {
-  static_assert(kPanelVecs == 1);
-  const VU8 offset = hn::Set(DU8(), static_cast<uint8_t>(F::kInt8.offset));
-  PackedSource<F> src{F::At(panel, 0)};
-  for (int64_t b = 0; b < blocks; ++b, src.Next(), q += 512, s += kAmxScaleFloats<F>) {
-    src.Begin();
-    HWY_UNROLL(2) for (int i = 0; i < F::kScaleWords; ++i) hn::Store(src.Word(i, 0), DF(), s + kPanelRows * i);
-    HWY_UNROLL(4) for (int c = 0; c < 4; ++c) {
-      VU8 lo, hi;
-      src.Steps(c, 0, lo, hi);
-      hn::Store(hn::Sub(lo, offset), DU8(), q + 64 * StepOf<F>(c, 0));
-      hn::Store(hn::Sub(hi, offset), DU8(), q + 64 * StepOf<F>(c, 1));
-    }
-  }
-}
-
 // Many rows: some pairs of panels are decoded, and each tile of rows, which stays in the first-level cache, passes all of them.
 template <class F>
-void RunAmxInt8Group(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, std::span<uint8_t> scratch) {
-  constexpr bool kPowersOf2 = requires { F::kPowersOf2; };
+void RunAmxInt8Group(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, std::span<uint8_t> scratch,
+                     DecodeTiles decode) {
+  constexpr bool kPowersOf2 = F::kAddsExponents;
   const Epilogue epilogue(job, group.slice);
   const int64_t blocks = job.w.cols / kInt8Block, most = AmxInt8Pairs(job);
   const size_t row_bytes = job.x.row_bytes(), panel_bytes = job.w.panel_stride;
@@ -194,8 +177,8 @@ void RunAmxInt8Group(const MatJob& job, const RowGroup& group, int64_t first, in
       const PanelPair panels(job, group.slice, p0 + p);
       uint8_t* const to = q + 2 * p * blocks * 512;
       float* const scales = s + 2 * p * blocks * static_cast<int64_t>(kAmxScaleFloats<F>);
-      DecodeSigned<F>(panels.p0, blocks, to, scales);
-      DecodeSigned<F>(panels.p1, blocks, to + blocks * 512, scales + blocks * static_cast<int64_t>(kAmxScaleFloats<F>));
+      decode(panels.p0, blocks, to, scales);
+      decode(panels.p1, blocks, to + blocks * 512, scales + blocks * static_cast<int64_t>(kAmxScaleFloats<F>));
     }
     bool add_exponents = false;
     if constexpr (kPowersOf2) add_exponents = ScalesAreNormal(s, 2 * pairs * blocks * kPanelRows, x_scales);

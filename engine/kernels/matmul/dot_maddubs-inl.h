@@ -225,47 +225,6 @@ HWY_INLINE void StreamInt8Panel(const uint8_t* panel, const uint8_t* a, size_t r
   });
 }
 
-template <class F, ByteDot kDot>
-void RunInt8Pair(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
-                 std::span<uint8_t> scratch) {
-  constexpr int kTile = ActTile(ActKind::kInt8);
-  constexpr bool kSigned = F::kWide && kDot == ByteDot::kNone;
-  const int64_t blocks = job.w.cols / kInt8Block;
-  const size_t row_bytes = job.x.row_bytes();
-  // K is cut into pieces whose decoded panel stays in the first-level cache while it is multiplied by every tile of the group. The
-  // order of the sums does not change.
-  constexpr int64_t kPiece = kInt8PieceBytes / (kSigned ? 1024 : 512);
-  static_assert(kPiece % (F::kPanelCols / kInt8Block) == 0);
-  uint8_t* q = scratch.data();
-  float* s = reinterpret_cast<float*>(q + kPiece * kDecodedBytes<kSigned>);
-  float* acc = s + kPiece * kPanelRows * F::kScaleWords;
-  std::memset(acc, 0, static_cast<size_t>(group.rows) * 32 * sizeof(float));
-  for (int half = 0; half < 2; ++half) {
-    const uint8_t* panel = half == 0 ? panels.p0 : panels.p1;
-    for (int64_t b = 0; b < blocks; b += kPiece) {
-      const int64_t n = std::min(kPiece, blocks - b);
-      DecodePanel<F, kSigned>(panel, b, n, q, s);
-      for (int64_t r = 0; r < group.rows; r += kTile) {
-        const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
-        const uint8_t* a = job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes +
-                           static_cast<size_t>(b) * 4 * kBlockWords<F> * static_cast<size_t>(tile);
-        Int8TilePanel<F, kDot>(DecodedSource<F, kSigned>{q, s}, a, tile, n, acc + 32 * r + kPanelRows * half);
-      }
-    }
-  }
-  for (int64_t r = 0; r < group.rows; ++r) epilogue.Row(acc + 32 * r, group.row_begin + r, panels.col, panels.n);
-}
-
-template <class F>
-void RunInt8Group(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, std::span<uint8_t> scratch) {
-  const Epilogue epilogue(job, group.slice);
-  WithByteDot<F>([&]<ByteDot kDot>() HWY_ATTR {
-    for (int64_t pair = first; pair < last; ++pair) {
-      RunInt8Pair<F, kDot>(job, group, PanelPair(job, group.slice, pair), epilogue, scratch);
-    }
-  });
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace tally
 HWY_AFTER_NAMESPACE();

@@ -18,10 +18,19 @@ namespace tally {
 namespace HWY_NAMESPACE {
 
 // Rows of a tile per microkernel call. 16-lane targets have 32 registers, AVX2 and SSE4 have 16.
-inline constexpr int kFloatSubTile = kLanes >= 16 ? 12 : (kLanes == 8 ? 6 : 3);
 inline constexpr int kStreamSubTile = kLanes >= 16 ? 6 : (kLanes == 8 ? 3 : 1);
 
 HWY_INLINE VF Broadcast(const float* p) { return hn::Set(DF(), *p); }
+
+// Widens k in [k0, k0 + n) of two panels to [n][32] f32.
+using WidenPanels = void (*)(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n, float* HWY_RESTRICT out);
+
+// f32 activations, many rows: widens the pair of panels in pieces of K, and multiplies each piece by every tile of the group.
+// products_hwy.cc.
+void FloatGroup(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
+                std::span<uint8_t> scratch, WidenPanels widen);
+// f32 activations, any rows, each pair of panels as FloatGroup.
+void RunWidened(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch, WidenPanels widen);
 
 // Few rows: widens the weights in registers. acc: [T][32]. x: [K][tile] f32, from the first of the T rows on.
 template <class F, int T>
@@ -104,57 +113,6 @@ void DequantisePair(const uint8_t* p0, const uint8_t* p1, int64_t k0, int64_t n,
   }
 }
 
-// Many rows: adds to acc [T][32]. w: [n][32] f32. x: [n][tile] f32, from the first of the T rows on.
-template <int T>
-HWY_NOINLINE void FloatMicro(const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, int tile, int64_t n,
-                             float* HWY_RESTRICT acc) {
-  const DF df;
-  constexpr int kVecs = kLanes >= 16 ? 2 : kPanelVecs;
-  VF f[T][kVecs];
-  HWY_UNROLL(12) for (int j = 0; j < T; ++j) {
-    HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) f[j][v] = hn::Load(df, acc + 32 * j + kLanes * v);
-  }
-  for (int64_t k = 0; k < n; ++k, w += 32, x += tile) {
-    VF wv[kVecs];
-    HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) wv[v] = hn::Load(df, w + kLanes * v);
-    HWY_UNROLL(12) for (int j = 0; j < T; ++j) {
-      const VF b = Broadcast(x + j);
-      HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) f[j][v] = hn::MulAdd(wv[v], b, f[j][v]);
-    }
-  }
-  HWY_UNROLL(12) for (int j = 0; j < T; ++j) {
-    HWY_UNROLL(16) for (int v = 0; v < kVecs; ++v) hn::Store(f[j][v], df, acc + 32 * j + kLanes * v);
-  }
-}
-
-// f32 activations, many rows: widens the pair of panels in pieces of K, and multiplies each piece by every tile of the group.
-template <class WidenFn>
-void FloatGroup(const MatJob& job, const RowGroup& group, const PanelPair& panels, const Epilogue& epilogue,
-                std::span<uint8_t> scratch, const WidenFn& widen) {
-  constexpr int kTile = ActTile(ActKind::kF32);
-  const int64_t cols = job.w.cols;
-  float* w = reinterpret_cast<float*>(scratch.data());
-  float* acc = w + kF32KBlock * 32;
-  std::memset(acc, 0, static_cast<size_t>(group.rows) * 32 * sizeof(float));
-  const size_t row_bytes = job.x.row_bytes();
-  for (int64_t k0 = 0; k0 < cols; k0 += kF32KBlock) {
-    const int64_t n = std::min(kF32KBlock, cols - k0);
-    widen(k0, n, w);
-    for (int64_t r = 0; r < group.rows; r += kTile) {
-      const int tile = static_cast<int>(std::min<int64_t>(kTile, group.rows - r));
-      const float* x =
-          reinterpret_cast<const float*>(job.x.data + static_cast<size_t>(group.row_begin + r) * row_bytes) + k0 * tile;
-      for (int j = 0; j < tile;) {
-        j += WithSubTile<kFloatSubTile>(tile - j, [&]<int T>() HWY_ATTR {
-          FloatMicro<T>(w, x + j, tile, n, acc + 32 * (r + j));
-          if constexpr (kLanes < 16) FloatMicro<T>(w + kPanelRows, x + j, tile, n, acc + 32 * (r + j) + kPanelRows);
-        });
-      }
-    }
-  }
-  for (int64_t r = 0; r < group.rows; ++r) epilogue.Row(acc + 32 * r, group.row_begin + r, panels.col, panels.n);
-}
-
 // f32 activations times weights that are not quantised.
 template <class F>
 void RunFloat(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
@@ -165,8 +123,7 @@ void RunFloat(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> 
     for (int64_t pair = first; pair < last; ++pair) {
       const PanelPair panels(job, group.slice, pair);
       if (group.rows > StreamRows(ActKind::kF32)) {
-        FloatGroup(job, group, panels, epilogue, scratch,
-                   [&](int64_t k0, int64_t n, float* w) HWY_ATTR { WidenPair<F>(panels.p0, panels.p1, k0, n, w); });
+        FloatGroup(job, group, panels, epilogue, scratch, WidenPair<F>);
         continue;
       }
       // Both panels at once: the sums of one panel are too few to hide the latency of the multiply-add.
@@ -181,19 +138,6 @@ void RunFloat(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> 
   });
 }
 
-// f32 activations times block-quantised weights.
-template <class F>
-void RunDequantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
-  ForEachGroup(job, begin, end, [&](const RowGroup& group, int64_t first, int64_t last) HWY_ATTR {
-    const Epilogue epilogue(job, group.slice);
-    for (int64_t pair = first; pair < last; ++pair) {
-      const PanelPair panels(job, group.slice, pair);
-      FloatGroup(job, group, panels, epilogue, scratch,
-                 [&](int64_t k0, int64_t n, float* w) HWY_ATTR { DequantisePair<F>(panels.p0, panels.p1, k0, n, w); });
-    }
-  });
-}
-
 // Any activations times block-quantised weights.
 template <class F>
 void RunQuantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
@@ -204,7 +148,7 @@ void RunQuantised(const MatJob& job, int64_t begin, int64_t end, std::span<uint8
     RunDecodedAmx<F>(job, begin, end, scratch);
 #endif
   } else {
-    RunDequantised<F>(job, begin, end, scratch);
+    RunWidened(job, begin, end, scratch, DequantisePair<F>);
   }
 }
 

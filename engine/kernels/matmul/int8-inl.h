@@ -7,6 +7,7 @@
 // so every target with a fused multiply-add gives the same bits.
 //   dot_vnni-inl.h      targets with a u8 x s8 dot product
 //   dot_maddubs-inl.h   others: products of bytes summed in pairs
+//   decoded-inl.h       many rows: panels are decoded first, and the products are the same for all formats of a DecodedShape
 //   amx_int8-inl.h      many rows where there are matrix tiles
 //   dot_arm-inl.h       Arm's products, chosen at run time
 #include "engine/base/byte_dot.h"
@@ -196,9 +197,6 @@ HWY_AFTER_NAMESPACE();
 #else
 #include "engine/kernels/matmul/dot_maddubs-inl.h"
 #endif
-#if TALLY_AMX
-#include "engine/kernels/matmul/amx_int8-inl.h"
-#endif
 #if TALLY_ARM
 #include "engine/kernels/matmul/dot_arm-inl.h"
 #endif
@@ -206,6 +204,66 @@ HWY_AFTER_NAMESPACE();
 HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
+
+// What the product of decoded blocks depends on of a format. Formats that agree in it share the product (products_hwy.cc).
+template <int kSumsOf, int kMinimaOf, int kWordsOf, bool kWideOf, int kPiecesOf, bool kPowersOf2Of>
+struct DecodedShape {
+  static constexpr ActFormat kInt8 = {.kind = ActKind::kInt8, .sums = kSumsOf, .minima = kMinimaOf > 0};
+  static constexpr int kScaleWords = kWordsOf, kPieces = kPiecesOf;
+  static constexpr bool kWide = kWideOf, kAddsExponents = kPowersOf2Of;
+  // Decoded steps are read from front to back, unless the halves of a block have a sum each.
+  static constexpr bool kByteSteps = kSumsOf == 1;
+};
+template <class F>
+inline constexpr bool kHasPowersOf2 = requires {
+  F::kPowersOf2;
+};
+template <class F>
+using DecodedShapeOf = DecodedShape<kParts<F>, kMinima<F>, F::kScaleWords, F::kWide, F::kPieces, kHasPowersOf2<F>>;
+
+// As DecodePanel; `with_signs` of wide formats alone.
+using DecodeInt8 = void (*)(const uint8_t* panel, int64_t first, int64_t blocks, bool with_signs, uint8_t* HWY_RESTRICT q,
+                            float* HWY_RESTRICT s);
+template <class F>
+void DecodeFormat(const uint8_t* panel, int64_t first, int64_t blocks, [[maybe_unused]] bool with_signs, uint8_t* HWY_RESTRICT q,
+                  float* HWY_RESTRICT s) {
+  static_assert(kInt8PieceBytes / 1024 % (F::kPanelCols / kInt8Block) == 0);  // pieces of a panel are whole blocks
+  if constexpr (F::kWide && !kHasDot) {
+    if (with_signs) return DecodePanel<F, true>(panel, first, blocks, q, s);
+  }
+  DecodePanel<F>(panel, first, blocks, q, s);
+}
+
+// Many rows: panels are decoded once. S: a DecodedShape.
+template <class S>
+void RunInt8Group(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, std::span<uint8_t> scratch,
+                  DecodeInt8 decode);
+
+#if TALLY_AMX
+using DecodeTiles = void (*)(const uint8_t* panel, int64_t blocks, uint8_t* HWY_RESTRICT q, float* HWY_RESTRICT s);
+// Decodes a panel for tiles: q [blocks][8 steps][16][4] i8, s [blocks][kScaleWords][16] f32.
+template <class F>
+void DecodeSigned(const uint8_t* panel, int64_t blocks, uint8_t* HWY_RESTRICT q, float* HWY_RESTRICT s) {
+  static_assert(kPanelVecs == 1);
+  const VU8 offset = hn::Set(DU8(), static_cast<uint8_t>(F::kInt8.offset));
+  PackedSource<F> src{F::At(panel, 0)};
+  for (int64_t b = 0; b < blocks; ++b, src.Next(), q += 512, s += kPanelRows * F::kScaleWords) {
+    src.Begin();
+    HWY_UNROLL(2) for (int i = 0; i < F::kScaleWords; ++i) hn::Store(src.Word(i, 0), DF(), s + kPanelRows * i);
+    HWY_UNROLL(4) for (int c = 0; c < 4; ++c) {
+      VU8 lo, hi;
+      src.Steps(c, 0, lo, hi);
+      hn::Store(hn::Sub(lo, offset), DU8(), q + 64 * StepOf<F>(c, 0));
+      hn::Store(hn::Sub(hi, offset), DU8(), q + 64 * StepOf<F>(c, 1));
+    }
+  }
+}
+
+// The same by matrix tiles, of formats with one scale a block.
+template <class S>
+void RunAmxInt8Group(const MatJob& job, const RowGroup& group, int64_t first, int64_t last, std::span<uint8_t> scratch,
+                     DecodeTiles decode);
+#endif
 
 template <class F>
 void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> scratch) {
@@ -223,10 +281,12 @@ void RunInt8(const MatJob& job, int64_t begin, int64_t end, std::span<uint8_t> s
     }
 #if TALLY_AMX
     if constexpr (kParts<F> == 1) {
-      if (TilingOf(job.x.format, group.rows).run == kInt8Block) return RunAmxInt8Group<F>(job, group, first, last, scratch);
+      if (TilingOf(job.x.format, group.rows).run == kInt8Block) {
+        return RunAmxInt8Group<DecodedShapeOf<F>>(job, group, first, last, scratch, DecodeSigned<F>);
+      }
     }
 #endif
-    RunInt8Group<F>(job, group, first, last, scratch);
+    RunInt8Group<DecodedShapeOf<F>>(job, group, first, last, scratch, DecodeFormat<F>);
   });
 }
 

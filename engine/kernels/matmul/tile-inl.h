@@ -63,32 +63,7 @@ class Epilogue {
     return job_.out.Row(job_.out_row.empty() ? row : job_.out_row[static_cast<size_t>(row)]) + col;
   }
 
-  void Row(const float* HWY_RESTRICT acc, int64_t row, int64_t col, int64_t n) const {
-    const int64_t out_row = job_.out_row.empty() ? row : job_.out_row[static_cast<size_t>(row)];
-    float* out = job_.out.Row(out_row) + col;
-    const DF df;
-    for (int64_t i = 0; i < n; i += kLanes) {
-      const size_t count = static_cast<size_t>(std::min<int64_t>(kLanes, n - i));
-      const bool whole = count == static_cast<size_t>(kLanes);
-      VF v = hn::LoadU(df, acc + i);
-      if (bias_ != nullptr) v = hn::Add(v, whole ? hn::LoadU(df, bias_ + col + i) : hn::LoadN(df, bias_ + col + i, count));
-      if (job_.gated) {
-        VF u = hn::LoadU(df, acc + kPanelRows + i);
-        if (up_bias_ != nullptr) {
-          u = hn::Add(u, whole ? hn::LoadU(df, up_bias_ + col + i) : hn::LoadN(df, up_bias_ + col + i, count));
-        }
-        v = ActivateGated(df, job_.activation, v, u, job_.swiglu_alpha, job_.swiglu_limit);
-      } else if (job_.activation != ActivationKind::kNone) {
-        v = Activate(df, job_.activation, v);
-      }
-      if (job_.add_to_out) v = hn::Add(whole ? hn::LoadU(df, out + i) : hn::LoadN(df, out + i, count), v);
-      if (whole) {
-        hn::StoreU(v, df, out + i);
-      } else {
-        hn::StoreN(v, df, out + i, count);
-      }
-    }
-  }
+  void Row(const float* HWY_RESTRICT acc, int64_t row, int64_t col, int64_t n) const;  // products_hwy.cc
 
  private:
   const MatJob& job_;

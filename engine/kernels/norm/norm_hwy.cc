@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <span>
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/norm/norm_hwy.cc"
+#endif
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -19,41 +20,41 @@ namespace tally {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
+using NormD = hn::ScalableTag<float>;
+using NormV = hn::Vec<NormD>;
 
 // kRms, kL2
 void RmsNormVector(NormKind kind, const float* x, const float* w, int64_t k, float eps, bool add, float* out) {
-  const D d;
-  const float squares = SumOver(k, [&](auto tail, V acc, int64_t i, size_t count) HWY_ATTR {
-    const V v = LoadLanes(tail, d, x + i, count);
+  const NormD d;
+  const float squares = SumOver(k, [&](auto tail, NormV acc, int64_t i, size_t count) HWY_ATTR {
+    const NormV v = LoadLanes(tail, d, x + i, count);
     return hn::MulAdd(v, v, acc);
   });
   const float mean = kind == NormKind::kRms ? squares / static_cast<float>(k) : squares;
-  const V inverse = hn::Set(d, 1.0f / std::sqrt(mean + eps));
+  const NormV inverse = hn::Set(d, 1.0f / std::sqrt(mean + eps));
   ForLanes(d, k, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
-    const V scaled = hn::Mul(LoadLanes(tail, d, x + i, count), inverse);
-    V y = w != nullptr ? hn::Mul(scaled, LoadLanes(tail, d, w + i, count)) : scaled;
+    const NormV scaled = hn::Mul(LoadLanes(tail, d, x + i, count), inverse);
+    NormV y = w != nullptr ? hn::Mul(scaled, LoadLanes(tail, d, w + i, count)) : scaled;
     if (add) y = hn::Add(LoadLanes(tail, d, out + i, count), y);
     StoreLanes(tail, y, d, out + i, count);
   });
 }
 
 void LayerNormVector(const float* x, const float* w, const float* b, int64_t k, float eps, float* out) {
-  const D d;
+  const NormD d;
   const float sum = SumOver(
-      k, [&](auto tail, V acc, int64_t i, size_t count) HWY_ATTR { return hn::Add(acc, LoadLanes(tail, d, x + i, count)); });
-  const V mean = hn::Set(d, sum / static_cast<float>(k));
+      k, [&](auto tail, NormV acc, int64_t i, size_t count) HWY_ATTR { return hn::Add(acc, LoadLanes(tail, d, x + i, count)); });
+  const NormV mean = hn::Set(d, sum / static_cast<float>(k));
   // The centred values are stored in out, which may be x.
-  const float squares = SumOver(k, [&](auto tail, V acc, int64_t i, size_t count) HWY_ATTR {
-    const V centred = ZeroBeyond(tail, d, hn::Sub(LoadLanes(tail, d, x + i, count), mean), count);
+  const float squares = SumOver(k, [&](auto tail, NormV acc, int64_t i, size_t count) HWY_ATTR {
+    const NormV centred = ZeroBeyond(tail, d, hn::Sub(LoadLanes(tail, d, x + i, count), mean), count);
     StoreLanes(tail, centred, d, out + i, count);
     return hn::MulAdd(centred, centred, acc);
   });
-  const V inverse = hn::Set(d, 1.0f / std::sqrt(squares / static_cast<float>(k) + eps));
+  const NormV inverse = hn::Set(d, 1.0f / std::sqrt(squares / static_cast<float>(k) + eps));
   ForLanes(d, k, [&](auto tail, int64_t i, size_t count) HWY_ATTR {
-    const V scaled = hn::Mul(LoadLanes(tail, d, out + i, count), inverse), scale = LoadLanes(tail, d, w + i, count);
-    const V y = b != nullptr ? hn::MulAdd(scaled, scale, LoadLanes(tail, d, b + i, count)) : hn::Mul(scaled, scale);
+    const NormV scaled = hn::Mul(LoadLanes(tail, d, out + i, count), inverse), scale = LoadLanes(tail, d, w + i, count);
+    const NormV y = b != nullptr ? hn::MulAdd(scaled, scale, LoadLanes(tail, d, b + i, count)) : hn::Mul(scaled, scale);
     StoreLanes(tail, y, d, out + i, count);
   });
 }

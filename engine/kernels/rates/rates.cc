@@ -30,7 +30,7 @@ Cost RatesCost(const RatesOp& op, const CostAmounts& n, uint64_t elements, uint6
   return cost;
 }
 
-Status CheckVector(const char* name, const WeightView& w, int64_t n) {
+Status CheckRates(const char* name, const WeightView& w, int64_t n) {
   if (w.layout == WeightLayout::kVector && w.dtype == DType::kF32 && w.slices == 1 && w.cols == n) return {};
   return InternalError(std::string(name) + " is not a vector of " + std::to_string(n) + " F32");
 }
@@ -46,9 +46,9 @@ TaskPlan Plan(const RatesOp& op, int) { return {op.x.rows, 0, 0}; }
 }  // namespace
 
 Status RatesOp::Validate() const {
-  TALLY_RETURN_IF_ERROR(CheckVector("the rates' bias", bias, x.cols));
+  TALLY_RETURN_IF_ERROR(CheckRates("the rates' bias", bias, x.cols));
   if (a.cols < 1 || x.cols % a.cols != 0) return InternalError("rates need whole heads");
-  TALLY_RETURN_IF_ERROR(CheckVector("A", a, heads()));
+  TALLY_RETURN_IF_ERROR(CheckRates("A", a, heads()));
   const bool limited = least != 0 || std::isfinite(most);
   if (!(bound <= 0) || !std::isfinite(bound) || (bound != 0 && limited)) {
     return InternalError("rates have a negative bound, or limits, or neither");

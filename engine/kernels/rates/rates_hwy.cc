@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <span>
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/rates/rates_hwy.cc"
+#endif
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 

@@ -6,8 +6,9 @@
 #include <cstring>
 #include <span>
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/rope/rope_hwy.cc"
+#endif
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
