@@ -17,7 +17,6 @@
 #include "engine/app/record_files.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
-#include "engine/recipe/recipe.h"
 
 namespace tally::app {
 namespace {
@@ -87,7 +86,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
 
   std::optional<NpyWriter> out;
   if (flags.out) {
-    TALLY_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::Create(*flags.out, loaded.model->recipe().vocab));
+    TALLY_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::Create(*flags.out, loaded.model->sizes().vocab));
     out.emplace(std::move(writer));
   }
   std::optional<OpDump> dump;
@@ -132,7 +131,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
   TALLY_RETURN_IF_ERROR(records.Close());
   if (out) TALLY_RETURN_IF_ERROR(out->Close());
   if (flags.json) {
-    Json document = {{"model", flags.model.model}, {"tokens", tokens.size()}, {"vocab", loaded.model->recipe().vocab}};
+    Json document = {{"model", flags.model.model}, {"tokens", tokens.size()}, {"vocab", loaded.model->sizes().vocab}};
     if (out) {
       document["out"] = *flags.out;
     } else {
@@ -143,7 +142,7 @@ Result<int> RunLogits(const LogitsFlags& flags) {
   } else {
     if (out) {
       Note("wrote " + Printable(*flags.out) + ": float32 [" + std::to_string(tokens.size()) + ", " +
-           std::to_string(loaded.model->recipe().vocab) + "]\n");
+           std::to_string(loaded.model->sizes().vocab) + "]\n");
     }
     if (dump) Note("wrote " + std::to_string(dump->files()) + " arrays to " + Printable(*flags.dump) + "\n");
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/recipe/recipe.h"
 
 namespace tally::app {
 namespace {
@@ -21,7 +20,7 @@ void PromptBar::Show(int64_t done, int64_t total) {
   Draw(done);
   if (watching_) return;
   watching_ = true;
-  const int64_t layers = std::max<int64_t>(1, engine_.model().recipe().n_layers);
+  const int64_t layers = std::max<int64_t>(1, engine_.model().sizes().layers);
   engine_.probe().SetTap([this, layers](Site site, std::string_view, const Mat<const float>&) {
     const int64_t piece = std::min(engine_.max_batch(), total_ - done_);
     if (piece > 0 && site.layer > 0) Draw(done_ + piece * site.layer / layers);

@@ -7,7 +7,6 @@
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/base/format.h"
-#include "engine/recipe/recipe.h"
 
 namespace tally::app {
 namespace {
@@ -21,7 +20,7 @@ Result<std::vector<int32_t>> PromptTokens(const StudyPrompt& prompt, const std::
     if (prompt.text) TALLY_RETURN_IF_ERROR(model.tokenizer_status());
     if (prompt.text) return BadInput(name + ": the model has no tokenizer: give --prompt-tokens 1,2,3");
     std::vector<int32_t> tokens;
-    for (int32_t i = 0; i < 12; ++i) tokens.push_back((7 * i + 1) % model.recipe().vocab);
+    for (int32_t i = 0; i < 12; ++i) tokens.push_back((7 * i + 1) % model.sizes().vocab);
     return tokens;
   }
   std::string text = prompt.text.value_or(kDefaultPrompt);

@@ -9,7 +9,6 @@
 
 #include "engine/page/axis.h"
 #include "engine/page/charts.h"
-#include "engine/recipe/recipe.h"
 
 namespace tally {
 namespace {

@@ -87,8 +87,7 @@ bool HoldAttention(const DividedWeight& w) {
       return true;
     }
     case Division::kQNorm:
-      if (a.qk_norm == QkNormKind::kEachHead) return HoldHeads(w);
-      w.Add({0, w.rows}, w.later);
+      a.qk_norm == QkNormKind::kEachHead ? w.Add(Times(part.heads, w.rows / a.n_heads), w.copied) : w.Add({0, w.rows}, w.later);
       return true;
     case Division::kKNorm: a.qk_norm == QkNormKind::kEachHead ? kv_heads() : w.Add({0, w.rows}, w.later); return true;
     default: return HoldHeads(w);

@@ -103,7 +103,7 @@ std::vector<uint64_t> Figures(const Cost& cost) {
   return figures;
 }
 
-class Shards : public testing::TestWithParam<std::string> {
+class ShardsOfOne : public testing::Test {
  protected:
   struct Division {
     int ranks;
@@ -225,6 +225,8 @@ class Shards : public testing::TestWithParam<std::string> {
   }
 };
 
+class Shards : public ShardsOfOne, public testing::WithParamInterface<std::string> {};
+
 TEST_P(Shards, HaveTheBitsAndTheBooksOfOne) {
   const SmallCheckpoint made(SmallConfig(GetParam()));
   const bool sparse = AnyLayer(ReadModelSpec(ReadCheckpoint(made.directory()).value())->recipe, &LayerRecipe::sparse);
@@ -247,6 +249,11 @@ TEST_P(Shards, HaveTheBitsAndTheBooksOfOne) {
   const std::string part = made.folder() / "part.gguf";
   WriteGgufWithout(gguf, kimi ? "_shexp" : "ffn_gate_exps", part);
   ExpectOneModel(part, {{2}, {3}, {3, Split::kExperts}});
+}
+
+// Norms with a vector for each head, which no model of the catalogue has.
+TEST_F(ShardsOfOne, NormsOfEachHead) {
+  ExpectOneModel(std::string(TALLY_SOURCE_DIR) + "/tests/goldens/cohere/cohere-a-f32-qknorm-gqa", {{2}, {3}, {4}});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Shards, testing::ValuesIn(SmallModels()), SmallModelName);

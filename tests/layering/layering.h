@@ -47,7 +47,7 @@ inline const Arrows& DirectArrows() {
       {"hub", {"base", "loaders"}},
       {"api", {"studies", "hub"}},
       {"serve", {"api", "page"}},
-      {"app", {"api", "serve", "render", "machine", "base"}},
+      {"app", {"api", "serve", "render", "recipe", "machine", "base"}},
   };
   return arrows;
 }
