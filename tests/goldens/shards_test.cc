@@ -204,7 +204,7 @@ class ShardsOfOne : public testing::Test {
   // Closed form, files and what the ranks did, without copies; and the closed form of what each of them sent and received.
   static void ExpectAudit(Engine& engine, size_t ranks) {
     AuditOptions options;
-    options.prompt = {3, 22, 100, 5, 3};
+    options.prompt = {3, 22, 60, 5, 3};
     options.decode_tokens = 2;
     const auto report = Audit(engine, options);
     ASSERT_TRUE(report.ok()) << report.status().message();
