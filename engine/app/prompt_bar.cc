@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <string>
 
-
 namespace tally::app {
 namespace {
 
