@@ -348,7 +348,6 @@ Result<Count> CountRecipe(const Recipe& recipe, CountOptions options) {
   }
   Count c;
   c.recipe = recipe;
-  c.sizes = SizesOf(recipe);
   c.tensors = ParameterForms(recipe);
   c.parameters = ClosedFormCounts(recipe);
   c.options = options;

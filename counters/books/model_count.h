@@ -96,8 +96,7 @@ TALLY_API std::string PartialWords(const StepCount& count);
 
 // The steps as Tally runs them.
 struct Count : StepCount {
-  SharedRecipe recipe = {};
-  ModelSizes sizes = {};
+  SharedRecipe recipe = {};  // SizesOf it
   std::vector<ParameterForm> tensors = {};
   ParameterCounts parameters = {};
   uint64_t touched = 0;     // parameters that a decode step of one token reads

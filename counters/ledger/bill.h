@@ -83,7 +83,7 @@ struct DraftWork {
   uint64_t accepted = 0;  // their tokens were drawn
   uint64_t rejected = 0;  // their results were dropped; also in rows_in_vain
   Cost in_vain = {};      // the useful work of those that were rejected
-  // The useful work of layers for multi-token prediction (BookedRow::predicting): all of it, for prompts too, and for drafts that were
+  // The useful work of layers for multi-token prediction (BookedRow::stack): all of it, for prompts too, and for drafts that were
   // rejected. Rows without a bill are not included.
   Cost predicting = {};
 

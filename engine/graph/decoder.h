@@ -37,7 +37,7 @@ class Decoder {
   // From now on Forward leaves the output of the last layer for each row of a batch in `rows`, [rows, d_model].
   void KeepOutput(std::vector<float>* rows) { kept_ = rows; }
 
-  // For a plan of PlanSource::prediction. `hidden`, for each row of the batch: the output of the model's last layer at its position, or,
+  // For the plan of a stack for prediction. `hidden`, for each row of the batch: the output of the model's last layer at its position, or,
   // with `normed`, what HeadInput gave for it. A row's token is the one that follows.
   Result<Mat<const float>> Predict(const StepBatch& batch, Mat<const float> hidden, bool normed, SequenceStore& cache);
   // What the last call multiplied by the head, [logit_rows, d_model]; valid until the next call.

@@ -13,10 +13,10 @@
 
 namespace tally {
 
-// The processes that divide a block. `shared`: one process, where every process runs a mixer whole, or what tokens share of a layer whose
-// experts each have one process; else as `shard`.
+// The processes that divide a block. `shard`: a mixer, a dense feed-forward, or whole experts among themselves. `units`: the hidden units
+// of experts and of shared experts; one process, if each expert belongs to one.
 struct Dividers {
-  const Shard &shard, &shared;
+  const Shard &shard, &units;
   int64_t d_model;
 };
 

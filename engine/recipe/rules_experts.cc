@@ -63,9 +63,9 @@ void DivideExperts(const LayerRecipe& l, const Dividers& by, LayerPart& part) {
   const Shard alone;
   const bool owned = by.shard.own_experts;
   part.experts = {.experts = PartOf(l.experts.n_experts, 1, owned ? by.shard : alone),
-                  .hidden = PartOf(l.experts.width, kShardRows, by.shared),
-                  .shared = PartOf(l.experts.shared_width, kShardRows, by.shared),
-                  .latent = PartOf(l.experts.latent, kShardRows, by.shared)};
+                  .hidden = PartOf(l.experts.width, kShardRows, by.units),
+                  .shared = PartOf(l.experts.shared_width, kShardRows, by.units),
+                  .latent = PartOf(l.experts.latent, kShardRows, by.units)};
 }
 
 bool HoldExperts(const DividedWeight& w) {

@@ -17,7 +17,7 @@ struct LayerRecipe;
 struct CountedCache;
 struct Shard;
 
-// Where layers differ, the sizes are those of most layers that have the block; 0: no layer has it.
+// Where layers differ: the size that the configuration gives for all, or else that of the first layer with the block. 0: no layer has it.
 struct ModelSizes {
   std::string family = {};                // "gpt2", "llama", "gpt-oss"
   int32_t layers = 0, d_model = 0;        // of the text

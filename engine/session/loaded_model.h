@@ -23,7 +23,6 @@ namespace tally {
 class LoadedModel final : public Model {
  public:
   ~LoadedModel() override;
-  const ModelSizes& sizes() const override { return sizes_; }
   const Recipe& recipe() const override { return spec_.recipe; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const Status& tokenizer_status() const override { return tokenizer_status_; }
@@ -71,7 +70,6 @@ class LoadedModel final : public Model {
   friend class ModelLoader;
 
   ModelSpec spec_;
-  ModelSizes sizes_;
   Shard shard_;
   Communicator* group_ = nullptr;
   std::unique_ptr<GroupLog> log_;  // of the first process of a group

@@ -58,7 +58,6 @@ class ModelLoader {
     }
     TALLY_ASSIGN_OR_RETURN(model_->spec_, ReadModelSpec(inventory_, engine_.prediction));
     const ModelSpec& spec = model_->spec_;
-    model_->sizes_ = SizesOf(spec.recipe);
     TALLY_RETURN_IF_ERROR(Prefixed(path_, CheckRunnable(spec.recipe)));
     model_->notes_ = spec.notes;
     if (options_.before_weights) {

@@ -86,7 +86,7 @@ using ParameterCounts = books::ParameterCounts;
 class TALLY_API Model {
  public:
   virtual ~Model() = default;
-  virtual const ModelSizes& sizes() const = 0;
+  ModelSizes sizes() const { return SizesOf(recipe()); }
   virtual const Recipe& recipe() const = 0;                   // internal
   virtual const Tokenizer* tokenizer() const = 0;             // null: token ids in, token ids out
   virtual const Status& tokenizer_status() const = 0;         // what is wrong with the checkpoint's tokenizer, which is null then

@@ -24,11 +24,11 @@ struct Shard;
 
 // The weights of a loaded model, for a proof of their charges. Valid for the engine's lifetime; a Probe's pointers are not null.
 struct ProbedWeights {
-  std::span<const Recipe* const> stacks;    // that the engine runs, the text first
-  std::span<const WeightInfo> stored = {};  // the table of weights, from the files' headers
-  std::span<const DType> types = {};        // the stored type of each
-  const PackedWeights* packed = nullptr;    // in this process's memory
-  const Shard* shard = nullptr;             // the part of the model that this process has
+  std::span<const Recipe* const> stacks = {};  // that the engine runs, the text first
+  std::span<const WeightInfo> stored = {};     // the table of weights, from the files' headers
+  std::span<const DType> types = {};           // the stored type of each
+  const PackedWeights* packed = nullptr;       // in this process's memory
+  const Shard* shard = nullptr;                // the part of the model that this process has
 };
 
 // A pass of the layer for multi-token prediction, before it runs.

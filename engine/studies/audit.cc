@@ -343,9 +343,9 @@ class Auditor {
   std::vector<int32_t> tokens_ = options_.prompt;  // and those that followed
   std::vector<int32_t> step_tokens_;
   const Recipe* stack_ = nullptr;  // of the step that runs, or ran last
-  books::StepFacts facts_;
-  bool open_ = false;   // it runs
-  Status pass_failed_;  // before a pass
+  books::StepFacts facts_;         // the same
+  bool open_ = false;              // it runs
+  Status pass_failed_;             // before a pass
   std::unique_ptr<PageWatch> watch_;
   std::vector<ProcessBooks> books_;  // of the last step, by rank; empty: one process
   std::map<Component, AuditReport::Copy> copies_;

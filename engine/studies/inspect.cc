@@ -27,7 +27,7 @@ Result<Inspection> InspectCheckpoint(const std::string& path) {
   }
   std::stable_sort(out.types.begin(), out.types.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   const Result<ModelSpec> spec = ReadFamily(out.inventory);
-  if (spec.ok()) out.recipe = spec->recipe, out.sizes = SizesOf(spec->recipe);
+  if (spec.ok()) out.recipe = spec->recipe;
   const Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerFor(out.inventory);
   out.notes = NotesOf(spec.ok() ? *spec : ModelSpec(), tokenizer.ok() ? tokenizer->get() : nullptr);
   if (spec.ok() && !spec->defaults.empty()) out.notes.push_back(spec->defaults);

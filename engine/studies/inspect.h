@@ -28,8 +28,7 @@ struct Inspection {
   uint64_t elements = 0, bytes = 0;
   Status runnable = {};  // not ok: the reason why the engine cannot run it
   // Set if a family reads it.
-  SharedRecipe recipe = {};
-  ModelSizes sizes = {};
+  SharedRecipe recipe = {};  // SizesOf it
   books::ParameterCounts parameters = {};
   books::NotRun not_run = {};
   std::vector<std::string> notes = {};  // as Model::notes; the defaults that are taken; why the tokenizer cannot be read

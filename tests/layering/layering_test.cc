@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/layering/layering.h"
-#include "engine/recipe/recipe.h"
 
 #include <gtest/gtest.h>
 

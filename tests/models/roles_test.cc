@@ -5,12 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
+#include <vector>
 
 #include "counters/books/closed_form.h"
 #include "engine/recipe/model_spec.h"
+#include "engine/recipe/shard.h"
 #include "models/catalog/catalog.h"
 
 namespace tally {
@@ -52,6 +55,49 @@ TEST(Roles, AreTheClosedFormsTensorsOfEveryPublishedModel) {
   for (const std::string_view name : CatalogNames()) {
     SCOPED_TRACE(name);
     ExpectSameTensors(FindCatalogModel(name)->recipe);
+  }
+}
+
+// Of each weight, every row of every slice is in one process that is not a copy; of one layer of each kind.
+void ExpectEveryRowHasOneProcess(const Recipe& r) {
+  std::vector<LayerRecipe> seen;
+  for (int32_t layer = -1; layer < r.n_layers; ++layer) {
+    if (layer >= 0) {
+      if (std::ranges::find(seen, r.layer(layer)) != seen.end()) continue;
+      seen.push_back(r.layer(layer));
+    }
+    for (int i = 0; i < kRoles; ++i) {
+      const Role role = static_cast<Role>(i);
+      if (!HasRole(r, role, layer)) continue;
+      uint64_t elements = 1;
+      const std::vector<uint64_t> shape = RoleShape(r, role, layer);
+      for (const uint64_t n : shape) elements *= n;
+      const uint64_t row = FactsOf(role).vector ? 1 : shape.back();
+      for (const Shard& all : {Shard{}, Shard{0, 2}, Shard{0, 3}, Shard{0, 7}, Shard{0, 3, true, true}}) {
+        uint64_t held = 0;
+        for (int32_t rank = 0; rank < all.ranks; ++rank) {
+          const Held h = HeldOf(r, all.Of(rank), role, layer);
+          held += static_cast<uint64_t>(h.slices.size() * (h.size() - h.copied())) * row;
+        }
+        EXPECT_EQ(held, elements) << WeightName(role, layer) << " of " << all.ranks << (all.own_experts ? ", by experts" : "");
+      }
+    }
+  }
+}
+
+TEST(Roles, EveryRowHasOneProcess) {
+  for (const std::string_view name : CatalogNames()) {
+    SCOPED_TRACE(name);
+    Recipe r = FindCatalogModel(name)->recipe;
+    if (r.counted_only) continue;
+    ExpectEveryRowHasOneProcess(r);
+    // Norms of queries and keys of every kind, some of which no published model has.
+    if (AttentionOf(r).n_heads == 0 || AnyLayer(r, [](const LayerRecipe& l) { return l.mixers.has(Mixer::kLatentAttention); }))
+      continue;
+    for (const QkNormKind kind : {QkNormKind::kNone, QkNormKind::kHead, QkNormKind::kWhole, QkNormKind::kEachHead}) {
+      ChangeLayers(r, [&](LayerRecipe& l) { l.attention.qk_norm = kind; });
+      ExpectEveryRowHasOneProcess(r);
+    }
   }
 }
 

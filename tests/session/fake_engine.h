@@ -49,7 +49,6 @@ class FakeTokenizer final : public Tokenizer {
 
 class FakeModel final : public Model {
  public:
-  const ModelSizes& sizes() const override { return sizes_; }
   const Recipe& recipe() const override { return recipe_; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const Status& tokenizer_status() const override { return tokenizer_status_; }
@@ -62,7 +61,6 @@ class FakeModel final : public Model {
   std::span<const DType> matrix_types() const override { return {}; }
 
   Recipe recipe_;
-  ModelSizes sizes_;
   std::vector<std::string> notes_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Status tokenizer_status_;

@@ -65,7 +65,7 @@ TEST(Count, TypesThatAreOnlyStored) {
     EXPECT_EQ(counted.count.weight_bytes, inspected->bytes);
     EXPECT_EQ(inspected->inventory.Find(name)->bytes, *StoredBytes(type, 5 * 32 * 64));
     EXPECT_NE(counted.stored_as.find(DTypeName(type)), std::string::npos) << counted.stored_as;
-    EXPECT_EQ(inspected->sizes.family, "gpt-oss");
+    EXPECT_EQ(SizesOf(inspected->recipe).family, "gpt-oss");
     const std::string refusal =
         path + ": tensor '" + name + "' has type " + std::string(DTypeName(type)) + ", which cannot be run";
     EXPECT_NE(inspected->runnable.message().find(refusal), std::string::npos) << inspected->runnable.message();

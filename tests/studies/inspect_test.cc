@@ -26,7 +26,7 @@ TEST(Inspect, TotalsAndRecipe) {
   ASSERT_TRUE(x.ok()) << x.status().message();
   EXPECT_EQ(x->elements, report->parameters);
   EXPECT_TRUE(x->runnable.ok());
-  EXPECT_EQ(x->sizes.family, "gpt2");
+  EXPECT_EQ(SizesOf(x->recipe).family, "gpt2");
   ASSERT_EQ(x->types.size(), 2u);
   EXPECT_EQ(x->types[0].type, "Q8_0");
   EXPECT_EQ(x->types[0].elements, 64u * 768 + 12u * 768 * 768);
