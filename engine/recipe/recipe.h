@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "engine/base/dtype.h"
-#include "engine/base/export.h"
 #include "engine/base/kinds.h"
 #include "engine/base/stack.h"
 #include "engine/recipe/counted_only.h"
@@ -69,12 +68,12 @@ struct Recipe {
 
 // A layer with the options of `common` and the kinds of blocks of `layer`. Options that models vary by layer are the layer's own if they
 // differ from those of `before`, of which it was made.
-TALLY_API LayerRecipe LayerOf(const LayerRecipe& common, const LayerRecipe& layer, const LayerRecipe& before = {});
+LayerRecipe LayerOf(const LayerRecipe& common, const LayerRecipe& layer, const LayerRecipe& before = {});
 // Makes each layer LayerOf Recipe::all.
-TALLY_API void FillLayers(Recipe& recipe);
+void FillLayers(Recipe& recipe);
 // The stack of a text's mtp_layers, numbered behind its layers: a layer of it has the options of Recipe::all. Tables, norms and head are
 // the text's.
-TALLY_API Recipe PredictionStack(const Recipe& text);
+Recipe PredictionStack(const Recipe& text);
 // Changes each layer, and what they have in common.
 template <class Change>
 void ChangeLayers(Recipe& r, Change change) {
