@@ -17,6 +17,8 @@ constexpr uint64_t kLongBlocks = 131071;      // 2^17 - 1: of more elements
 uint64_t PoolBlocks(const DTypeInfo& type) {
   return !type.quantised ? kPlainElements : type.block_size <= 32 ? kBlocks : kLongBlocks;
 }
+// Drawn together, when a tensor first reads one of them.
+uint64_t ChunkBlocks(const DTypeInfo& type) { return 16384 / type.block_size; }
 
 // Sum of four uniform 16-bit numbers, centred and scaled to deviation 1: bell-shaped, within 3.5 of 0, exact everywhere.
 float Noise(uint64_t seed, uint64_t i) {
@@ -28,32 +30,34 @@ float Noise(uint64_t seed, uint64_t i) {
 
 }  // namespace
 
-const std::vector<uint8_t>& NoisePools::Pool(DType type, float deviation) {
-  std::vector<uint8_t>& pool = pools_[{type, deviation}];
-  if (!pool.empty()) return pool;
+void NoisePools::Draw(DType type, float deviation, uint64_t chunk, std::vector<uint8_t>& bytes) const {
   const uint64_t seed = SplitMix64(seed_ ^ SplitMix64(static_cast<uint64_t>(type)));
   const DTypeInfo info = GetDTypeInfo(type);
-  const uint64_t blocks = PoolBlocks(info);
+  const uint64_t begin = chunk * ChunkBlocks(info), end = std::min(begin + ChunkBlocks(info), PoolBlocks(info));
   const WeightFormat& format = FormatOf(type);
-  pool.resize(blocks * info.block_bytes);
+  bytes.resize((end - begin) * info.block_bytes);
   std::vector<float> x(info.block_size);
-  for (uint64_t b = 0; b < blocks; ++b) {
+  for (uint64_t b = begin; b < end; ++b) {
     for (uint64_t i = 0; i < info.block_size; ++i) x[i] = Noise(seed, b * info.block_size + i) * deviation;
-    format.encode(x.data(), nullptr, 1, pool.data() + b * info.block_bytes);
+    format.encode(x.data(), nullptr, 1, bytes.data() + (b - begin) * info.block_bytes);
   }
-  return pool;
 }
 
 void NoisePools::Fill(uint64_t tensor, DType type, float deviation, uint64_t offset, std::span<uint8_t> out) {
-  const std::vector<uint8_t>& pool = Pool(type, deviation);
-  const uint64_t block_bytes = GetDTypeInfo(type).block_bytes, blocks = pool.size() / block_bytes;
-  const uint64_t phase = SplitMix64(seed_ + 0x100000001b3u * (tensor + 1)) % blocks * block_bytes;
-  uint64_t at = (phase + offset) % pool.size();
+  const DTypeInfo info = GetDTypeInfo(type);
+  const uint64_t blocks = PoolBlocks(info), pool_bytes = blocks * info.block_bytes, chunk_bytes = ChunkBlocks(info) * info.block_bytes;
+  std::vector<std::vector<uint8_t>>& chunks = pools_[{type, deviation}];
+  chunks.resize((pool_bytes + chunk_bytes - 1) / chunk_bytes);
+  const uint64_t phase = SplitMix64(seed_ + 0x100000001b3u * (tensor + 1)) % blocks * info.block_bytes;
+  uint64_t at = (phase + offset) % pool_bytes;
   while (!out.empty()) {
-    const size_t n = std::min<size_t>(out.size(), pool.size() - at);
-    std::memcpy(out.data(), pool.data() + at, n);
+    std::vector<uint8_t>& chunk = chunks[at / chunk_bytes];
+    if (chunk.empty()) Draw(type, deviation, at / chunk_bytes, chunk);
+    const uint64_t begin = at % chunk_bytes;
+    const size_t n = std::min<size_t>(out.size(), chunk.size() - begin);
+    std::memcpy(out.data(), chunk.data() + begin, n);
     out = out.subspan(n);
-    at = 0;
+    at = (at + n) % pool_bytes;
   }
 }
 

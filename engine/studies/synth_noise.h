@@ -14,7 +14,7 @@ namespace tally {
 
 // There is one pool of encoded blocks per (type, standard deviation). A tensor reads its pool cyclically from a block that
 // depends on the seed and the tensor. A pool has a prime number of blocks, so that all rows of a matrix with fewer rows than that
-// start at different blocks, and no two rows are equal.
+// start at different blocks, and no two rows are equal. What no tensor reads is not drawn.
 class NoisePools {
  public:
   explicit NoisePools(uint64_t seed) : seed_(seed) {}
@@ -22,9 +22,9 @@ class NoisePools {
   void Fill(uint64_t tensor, DType type, float deviation, uint64_t offset, std::span<uint8_t> out);
 
  private:
-  const std::vector<uint8_t>& Pool(DType type, float deviation);
+  void Draw(DType type, float deviation, uint64_t chunk, std::vector<uint8_t>& bytes) const;
   uint64_t seed_;
-  std::map<std::pair<DType, float>, std::vector<uint8_t>> pools_;
+  std::map<std::pair<DType, float>, std::vector<std::vector<uint8_t>>> pools_;  // by chunk; empty: not drawn
 };
 
 }  // namespace tally
