@@ -13,6 +13,7 @@ set(public_headers
   engine/base/dtype.h engine/base/export.h engine/base/formats.inc engine/base/kinds.h engine/base/mat.h engine/base/rows.h engine/base/stack.h engine/base/status.h
   engine/base/stored_types.inc
   engine/chat/chat_format.h engine/chat/message.h engine/chat/output.h
+  engine/grammar/grammar.h engine/grammar/vocabulary.h
   engine/hub/hub.h engine/machine/peaks.h engine/page/page.h engine/page/report_data.h
   engine/recipe/sizes.h engine/text/tokenizer.h
   engine/session/batch.h engine/session/conversation.h engine/session/engine.h engine/session/generate.h engine/session/logprobs.h engine/session/model.h engine/session/output_stream.h engine/session/probe.h engine/session/request.h engine/session/sampling.h engine/session/scheduler.h engine/session/sequences.h
@@ -37,7 +38,7 @@ add_custom_command(OUTPUT ${public_copies} VERBATIM
   DEPENDS ${public_sources} ${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake)
 add_custom_target(tally_public_headers ALL DEPENDS ${public_copies})
 
-set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text chat loaders catalog render page session studies hub)
+set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text chat grammar loaders catalog render page session studies hub)
 set(objects)
 foreach(node ${nodes})
   list(APPEND objects $<TARGET_OBJECTS:tally_${node}>)

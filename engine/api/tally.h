@@ -24,6 +24,7 @@
 #pragma once
 
 #include "engine/chat/chat_format.h"
+#include "engine/grammar/grammar.h"
 #include "engine/hub/hub.h"
 #include "engine/page/page.h"
 #include "engine/session/conversation.h"

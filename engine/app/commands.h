@@ -20,6 +20,7 @@ Action AddServe(Command& app);
 Action AddLogits(Command& app);
 Action AddTokenize(Command& app);
 Action AddInspect(Command& app);
+Action AddSchema(Command& app);
 Action AddSynth(Command& app);
 Action AddPerplexity(Command& app);
 Action AddQuantize(Command& app);

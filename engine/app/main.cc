@@ -79,6 +79,7 @@ int Main(int argc, char** argv) {
                                               {"quantize", AddQuantize},
                                               {"logits", AddLogits},
                                               {"tokenize", AddTokenize},
+                                              {"schema", AddSchema},
                                               {"synth", AddSynth},
                                               {"completion", AddCompletion},
                                               {"man", AddMan}};

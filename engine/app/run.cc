@@ -11,6 +11,7 @@
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/draft.h"
+#include "engine/app/grammar_options.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
@@ -33,6 +34,7 @@ struct RunFlags {
   int64_t tokens = 256;
   SamplingOptions sampling;
   std::string draft;
+  GrammarFlags grammar;
   std::vector<std::string> stop;
   bool json = false, ignore_eos = false, explain = false, special = false, quiet = false, verbose = false, seed_drawn = false;
 };
@@ -104,6 +106,7 @@ Result<int> RunModel(const RunFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckGeneration(flags.sampling, flags.tokens));
   TALLY_ASSIGN_OR_RETURN(EngineOptions load, ToEngineOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, load));
+  TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<Grammar> grammar, ReadGrammar(flags.grammar));
   // What is wrong with the prompt is said before a model is fetched for it; standard input may first have to answer a question.
   Prompt prompt;
   const bool input = IsFromInput(flags);
@@ -137,6 +140,8 @@ Result<int> RunModel(const RunFlags& flags) {
   options.stop = flags.stop;
   options.ignore_eos = flags.ignore_eos;
   options.draft = draft;
+  options.grammar = grammar;
+  options.jump = !flags.grammar.no_jump;
   options.interrupted = Interrupted;
   PromptBar bar(*loaded.engine);
   options.prompt_progress = [&](int64_t done, int64_t total) { bar.Show(done, total); };
@@ -199,6 +204,7 @@ Action AddRun(Command& app) {
   TextOption(c.Option("--stop", flags->stop, "end before this text (may be repeated)"));
   c.Flag("--ignore-eos", flags->ignore_eos, "never draw a token that ends the text");
   AddDraft(c, flags->draft);
+  AddGrammar(c, flags->grammar);
   AddRecordFlags(c, flags->records);
   c.Flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   const CommandOption quiet = c.Flag("-q,--quiet", flags->quiet, "the text alone, no books");

@@ -38,8 +38,12 @@ Status CheckTokens(const Engine& engine, std::span<const int32_t> tokens) {
 
 Result<GenerateResult> Generate(Engine& engine, std::span<const int32_t> prompt, const GenerateOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckStops(engine.model(), options));
-  const RequestOptions of_request = {
-      .max_tokens = options.max_tokens, .sampling = options.sampling, .ignore_eos = options.ignore_eos, .draft = options.draft};
+  const RequestOptions of_request = {.max_tokens = options.max_tokens,
+                                     .sampling = options.sampling,
+                                     .ignore_eos = options.ignore_eos,
+                                     .draft = options.draft,
+                                     .grammar = options.grammar,
+                                     .jump = options.jump};
   TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, Request::New(engine, prompt, of_request, options.stop));
   std::string text;
   bool listening = true;

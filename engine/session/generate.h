@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,14 +18,18 @@
 
 namespace tally {
 
+class Grammar;
+
 using SamplingOptions = SamplerConfig;
 
 struct GenerateOptions {
   int64_t max_tokens = -1;  // -1: until the context is full
   SamplingOptions sampling = {};
-  std::vector<std::string> stop = {};  // generation ends before any of these
-  bool ignore_eos = false;             // end tokens are never drawn
-  int64_t draft = 0;                   // RequestOptions::draft
+  std::vector<std::string> stop = {};     // generation ends before any of these
+  bool ignore_eos = false;                // end tokens are never drawn
+  int64_t draft = 0;                      // RequestOptions::draft
+  std::shared_ptr<Grammar> grammar = {};  // RequestOptions::grammar
+  bool jump = true;                       // RequestOptions::jump
   // Called once per generated token with the text that became certain: whole characters that cannot begin a stop string. It is
   // often empty, and always without a tokenizer. Called once more with token -1 if text was held back until the end. Returning
   // false stops (`finish` is kInterrupted); it is not called again.
@@ -44,6 +49,7 @@ struct GenerateResult {
   int64_t decode_tokens = 0;          // tokens that ran after the prompt, without drafts that were not accepted; the first token
                                       // comes from the prompt's logits
   int64_t decode_steps = 0;           // steps that they took: fewer than tokens where drafts were accepted
+  int64_t forced = 0;                 // tokens that were not drawn: a grammar left no other
   int64_t drafted = 0, accepted = 0;  // tokens that were drafted; of these, drawn
   double prompt_seconds = 0;          // prefill
   double first_token_seconds = 0;     // from the beginning of the prefill until the first token was chosen; 0: none was

@@ -20,6 +20,7 @@
 #include "engine/machine/machine.h"
 #include "engine/recipe/rope_freqs.h"
 #include "engine/session/commands.h"
+#include "engine/session/guide.h"
 #include "engine/session/loaded_model.h"
 #include "engine/session/split.h"
 #include "engine/weights/plan.h"
@@ -34,6 +35,18 @@ Status Prefixed(const std::string& path, const Status& status) {
 }
 
 }  // namespace
+
+std::shared_ptr<const Vocabulary> Model::vocabulary() const {
+  std::call_once(vocabulary_once_, [this] {
+    if (tokenizer() == nullptr) return;
+    std::vector<std::string> bytes(static_cast<size_t>(recipe().vocab));
+    for (int32_t id = 0; id < std::min(recipe().vocab, tokenizer()->vocab_size()); ++id) {
+      if (!tokenizer()->IsControl(id) && !tokenizer()->IsAdded(id)) bytes[static_cast<size_t>(id)] = tokenizer()->TokenBytes(id);
+    }
+    vocabulary_ = std::make_shared<const Vocabulary>(std::move(bytes), EndTokens(*this));
+  });
+  return vocabulary_;
+}
 
 std::string JoinTypes(std::span<const DType> types) {
   std::string text;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@
 #include "engine/base/kinds.h"
 #include "engine/base/status.h"
 #include "engine/chat/chat_format.h"
+#include "engine/grammar/vocabulary.h"
 #include "engine/recipe/sizes.h"
 #include "engine/text/tokenizer.h"
 
@@ -98,6 +100,12 @@ class TALLY_API Model {
   virtual const books::NotRun& not_run() const = 0;         // stored and not run
   virtual std::string Description() const = 0;              // "gpt-oss, 24 layers, MXFP4 + BF16, 12.8 GiB packed"
   virtual std::span<const DType> matrix_types() const = 0;  // the types of its matrices, by bytes, largest first
+  // The bytes of its tokens, for grammars; made when it is first asked for, by any thread. Null: there is no tokenizer.
+  std::shared_ptr<const Vocabulary> vocabulary() const;
+
+ private:
+  mutable std::once_flag vocabulary_once_;
+  mutable std::shared_ptr<const Vocabulary> vocabulary_;
 };
 
 TALLY_API std::string JoinTypes(std::span<const DType> types);  // "MXFP4 + Q8_0"

@@ -2,26 +2,17 @@
 #include "engine/session/request.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/recipe.h"
+#include "engine/session/guide.h"
 #include "engine/session/lookup_drafter.h"
 
 namespace tally {
-namespace {
-
-std::vector<int32_t> EndTokens(const Model& model) {
-  std::vector<int32_t> ends = model.recipe().eos_tokens;
-  if (model.tokenizer() != nullptr) {
-    for (const int32_t id : model.tokenizer()->eos()) ends.push_back(id);
-  }
-  return ends;
-}
-
-}  // namespace
 
 Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, const RequestOptions& options) {
   TALLY_RETURN_IF_ERROR(options.sampling.Validate());
@@ -43,6 +34,12 @@ Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, con
       return BadInput("a bias is of token " + std::to_string(token) + ", and the vocabulary has " + std::to_string(vocab));
     }
   }
+  if (options.grammar != nullptr) {
+    TALLY_RETURN_IF_ERROR(engine.model().tokenizer_status());
+    if (engine.model().tokenizer() == nullptr) return BadInput("a grammar needs a tokenizer, and this model has none");
+    if (options.ignore_eos)
+      return BadInput("an answer that follows a grammar ends where the grammar does: its end cannot be ignored");
+  }
   if (static_cast<int64_t>(prompt.size()) <= engine.MostPositions()) return {};
   return BadInput("the prompt has " + std::to_string(prompt.size()) + " tokens, and the KV cache of " +
                   BytesText(engine.KvBudget()) + " holds " + std::to_string(engine.MostPositions()));
@@ -58,6 +55,7 @@ Request::Request(const Engine& engine, std::vector<int32_t> prompt, const Reques
       sampler_(options.sampling),
       drafter_(std::make_unique<LookupDrafter>(options.draft)),
       output_(std::move(output)) {
+  if (options.grammar != nullptr) guide_ = std::make_unique<Guide>(engine.model(), options.grammar);
   if (options.ignore_eos && !ends_.empty()) mask_ = MaskWithout(static_cast<size_t>(engine.model().recipe().vocab), ends_);
 }
 
@@ -100,28 +98,73 @@ std::span<const float> Request::Biased(std::span<const float> logits) {
   return biased_;
 }
 
+// With minus infinity where the grammar allows nothing.
+std::span<const float> Request::Masked(std::span<const float> logits) {
+  if (guide_ == nullptr) return logits;
+  const std::span<const uint64_t> mask = guide_->Mask();
+  masked_.assign(logits.begin(), logits.end());
+  for (size_t i = 0; i < masked_.size(); ++i) {
+    if (i / 64 >= mask.size() || (mask[i / 64] >> (i % 64) & 1) == 0) masked_[i] = -std::numeric_limits<float>::infinity();
+  }
+  return masked_;
+}
+
 void Request::Take(std::span<const float> logits) {
   if (ended_) return;
-  int32_t token = sampler_.Sample(Biased(logits), tokens_, mask_);
+  forced_rows_ = 0;
+  int32_t token = guide_ == nullptr ? Sampler::kNoToken : guide_->Only();  // one that is not drawn uses no random number
+  if (token == Sampler::kNoToken) token = sampler_.Sample(Biased(logits), tokens_, guide_ == nullptr ? mask_ : guide_->Mask());
   if (result_.tokens.size() < options_.replay.size()) token = options_.replay[result_.tokens.size()];
   if (token == Sampler::kNoToken) {
-    return End(FinishReason::kError,
-               BadInput("no token is left to draw: all tokens of the model end a text, and end tokens are not to be drawn"));
+    return End(
+        FinishReason::kError,
+        BadInput(guide_ != nullptr
+                     ? "the model has no token for what the grammar allows next, or the grammar has too many states"
+                     : "no token is left to draw: all tokens of the model end a text, and end tokens are not to be drawn"));
   }
-  if (!options_.ignore_eos && std::find(ends_.begin(), ends_.end(), token) != ends_.end()) {
+  const bool ends = !options_.ignore_eos && std::find(ends_.begin(), ends_.end(), token) != ends_.end();
+  if (ends && (guide_ == nullptr || guide_->Take(token))) {
     result_.end_token = token;
     return End(FinishReason::kEos);
   }
   if (result_.tokens.empty()) result_.first_token_seconds = MonotonicSeconds() - begin_;
+  if (Append(token, logits)) Jump();
+}
+
+// False: the answer has ended.
+bool Request::Append(int32_t token, std::span<const float> logits) {
+  RequestEvent event{.token = token};
+  if (wants_logprobs()) {
+    event.logprobs = logits.empty() ? TokenLogprobs() : LogprobsOf(Masked(logits), token, options_.top_logprobs);
+  }
+  if (guide_ != nullptr && !guide_->Take(token)) {
+    End(FinishReason::kError, BadInput("a replayed token, " + std::to_string(token) + ", is not what the grammar allows"));
+    return false;
+  }
   result_.tokens.push_back(token);
   tokens_.push_back(token);
-  RequestEvent event{.token = token};
-  if (wants_logprobs()) event.logprobs = LogprobsOf(logits, token, options_.top_logprobs);
+  ++forced_rows_;
   output_->Push(token, &event.parts);
   events_.push_back(std::move(event));
-  if (output_->stopped()) return End(FinishReason::kStop);
-  if (static_cast<int64_t>(result_.tokens.size()) == options_.max_tokens) return End(FinishReason::kLength);
-  if (static_cast<int64_t>(tokens_.size()) > context_) return End(FinishReason::kContextFull);
+  if (output_->stopped()) {
+    End(FinishReason::kStop);
+  } else if (guide_ != nullptr && guide_->IsComplete()) {
+    End(FinishReason::kEos);
+  } else if (static_cast<int64_t>(result_.tokens.size()) == options_.max_tokens) {
+    End(FinishReason::kLength);
+  } else if (static_cast<int64_t>(tokens_.size()) > context_) {
+    End(FinishReason::kContextFull);
+  }
+  return !ended_;
+}
+
+// Appends what the grammar leaves no choice about. A replayed answer has it already.
+void Request::Jump() {
+  if (guide_ == nullptr || !options_.jump || !options_.replay.empty()) return;
+  for (const int32_t token : guide_->Forced()) {
+    ++result_.forced;
+    if (!Append(token, {})) return;
+  }
 }
 
 // The most drafts that can be of use: the last token of an answer does not run, nor does one beyond the context.
@@ -140,7 +183,8 @@ int64_t Request::MayDraft(int64_t most) { return drafter_->length().Next(MostDra
 
 std::span<const int32_t> Request::WithoutEnd(std::span<const int32_t> drafts) const {
   const auto end = std::ranges::find_first_of(drafts, ends_);
-  return drafts.first(static_cast<size_t>(end - drafts.begin()));
+  const std::span<const int32_t> kept = drafts.first(static_cast<size_t>(end - drafts.begin()));
+  return guide_ == nullptr ? kept : kept.first(guide_->Allowed(kept));
 }
 
 void Request::Drafted(int64_t drafted, int64_t accepted, double row_cost) {
@@ -162,6 +206,7 @@ void Request::End(FinishReason finish, Status error) {
   result_.error = std::move(error);
   if (decode_begin_ != 0) result_.generate_seconds = MonotonicSeconds() - decode_begin_;
   std::vector<float>().swap(biased_);
+  std::vector<float>().swap(masked_);
   std::vector<uint64_t>().swap(mask_);
 }
 

@@ -26,6 +26,8 @@
 
 namespace tally {
 
+class Grammar;
+class Guide;
 class LookupDrafter;
 
 struct RequestOptions {
@@ -45,6 +47,11 @@ struct RequestOptions {
   // (EngineOptions::prediction); else they are looked up in the prompt and the text so far. Only an engine with room for drafts runs them
   // (EngineOptions::draft_rows). 0: none.
   int64_t draft = 0;
+  // What the answer may be, from its first token on; null: anything. Other tokens are not drawn, and drafts are cut before them. An answer
+  // that nothing may follow ends at once, with kEos and no end token. The model must have a tokenizer.
+  std::shared_ptr<Grammar> grammar = {};
+  // Text that the grammar leaves no choice about is not drawn: its tokens, cut as the tokenizer cuts the whole text, run in one step.
+  bool jump = true;
   // A recorded answer, whose tokens replace the drawn ones from the first token on. Tokens are still drawn, and dropped.
   std::vector<int32_t> replay = {};
 };
@@ -105,6 +112,9 @@ class TALLY_API Request {
   // Its sequence, with what it shares, holds so many bytes of the KV cache and of states.
   void Held(uint64_t bytes) { held_bytes_ = std::max(held_bytes_, bytes); }
 
+  // The last `rows` tokens were appended together: one was drawn, and the grammar left no other after it.
+  bool AreForced(int64_t rows) const { return rows <= forced_rows_; }
+
   // --- for its owner
 
   bool ended() const { return ended_; }
@@ -124,6 +134,9 @@ class TALLY_API Request {
 
  private:
   std::span<const float> Biased(std::span<const float> logits);
+  std::span<const float> Masked(std::span<const float> logits);
+  bool Append(int32_t token, std::span<const float> logits);
+  void Jump();
   int64_t MostDrafts(int64_t most);
 
   const RequestOptions options_;
@@ -133,6 +146,9 @@ class TALLY_API Request {
   std::vector<int32_t> ends_;   // the model's end tokens
   std::vector<uint64_t> mask_;  // of what may be drawn; empty: all
   std::vector<float> biased_;   // logits, if there is a bias
+  std::vector<float> masked_;   // logits, for log probabilities within a grammar
+  std::unique_ptr<Guide> guide_;
+  int64_t forced_rows_ = 0;
   Sampler sampler_;
   std::unique_ptr<LookupDrafter> drafter_;
   bool skip_drafts_ = false;

@@ -196,10 +196,10 @@ void Scheduler::Share() {
     Entry& e = running_[(first_ + i) % n];
     e.rows = 0;
     e.drafts = {};
-    if (Left(e) > 1) {
+    if (Left(e) > 1 && !e.request->AreForced(Left(e))) {
       prompts.push_back(&e);
     } else if (room > 0) {
-      e.rows = Left(e);
+      e.rows = std::min(MostRows(e), room);
       room -= e.rows;
       past = first_ + i + 1;
     }
@@ -290,7 +290,7 @@ void Scheduler::ShareDrafts(int64_t room) {
   std::vector<Entry*> wishing;
   for (size_t i = 0; i < running_.size() && room > 0; ++i) {
     Entry& e = running_[i];
-    if (e.rows == 0) continue;
+    if (e.rows != 1) continue;  // none, or several that a grammar forced
     int64_t most = (room + static_cast<int64_t>(running_.size() - i) - 1) / static_cast<int64_t>(running_.size() - i);
     if (recurrent_ && e.request->prefix_key()) {  // others may begin from the states at these positions
       most = std::min(most, kStateEvery - 1 - engine_.Length(e.sequence) % kStateEvery);
@@ -360,11 +360,15 @@ void Scheduler::Settle(Entry& e, const StepOutput& out) {
 
 // Draws from the logits of the last token, then from those of each draft, as long as the token drawn before it is that draft.
 void Scheduler::Take(Entry& e, const StepOutput& out) {
+  const Request& request = *e.request;
+  const size_t known = request.tokens().size();
   e.request->Take(out.Logits(e.logits));
   if (e.drafts.empty()) return;
   size_t accepted = 0;
-  while (accepted < e.drafts.size() && !e.request->ended() && e.request->tokens().back() == e.drafts[accepted]) {
-    e.request->Take(out.Logits(e.logits + ++accepted));
+  while (accepted < e.drafts.size() && !request.ended() && request.tokens().size() > known + accepted &&
+         request.tokens()[known + accepted] == e.drafts[accepted]) {
+    ++accepted;
+    if (request.tokens().size() == known + accepted) e.request->Take(out.Logits(e.logits + accepted));
   }
   const int64_t kept = static_cast<int64_t>(accepted);
   const Status taken_back = engine_.KeepDrafts(e.sequence, kept);

@@ -31,6 +31,7 @@ class AddedTokens {
   void Add(AddedToken token);  // empty texts are ignored; of two equal texts the later counts
   void Build();                // after the last of them, before the first search
   bool empty() const { return tokens_.empty(); }
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
 
   struct Match {
     int32_t id = -1;

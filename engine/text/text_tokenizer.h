@@ -50,6 +50,12 @@ class TextTokenizer final : public Tokenizer {
   explicit TextTokenizer(Parts parts) : p_(std::move(parts)) {
     p_.raw_tokens.Build();
     p_.normalized_tokens.Build();
+    added_.resize(p_.bytes.size());
+    for (const AddedTokens* tokens : {&p_.raw_tokens, &p_.normalized_tokens}) {
+      for (const AddedToken& token : tokens->tokens()) {
+        if (InRange(token.id)) added_[static_cast<size_t>(token.id)] = true;
+      }
+    }
   }
 
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options) const override;
@@ -59,6 +65,7 @@ class TextTokenizer final : public Tokenizer {
   std::string Decode(std::span<const int32_t> ids) const override;
   bool DropsLeadingSpace() const override { return p_.drops_leading_space; }
   bool IsControl(int32_t id) const override { return InRange(id) && p_.control[static_cast<size_t>(id)]; }
+  bool IsAdded(int32_t id) const override { return InRange(id) && added_[static_cast<size_t>(id)]; }
   std::string ControlText(int32_t id) const override;
   int32_t vocab_size() const override { return static_cast<int32_t>(p_.bytes.size()); }
   int32_t bos() const override { return p_.bos; }
@@ -78,6 +85,7 @@ class TextTokenizer final : public Tokenizer {
   Status EncodeNormalized(std::string_view text, std::span<const ByteRange> special, bool at_start, Scratch& scratch) const;
 
   Parts p_;
+  std::vector<bool> added_;  // by id
 };
 
 // Whether published runtimes end generation at a special token spelled so (end of text, turn or message).

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Languages over bytes as expressions, and the machine that reads them: the state after a text is the expression of what may follow
+// (Brzozowski 1964, "Derivatives of regular expressions"; J. ACM 11). Equal expressions are one, so states are found again and what is
+// known of them is kept. A concatenation is nested to the right, which makes its tail the stack of a grammar that recurs: rules are
+// expanded when a text enters them.
+//
+// Expressions are first made, then Finish is called once, then texts are read. No state that Next returns is without a continuation: texts
+// that no longer can become one of the language are kNone at once.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/grammar/byte_set.h"
+
+namespace tally {
+
+using Expr = uint32_t;
+
+enum class ExprKind : uint8_t { kNone, kEmpty, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kRule };
+
+class Expressions {
+ public:
+  static constexpr Expr kNone = 0;   // no text at all
+  static constexpr Expr kEmpty = 1;  // the empty text alone
+  static constexpr uint32_t kUnbounded = UINT32_MAX;
+
+  // At most so many expressions, those of states included.
+  explicit Expressions(size_t limit = size_t{1} << 20);
+  Expressions(const Expressions&) = delete;
+  Expressions& operator=(const Expressions&) = delete;
+
+  Expr Bytes(const ByteSet& set);  // one of them
+  Expr Literal(std::string_view text);
+  Expr Concat(Expr head, Expr tail);
+  Expr Concat(std::initializer_list<Expr> parts);
+  Expr Or(std::vector<Expr> parts);
+  // Parts of And and of Not hold no rules, except such as IsRegular: whether texts are in all of them is decided by searching.
+  Expr And(std::vector<Expr> parts);
+  Expr Not(Expr part);  // all texts but these; to be a part of And
+  // min <= max; max: kUnbounded for any number.
+  Expr Repeat(Expr part, uint32_t min, uint32_t max);
+  Expr Optional(Expr part) { return Repeat(part, 0, 1); }
+  Expr Star(Expr part) { return Repeat(part, 0, kUnbounded); }
+  // A rule, by which expressions may hold themselves; defined once, before Finish. `regular`: it recurs only at the end of its body.
+  Expr NewRule(std::string name, bool regular = false);
+  void Define(Expr rule, Expr body);
+
+  // kBadInput: a rule recurs before it has read a byte (its name is given), or is not defined. kNoRoom: more expressions than the limit.
+  Status Finish();
+
+  // --- after Finish
+
+  // What may follow `state` and `byte`; kNone: nothing, the text is wrong.
+  Expr Next(Expr state, uint8_t byte) {
+    const uint8_t c = classes_[byte];
+    if (const uint32_t row = nodes_[state].row; row != UINT32_MAX) {
+      const Expr next = rows_[row * class_count_ + c];
+      if (next != UINT32_MAX && nodes_[next].life == Life::kAlive) return next;
+    }
+    return Step(state, c);
+  }
+  Expr Read(Expr state, std::string_view text);
+  bool MayEnd(Expr state) const { return nodes_[state].nullable; }
+  // The bytes with a next state.
+  const ByteSet& FirstBytes(Expr state);
+  // No text is in it. Right of expressions made before Finish too.
+  bool IsNone(Expr e);
+  // The expression with counts that no text of at most `bytes` bytes reaches made unbounded: the same texts up to that length begin texts
+  // of it.
+  Expr Clipped(Expr e, uint32_t bytes);
+  // The limit was reached: results are kNone from then on.
+  bool is_full() const { return is_full_; }
+
+  // --- what an expression is made of
+
+  ExprKind kind(Expr e) const { return nodes_[e].kind; }
+  Expr head(Expr concat) const { return nodes_[concat].a; }  // of a concatenation
+  Expr tail(Expr concat) const { return nodes_[concat].b; }
+  std::span<const Expr> parts(Expr e) const;                   // of Or and And
+  bool HasRules(Expr e) const { return nodes_[e].has_rules; }  // that are not regular
+  size_t size() const { return nodes_.size(); }
+  size_t states() const { return rows_.size() / (class_count_ == 0 ? 1 : class_count_); }
+  uint64_t bytes() const;  // of memory, about
+
+ private:
+  enum class Life : uint8_t { kUnknown, kAlive, kDead };
+  struct Node {
+    ExprKind kind = ExprKind::kNone;
+    bool nullable = false;
+    bool has_rules = false;  // irregular ones
+    bool counted = false;    // a Repeat of bounded counts is in it, and in no And, Not or rule of it
+    bool searched = false;   // an And or a Not is in it: whether it is dead is not seen from its parts
+    Life life = Life::kUnknown;
+    Expr a = 0, b = 0;            // head, tail; part; index in sets_, rules_; first of parts_ and their number
+    uint32_t min = 0, max = 0;    // of Repeat
+    uint32_t row = UINT32_MAX;    // of rows_: its next states
+    uint32_t first = UINT32_MAX;  // of first_bytes_
+  };
+  struct Rule {
+    std::string name;
+    Expr body = 0;
+    bool defined = false, regular = false;
+  };
+  struct Hash {
+    const Expressions* of;
+    size_t operator()(Expr e) const { return of->HashOf(e); }
+  };
+  struct Equal {
+    const Expressions* of;
+    bool operator()(Expr x, Expr y) const { return of->IsEqual(x, y); }
+  };
+
+  size_t HashOf(Expr e) const;
+  bool IsEqual(Expr x, Expr y) const;
+  Expr Intern(Node node, std::span<const Expr> parts = {});
+  Expr Flat(ExprKind kind, std::vector<Expr> parts);  // sorted, without repetition
+  bool NullableOf(const Node& node) const;
+  Life LifeOf(const Node& node) const;
+  void FindClasses();
+  void FindNullable();
+  Status CheckRecursion() const;
+  void FindLife();
+  Expr Raw(Expr e, uint8_t byte_class);   // the derivative, which may be dead
+  Expr Step(Expr e, uint8_t byte_class);  // kNone if it is
+  bool IsDead(Expr e);
+  bool Search(Expr e);
+
+  const size_t limit_;
+  bool finished_ = false, is_full_ = false;
+  std::vector<Node> nodes_;
+  std::vector<Expr> parts_;
+  std::vector<ByteSet> sets_;
+  std::vector<Rule> rules_;
+  std::unordered_set<Expr, Hash, Equal> known_;
+  std::array<uint8_t, 256> classes_ = {};  // of bytes that no set tells apart
+  std::vector<uint8_t> representatives_;   // a byte of each class
+  size_t class_count_ = 0;
+  std::vector<Expr> rows_;  // [states, classes] derivatives
+  std::vector<ByteSet> first_bytes_;
+  std::unordered_map<uint64_t, Expr> clipped_;  // by expression and bytes
+};
+
+}  // namespace tally
