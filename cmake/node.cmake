@@ -84,7 +84,7 @@ function(tally_node)
     set_source_files_properties(${PROJECT_SOURCE_DIR}/engine/studies/synth_noise.cc ${PROJECT_SOURCE_DIR}/engine/base/digest.cc PROPERTIES COMPILE_OPTIONS -O1)
   endif()
   # What the fuzz targets are made of tells them which of its branches ran.
-  if(TALLY_FUZZ AND N_NAME MATCHES "^(base|recipe|inventory|loaders|catalog|models|books|text|chat)$")
+  if(TALLY_FUZZ AND N_NAME MATCHES "^(base|recipe|inventory|loaders|catalog|models|books|text|chat|grammar)$")
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
 endfunction()

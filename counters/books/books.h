@@ -47,6 +47,7 @@ TALLY_API ParameterCounts ClosedFormCounts(const Recipe& recipe);
 struct RunInput {
   int64_t prompt_tokens = 0, generated_tokens = 0;
   double prompt_seconds = 0, generate_seconds = 0;  // generate_seconds excludes the prompt
+  uint64_t forced_tokens = 0;                       // of the answer, that were not drawn: a grammar left no other
   int threads = 0;                                  // 0: unknown
   std::string_view target = {};                     // "AVX3_ZEN4"; empty: unknown
   bool used_blas = false;                           // OpenBLAS ran: results may depend on the number of threads
@@ -64,6 +65,7 @@ struct RunFigures {
   std::string target = {};
   bool used_blas = false;
 
+  uint64_t forced_tokens = 0;                         // RunInput's
   uint64_t decode_steps = 0, decode_tokens = 0;       // tokens: rows, but for drafts that were not accepted
   uint64_t drafted = 0, accepted = 0;                 // rows that were drafted; of these, accepted
   double rejected_flops = 0, rejected_bytes = 0;      // useful, of the others, all together; bytes moved

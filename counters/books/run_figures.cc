@@ -18,6 +18,7 @@ RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, c
   f.generated_tokens = input.generated_tokens;
   f.prompt_seconds = input.prompt_seconds;
   f.generate_seconds = input.generate_seconds;
+  f.forced_tokens = input.forced_tokens;
   f.prompt_tokens_per_second = PerSecond(static_cast<double>(input.prompt_tokens), input.prompt_seconds);
   f.threads = input.threads;
   f.target = input.target;

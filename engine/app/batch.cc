@@ -9,6 +9,7 @@
 #include "engine/app/answers.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/grammar_options.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
@@ -23,7 +24,26 @@
 namespace tally::app {
 namespace {
 
+// --schema and its like as requests say it, so that the sums of answers name it too.
+Result<AnswerFormat> ReadFormat(const GrammarFlags& flags) {
+  TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<Grammar> grammar, ReadGrammar(flags));
+  AnswerFormat format{.grammar = grammar, .field = "--schema"};
+  if (flags.schema) {
+    format.kind = AnswerFormat::Kind::kSchema;
+    TALLY_ASSIGN_OR_RETURN(format.text, ReadSchema(*flags.schema));
+    if (flags.spaced) format.text += ' ';
+  } else if (flags.regex) {
+    format.kind = AnswerFormat::Kind::kRegex;
+    format.text = *flags.regex;
+  } else if (flags.grammar) {
+    format.kind = AnswerFormat::Kind::kGbnf;
+    TALLY_ASSIGN_OR_RETURN(format.text, ReadPromptText(*flags.grammar));
+  }
+  return format;
+}
+
 struct BatchFlags : AnswerFlags {
+  GrammarFlags grammar;
   RecordFlags records;
   std::string requests, out;
   bool json = false;
@@ -95,6 +115,7 @@ void SaySummary(const BatchFlags& flags, const BatchPlan& plan, const BatchRepor
 
 Result<int> RunBatchFile(const BatchFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptionsOf(flags));
+  TALLY_ASSIGN_OR_RETURN(const AnswerFormat format, ReadFormat(flags.grammar));
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   // A file of answers is continued, or refused.
   TALLY_RETURN_IF_ERROR(CheckOutputFile("--out", flags.out, path, {flags.requests, flags.chat_template}, true));
@@ -108,7 +129,9 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
   }
   NoteKept(plan);
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
-  TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, flags.model.model));
+  TALLY_ASSIGN_OR_RETURN(ServedModel served, ServedModelOf(flags, loaded, flags.model.model));
+  served.format = format;
+  served.jump = !flags.grammar.no_jump;
   BatchOptions options = {.strict = flags.strict, .interrupted = Interrupted};
   ProgressBar bar("batch");
   if (CanMoveCursor(Stream::kError)) {
@@ -145,6 +168,7 @@ Action AddBatch(Command& app) {
                "file for the answers, a line each, in the order of the requests; if it has some of them, the rest is added"))
       .Required();
   AddAnswerFlags(c, *flags);
+  AddGrammar(c, flags->grammar);
   AddRecordFlags(c, flags->records);
   c.Flag("--json", flags->json, "one JSON document on standard output, at the end");
   c.Footer(

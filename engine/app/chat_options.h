@@ -9,6 +9,7 @@
 
 #include "engine/api/tally.h"
 #include "engine/app/command.h"
+#include "engine/app/grammar_options.h"
 #include "engine/app/options.h"
 #include "engine/base/status.h"
 
@@ -24,6 +25,7 @@ struct ChatFlags {
   int64_t tokens = -1;
   SamplingOptions sampling;
   std::string draft;
+  GrammarFlags grammar;
   std::vector<std::string> stop;
   bool show_prompt = false, json = false, quiet = false, seed_drawn = false;
 };

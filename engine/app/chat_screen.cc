@@ -38,6 +38,7 @@ std::string TurnWords(const TurnFigures& turn, Omitted omitted) {
                     Scaled(f.all.useful, "FLOP") + ", " + Scaled(MovedBytesPerToken(f), "B") + " a token");
   }
   if (f.drafted > 0) words.push_back(DraftWords(f));
+  if (f.forced_tokens > 0) words.push_back(WithThousands(f.forced_tokens) + " tokens decided by the grammar");
   if (omitted < kContext) {
     words.push_back("context " + Amount(turn.context_used) + (omitted < kContextSize ? " of " + Amount(turn.context) : ""));
   }

@@ -40,9 +40,11 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckGeneration(flags.sampling, flags.tokens));
   TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, engine));
+  TALLY_ASSIGN_OR_RETURN(std::shared_ptr<Grammar> grammar, ReadGrammar(flags.grammar));
   TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
   std::unique_ptr<Talk> talk(new Talk(flags));
   talk->draft_ = draft;
+  talk->grammar_ = std::move(grammar);
   TALLY_ASSIGN_OR_RETURN(talk->model_path_, ModelPath(flags.model.model, flags.model.yes));
   if (flags.session) {
     TALLY_RETURN_IF_ERROR(CheckOutputFile("--session", *flags.session, talk->model_path_,
@@ -142,6 +144,8 @@ Result<Turn> Talk::SayOnce(const std::vector<ChatMessage>& messages) {
   options.stop = source_.stop;
   options.stop.insert(options.stop.end(), flags_.stop.begin(), flags_.stop.end());
   options.draft = draft_;
+  options.grammar = grammar_;
+  options.jump = !flags_.grammar.no_jump;
   options.interrupted = Interrupted;
   PromptBar bar(*loaded_.engine);
   options.prompt_progress = [&](int64_t done, int64_t total) { bar.Show(done, total); };

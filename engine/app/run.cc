@@ -85,6 +85,7 @@ Json RunJson(const RunFlags& flags, const Engine& engine, const GenerateResult& 
   document.Update(FiguresJson(result, books, engine));
   document.Update({{"decode_tokens", result.decode_tokens},
                    {"decode_steps", result.decode_steps},
+                   {"forced_tokens", result.forced},
                    {"generated_tokens_per_second",
                     result.generate_seconds > 0 ? static_cast<double>(result.decode_tokens) / result.generate_seconds : 0.0},
                    {"flops_per_token_by_class", by_class},

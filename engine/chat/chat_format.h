@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,21 @@ struct LeftOut {
   bool operator==(const LeftOut&) const = default;
 };
 
+// What may stand in an answer before its content. Marks are spelled as in the vocabulary.
+struct AnswerStart {
+  std::string thinking_begin = {}, thinking_end = {};  // empty: the model does not think
+  bool in_thinking = false;                            // the prompt ends within it
+  std::vector<std::string> call_marks = {};            // that begin calls; empty: calls have no marks, or there are none
+  // Harmony: the content is the message of the channel "final", and calls are messages to their functions.
+  bool channels = false;
+};
+
+// How a call is written where one must be made: `marks` and `before`, the function's name, `after_name` and `name_marks`, the arguments as
+// JSON, `after` and `end_marks`. Marks are special tokens, spelled as in the vocabulary; the others are text.
+struct CallFrame {
+  std::string marks = {}, before = {}, after_name = {}, name_marks = {}, after = {}, end_marks = {};
+};
+
 // Does not change: any number of threads may use one at once.
 class TALLY_API ChatFormat {
  public:
@@ -63,6 +79,13 @@ class TALLY_API ChatFormat {
   // A parser of the answer that follows `prompt`, which Render made of `request`: the prompt may end within the thinking, and the schemas
   // of the request's tools say which types arguments have. Unless MayCall(request), calls are text.
   virtual std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const ChatRequest& request) const = 0;
+  // Of an answer that follows `prompt`, which Render made.
+  virtual AnswerStart StartOf(std::string_view prompt) const {
+    (void)prompt;
+    return {};
+  }
+  // None: it is not known how calls are written.
+  virtual std::optional<CallFrame> FrameOfCalls() const { return std::nullopt; }
   // Of prompt and answers: "harmony", "Jinja, calls of Qwen".
   virtual std::string Description() const = 0;
 };

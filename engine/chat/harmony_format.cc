@@ -206,6 +206,8 @@ class HarmonyFormat final : public ChatFormat {
   std::unique_ptr<OutputParser> NewParser(std::string_view, const ChatRequest& request) const override {
     return NewHarmonyParser(MayCall(request));
   }
+  AnswerStart StartOf(std::string_view) const override { return {.channels = true}; }
+  std::optional<CallFrame> FrameOfCalls() const override { return FrameOfHarmonyCalls(); }
   std::string Description() const override { return "harmony"; }
 };
 

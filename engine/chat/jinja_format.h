@@ -53,6 +53,12 @@ class JinjaFormat : public ChatFormat {
   std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const ChatRequest& request) const override {
     return parsers_(prompt, request);
   }
+  // ChatFormat::StartOf.
+  using StartFinder = std::function<AnswerStart(std::string_view prompt)>;
+  void SetStarts(StartFinder starts) { starts_ = std::move(starts); }
+  AnswerStart StartOf(std::string_view prompt) const override { return starts_ ? starts_(prompt) : AnswerStart(); }
+  void SetCallFrame(std::optional<CallFrame> frame) { call_frame_ = std::move(frame); }
+  std::optional<CallFrame> FrameOfCalls() const override { return call_frame_; }
   std::string Description() const override { return description_; }
 
   // With variables as they are, such as messages whose content is a list of parts; special tokens are added to them.
@@ -85,6 +91,8 @@ class JinjaFormat : public ChatFormat {
   RolePlaces places_;
   bool short_call_ids_ = false;
   ParserFactory parsers_;
+  StartFinder starts_;
+  std::optional<CallFrame> call_frame_;
   std::string description_;
   bool reads_calls_;
 };

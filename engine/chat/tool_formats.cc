@@ -264,6 +264,50 @@ AnswerSyntax DetectAnswerSyntax(std::string_view template_text) {
   return {std::ranges::find_if(kCallFormats, fits), std::ranges::find_if(kThinkingMarks, has, &ThinkingMarks::sign)};
 }
 
+AnswerStart StartOfAnswer(const AnswerSyntax& syntax, std::string_view prompt) {
+  const Tags& thinking = syntax.thinking->tags;
+  AnswerStart start{.thinking_begin = std::string(thinking.begin),
+                    .thinking_end = std::string(thinking.end),
+                    .in_thinking = Trimmed(prompt).ends_with(thinking.begin)};
+  for (const CallSection& section : syntax.calls->sections) {
+    const std::string_view mark = syntax.calls->groups[0].begin.empty() ? section.marks.begin : syntax.calls->groups[0].begin;
+    if (!mark.empty() && !syntax.calls->bare) start.call_marks.emplace_back(mark);
+  }
+  return start;
+}
+
+std::optional<CallFrame> FrameOfCalls(const AnswerSyntax& syntax) {
+  if (!KnowsCalls(syntax)) return std::nullopt;
+  const CallFormat& format = *syntax.calls;
+  const Tags &group = format.groups[0], &section = format.sections[0].marks;
+  CallFrame frame;
+  if (!format.bare) {  // else the answer is a call without any mark
+    frame.marks = std::string(group.begin) + std::string(section.begin);
+    frame.end_marks = std::string(section.end) + std::string(group.end);
+  }
+  const bool plain_name =
+      format.sections[0].body == CallBody::kNamed && !format.bare && format.name_mark.empty() && format.type_word.empty();
+  if (plain_name && !format.args_mark.empty()) {
+    frame.name_marks = format.args_mark;
+    return frame;
+  }
+  const bool lines = frame.marks.ends_with("call>") && frame.end_marks.starts_with("</");  // <tool_call> on a line of its own
+  if (format.name_is_key) {
+    frame.before = "[{\"";
+    frame.after_name = "\": ";
+    frame.after = "}]";
+  } else {
+    frame.before = "{\"name\": \"";
+    frame.after_name = format.bare ? "\", \"parameters\": " : "\", \"arguments\": ";
+    frame.after = "}";
+  }
+  if (lines) {
+    frame.before.insert(0, "\n");
+    frame.after += "\n";
+  }
+  return frame;
+}
+
 std::string_view AnswerSyntaxName(const AnswerSyntax& syntax) { return syntax.calls->name; }
 
 bool KnowsCalls(const AnswerSyntax& syntax) { return !syntax.calls->signs[0].empty(); }

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/chat/chat_format.h"
 #include "engine/chat/output.h"
 
 namespace tally {
@@ -24,6 +26,13 @@ struct AnswerSyntax {
 // By the marks that the template uses. A template without any mark of calls gives a syntax without calls; thinking is then still
 // looked for, between <think> and </think>: fine-tuned models think under the template of the model that they came from.
 AnswerSyntax DetectAnswerSyntax(std::string_view template_text);
+
+// What may stand before the content of an answer that follows `prompt`.
+AnswerStart StartOfAnswer(const AnswerSyntax& syntax, std::string_view prompt);
+
+// How a call is written where one must be made: between the marks of the first section, by its own separators where it is a name and
+// JSON, else as JSON of name and arguments, which every section takes. None: calls are not known.
+std::optional<CallFrame> FrameOfCalls(const AnswerSyntax& syntax);
 
 // Whose calls: "Qwen/Hermes", "Mistral"; "none".
 std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);

@@ -45,7 +45,8 @@ bool Expressions::IsEqual(Expr x, Expr y) const {
 
 // The node's children exist, its kind, a, b, min and max are set.
 Expr Expressions::Intern(Node node, std::span<const Expr> parts) {
-  if (nodes_.size() >= limit_) {
+  Work(1 + parts.size());
+  if (is_full_ || nodes_.size() >= limit_) {
     is_full_ = true;
     return kNone;
   }
@@ -303,13 +304,15 @@ Status Expressions::Finish() {
   for (const Rule& rule : rules_) {
     if (!rule.defined) return BadInput("rule " + rule.name + " is not defined");
   }
-  if (is_full_) return NoRoom("it needs more than " + std::to_string(limit_) + " states");
+  if (is_full_) return NoRoom("it needs more than " + std::to_string(limit_) + " expressions");
   FindNullable();
+  most_work_ = work_ + kMostCompileWork;
   TALLY_RETURN_IF_ERROR(CheckRecursion());
   FindClasses();
   finished_ = true;
   FindLife();
-  if (is_full_) return NoRoom("it needs more than " + std::to_string(limit_) + " states");
+  if (is_full_) return NoRoom("it needs too many states");
+  most_work_ = kMostWork;
   return {};
 }
 
@@ -339,9 +342,10 @@ void Expressions::FindNullable() {
 }
 
 void Expressions::FindLife() {
-  for (bool changed = true; changed;) {
+  const Expr made = static_cast<Expr>(nodes_.size());  // searching makes more, which are looked at when they are met
+  for (bool changed = true; changed && !is_full_;) {
     changed = false;
-    for (Expr e = 0; e < nodes_.size(); ++e) {
+    for (Expr e = 0; e < made && !is_full_; ++e) {
       if (nodes_[e].life != Life::kUnknown) continue;
       Life life = LifeOf(nodes_[e]);
       if (nodes_[e].kind == ExprKind::kAnd || nodes_[e].kind == ExprKind::kNot) life = Search(e) ? Life::kAlive : Life::kDead;
@@ -349,8 +353,8 @@ void Expressions::FindLife() {
       changed |= life == Life::kAlive;
     }
   }
-  for (Node& n : nodes_) {  // rules without an end, and what needs them
-    if (n.life == Life::kUnknown) n.life = Life::kDead;
+  for (Expr e = 0; e < made; ++e) {  // rules without an end, and what needs them
+    if (nodes_[e].life == Life::kUnknown) nodes_[e].life = Life::kDead;
   }
 }
 
@@ -436,6 +440,7 @@ Expr Expressions::Raw(Expr e, uint8_t c) {
     case ExprKind::kOr:
     case ExprKind::kAnd: {
       std::vector<Expr> of(parts(e).begin(), parts(e).end());
+      Work(of.size());
       for (Expr& part : of) part = Raw(part, c);
       next = n.kind == ExprKind::kOr ? Or(std::move(of)) : And(std::move(of));
       break;
@@ -485,7 +490,7 @@ bool Expressions::Search(Expr from) {
     }
   };
   enter(from);
-  while (!found && !path.empty()) {
+  while (!found && !path.empty() && !is_full_) {
     auto& [e, next] = path.back();
     if (next == class_count_) {
       path.pop_back();

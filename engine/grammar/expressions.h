@@ -34,7 +34,24 @@ class Expressions {
   static constexpr Expr kEmpty = 1;  // the empty text alone
   static constexpr uint32_t kUnbounded = UINT32_MAX;
 
-  // At most so many expressions, those of states included.
+ private:
+  enum class Life : uint8_t { kUnknown, kAlive, kDead };
+  struct Node {
+    ExprKind kind = ExprKind::kNone;
+    bool nullable = false;
+    bool has_rules = false;  // irregular ones
+    bool counted = false;    // a Repeat of bounded counts is in it, and in no And, Not or rule of it
+    bool searched = false;   // an And or a Not is in it: whether it is dead is not seen from its parts
+    Life life = Life::kUnknown;
+    Expr a = 0, b = 0;            // head, tail; part; index in sets_, rules_; first of parts_ and their number
+    uint32_t min = 0, max = 0;    // of Repeat
+    uint32_t row = UINT32_MAX;    // of rows_: its next states
+    uint32_t first = UINT32_MAX;  // of first_bytes_
+  };
+
+ public:
+  // At most so many expressions, those of states included. The work of finding them is bounded too: until Finish has ended to about a
+  // second, and afterwards to some minutes of all texts together.
   explicit Expressions(size_t limit = size_t{1} << 20);
   Expressions(const Expressions&) = delete;
   Expressions& operator=(const Expressions&) = delete;
@@ -70,6 +87,35 @@ class Expressions {
     return Step(state, c);
   }
   Expr Read(Expr state, std::string_view text);
+  // Next, for many bytes in a row: keeps where the tables are. Nothing else may use the expressions while it is used.
+  class Reader {
+   public:
+    explicit Reader(Expressions& of) : of_(of) { Refresh(); }
+    Expr Next(Expr state, uint8_t byte) {
+      if (const uint32_t row = nodes_[state].row; row != UINT32_MAX) {
+        const Expr next = rows_[row * class_count_ + classes_[byte]];
+        if (next != UINT32_MAX && nodes_[next].life == Life::kAlive) return next;
+        if (next == kNone) return kNone;
+      }
+      const Expr next = of_.Step(state, classes_[byte]);
+      Refresh();
+      return next;
+    }
+    bool MayEnd(Expr state) const { return nodes_[state].nullable; }
+
+   private:
+    void Refresh() {
+      nodes_ = of_.nodes_.data();
+      rows_ = of_.rows_.data();
+      classes_ = of_.classes_.data();
+      class_count_ = of_.class_count_;
+    }
+    Expressions& of_;
+    const Node* nodes_ = nullptr;
+    const Expr* rows_ = nullptr;
+    const uint8_t* classes_ = nullptr;
+    size_t class_count_ = 0;
+  };
   bool MayEnd(Expr state) const { return nodes_[state].nullable; }
   // The bytes with a next state.
   const ByteSet& FirstBytes(Expr state);
@@ -78,7 +124,7 @@ class Expressions {
   // The expression with counts that no text of at most `bytes` bytes reaches made unbounded: the same texts up to that length begin texts
   // of it.
   Expr Clipped(Expr e, uint32_t bytes);
-  // The limit was reached: results are kNone from then on.
+  // A limit was reached: results are kNone from then on.
   bool is_full() const { return is_full_; }
 
   // --- what an expression is made of
@@ -93,19 +139,6 @@ class Expressions {
   uint64_t bytes() const;  // of memory, about
 
  private:
-  enum class Life : uint8_t { kUnknown, kAlive, kDead };
-  struct Node {
-    ExprKind kind = ExprKind::kNone;
-    bool nullable = false;
-    bool has_rules = false;  // irregular ones
-    bool counted = false;    // a Repeat of bounded counts is in it, and in no And, Not or rule of it
-    bool searched = false;   // an And or a Not is in it: whether it is dead is not seen from its parts
-    Life life = Life::kUnknown;
-    Expr a = 0, b = 0;            // head, tail; part; index in sets_, rules_; first of parts_ and their number
-    uint32_t min = 0, max = 0;    // of Repeat
-    uint32_t row = UINT32_MAX;    // of rows_: its next states
-    uint32_t first = UINT32_MAX;  // of first_bytes_
-  };
   struct Rule {
     std::string name;
     Expr body = 0;
@@ -135,7 +168,15 @@ class Expressions {
   bool IsDead(Expr e);
   bool Search(Expr e);
 
+  // More was done: that is counted against the limit of work.
+  void Work(size_t amount) {
+    work_ += amount;
+    is_full_ = is_full_ || work_ > most_work_;
+  }
+
+  static constexpr uint64_t kMostCompileWork = uint64_t{1} << 20, kMostWork = uint64_t{1} << 30;
   const size_t limit_;
+  uint64_t work_ = 0, most_work_ = uint64_t{1} << 30;
   bool finished_ = false, is_full_ = false;
   std::vector<Node> nodes_;
   std::vector<Expr> parts_;

@@ -2,9 +2,11 @@
 #include "engine/grammar/grammar.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "engine/grammar/expressions.h"
@@ -32,6 +34,7 @@ struct VocabularyMasks {
   std::map<std::pair<Expr, Expr>, Head> heads;  // by clipped head, and the first bytes of what follows
   std::map<ByteSet, Expr> sets;                 // numbers of sets of first bytes
   size_t bytes = 0;
+  bool prepared = false;
 };
 
 struct Grammar::Machine {
@@ -46,6 +49,7 @@ struct Grammar::Machine {
   static Result<std::shared_ptr<Grammar>> Finished(std::unique_ptr<Machine> machine, const Result<Expr>& root);
   VocabularyMasks& MasksOf(const std::shared_ptr<const Vocabulary>& vocabulary);
   TokenMask MaskOf(VocabularyMasks& masks, Expr state);
+  void Prepare(VocabularyMasks& masks);
   void Add(VocabularyMasks& masks, Expr state, std::vector<uint64_t>& mask);
   void Walk(const Vocabulary& vocabulary, uint32_t node, Expr state, std::vector<uint64_t>& mask);
 };
@@ -130,19 +134,21 @@ VocabularyMasks& Grammar::Machine::MasksOf(const std::shared_ptr<const Vocabular
 
 // Adds the tokens below a node, which `state` has read.
 void Grammar::Machine::Walk(const Vocabulary& vocabulary, uint32_t node, Expr state, std::vector<uint64_t>& mask) {
-  const std::span<const Vocabulary::Node> nodes = vocabulary.nodes();
+  const Vocabulary::Node* const nodes = vocabulary.nodes().data();
   const uint32_t base = nodes[node].depth, end = node + nodes[node].size;
   if (path.size() <= vocabulary.longest()) path.resize(vocabulary.longest() + 1);
-  path[base] = state;
+  Expr* const states_read = path.data();
+  Expressions::Reader reader(e);
+  states_read[base] = state;
   for (uint32_t i = node + 1; i < end;) {
     const Vocabulary::Node& n = nodes[i];
-    const Expr next = e.Next(path[n.depth - 1u], n.byte);
+    const Expr next = reader.Next(states_read[n.depth - 1u], n.byte);
     if (next == Expressions::kNone) {
       i += n.size;
       continue;
     }
     if (n.token >= 0) mask[static_cast<size_t>(n.token) / 64] |= uint64_t{1} << (n.token % 64);
-    path[n.depth] = next;
+    states_read[n.depth] = next;
     ++i;
   }
 }
@@ -169,13 +175,15 @@ void Grammar::Machine::Add(VocabularyMasks& masks, Expr state, std::vector<uint6
   if (is_new) {
     kept.within.resize(vocabulary.words());
     if (path.size() <= vocabulary.longest()) path.resize(vocabulary.longest() + 1);
-    path[0] = head;
+    Expr* const states_read = path.data();
+    Expressions::Reader reader(e);
+    states_read[0] = head;
     for (uint32_t i = 1; i < nodes.size();) {
       const Vocabulary::Node& n = nodes[i];
-      const Expr before = path[n.depth - 1u];
-      if (e.MayEnd(before) && first.Has(n.byte)) kept.leaving.push_back(i);
-      const Expr next = e.Next(before, n.byte);
-      path[n.depth] = next;
+      const Expr before = states_read[n.depth - 1u];
+      if (reader.MayEnd(before) && first.Has(n.byte)) kept.leaving.push_back(i);
+      const Expr next = reader.Next(before, n.byte);
+      states_read[n.depth] = next;
       if (next == Expressions::kNone) {
         i += n.size;
         continue;
@@ -223,6 +231,25 @@ TokenMask Grammar::Machine::MaskOf(VocabularyMasks& masks, Expr state) {
   return mask;
 }
 
+// States in the order in which texts reach them; where texts differ only by one string's characters they are few.
+void Grammar::Machine::Prepare(VocabularyMasks& masks) {
+  if (std::exchange(masks.prepared, true)) return;
+  constexpr size_t kMostStates = 400;
+  constexpr std::chrono::milliseconds kMostTime(25);
+  const auto end = std::chrono::steady_clock::now() + kMostTime;
+  std::vector<Expr> order = {root};
+  std::unordered_set<Expr> seen = {root};
+  for (size_t i = 0; i < order.size() && i < kMostStates && std::chrono::steady_clock::now() < end; ++i) {
+    MaskOf(masks, order[i]);
+    const ByteSet first = e.FirstBytes(order[i]);
+    for (int byte = 0; byte < 256; ++byte) {
+      if (!first.Has(static_cast<uint8_t>(byte))) continue;
+      const Expr next = e.Next(order[i], static_cast<uint8_t>(byte));
+      if (seen.insert(next).second) order.push_back(next);
+    }
+  }
+}
+
 GrammarCursor::GrammarCursor(std::shared_ptr<Grammar> grammar, std::shared_ptr<const Vocabulary> vocabulary)
     : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)), state_(grammar_->machine_->root) {}
 
@@ -230,6 +257,11 @@ TokenMask GrammarCursor::Mask() {
   if (ended_) return std::make_shared<const std::vector<uint64_t>>(vocabulary_->words());
   const std::scoped_lock lock(grammar_->machine_->mutex);
   return grammar_->machine_->MaskOf(grammar_->machine_->MasksOf(vocabulary_), state_);
+}
+
+void GrammarCursor::Prepare() {
+  const std::scoped_lock lock(grammar_->machine_->mutex);
+  grammar_->machine_->Prepare(grammar_->machine_->MasksOf(vocabulary_));
 }
 
 bool GrammarCursor::Take(int32_t token) {

@@ -82,6 +82,9 @@ class TALLY_API GrammarCursor {
   bool ended() const { return ended_; }
   bool MayEnd() const;
   bool IsComplete() const;  // nothing but an end may follow
+  // Finds the masks of the states that answers reach first, for some milliseconds, unless that was done before: the first answers then wait
+  // less.
+  void Prepare();
   // The bytes that must come next: as long as one byte is the only one, and the answer cannot end. At most `most` bytes.
   std::string Forced(size_t most = 4096) const;
   // The bytes that may come next, a bit each.

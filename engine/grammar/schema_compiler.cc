@@ -10,7 +10,7 @@ namespace {
 
 using Json = SchemaJson;
 
-constexpr size_t kMostSchemas = 20'000;  // conjunctions of schemas that are compiled
+constexpr size_t kMostSchemas = 5'000;  // conjunctions of schemas that are compiled
 constexpr int kMostDepth = 100;
 constexpr uint64_t kMostCount = 1'000'000;
 
@@ -83,16 +83,23 @@ Status SchemaCompiler::Flatten(const SchemaItem& item, Items& flat, bool& none, 
   if (!schema.is_object()) return Error(schema, "a schema is an object, true or false");
   if (std::ranges::find(flat, item.schema, &SchemaItem::schema) != flat.end()) return {};
   if (depth > kMostDepth) return Error(schema, "schemas nested deeper than " + std::to_string(kMostDepth));
+  if ((item.done & SchemaItem::kExpanded) != 0) {
+    flat.push_back(item);
+    return {};
+  }
   TALLY_RETURN_IF_ERROR(CheckKeywords(schema));
   const bool has_ref = schema.contains("$ref");
-  if (!has_ref || !document_.is_old()) flat.push_back(item);
+  if (!has_ref || !document_.is_old()) {
+    flat.push_back({.schema = item.schema, .done = static_cast<uint8_t>(item.done | SchemaItem::kExpanded)});
+  }
   if (has_ref) {
     TALLY_ASSIGN_OR_RETURN(const Json* target, document_.Resolve(schema));
-    if (std::ranges::find(refs_, target) != refs_.end()) return {};
-    refs_.push_back(target);
-    const Status status = Flatten({target}, flat, none, depth + 1);
-    refs_.pop_back();
-    TALLY_RETURN_IF_ERROR(status);
+    if (std::ranges::find(refs_, target) == refs_.end()) {
+      refs_.push_back(target);
+      const Status status = Flatten({target}, flat, none, depth + 1);
+      refs_.pop_back();
+      TALLY_RETURN_IF_ERROR(status);
+    }
     if (document_.is_old()) return {};
   }
   if (const Json* const all = FindKeyword(schema, "allOf"); all != nullptr) {

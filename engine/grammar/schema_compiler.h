@@ -32,7 +32,14 @@ inline uint64_t CountOf(const SchemaJson& value) { return static_cast<uint64_t>(
 
 // A schema that is to hold, and which of its choices were made.
 struct SchemaItem {
-  enum Done : uint8_t { kAnyOf = 1, kOneOf = 2, kIf = 4, kNot = 8, kDependent = 16 };
+  enum Done : uint8_t {
+    kAnyOf = 1,
+    kOneOf = 2,
+    kIf = 4,
+    kNot = 8,
+    kDependent = 16,
+    kExpanded = 32
+  };  // what it refers to is listed too
   const SchemaJson* schema = nullptr;
   uint8_t done = 0;
   friend auto operator<=>(const SchemaItem&, const SchemaItem&) = default;

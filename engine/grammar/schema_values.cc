@@ -126,6 +126,7 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
         TALLY_ASSIGN_OR_RETURN(const Expr strings, Strings(items, {}));
         written = e_.And({written, strings});
       }
+      if (e_.is_full()) return NoRoom("enum has too many values");
       parts.push_back(written);
     }
     return e_.Or(std::move(parts));

@@ -117,7 +117,7 @@ const char* ApiFinish(const ApiChoice& choice) {
 }
 
 OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine) {
-  int64_t prompt_tokens = 0, decode_tokens = 0, decode_steps = 0, preemptions = 0;
+  int64_t prompt_tokens = 0, decode_tokens = 0, decode_steps = 0, forced_tokens = 0, preemptions = 0;
   uint64_t kv_bytes = 0;
   double prompt_seconds = 0, first_token_seconds = 0, generate_seconds = 0;
   Bill bill;
@@ -126,6 +126,7 @@ OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& 
     prompt_tokens += r.prompt_tokens;
     decode_tokens += r.decode_tokens;
     decode_steps += r.decode_steps;
+    forced_tokens += r.forced;
     preemptions += choice->preemptions();
     prompt_seconds += r.prompt_seconds;
     generate_seconds += r.generate_seconds;
@@ -147,6 +148,7 @@ OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& 
                       {"parameters_touched", bill.parameters_touched()},
                       {"parameters_active", engine.model().parameters().active_all},
                       {"kv_bytes", kv_bytes}};
+  if (forced_tokens > 0) json["forced_tokens"] = forced_tokens;
   if (const DraftWork& drafts = bill.drafts; drafts.rows > 0) {
     json["drafts"] = {{"rows", drafts.rows},
                       {"accepted", drafts.accepted},

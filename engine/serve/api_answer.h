@@ -62,6 +62,7 @@ const char* ApiFinish(const ApiChoice& choice);
 // "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}.
 // Also, for its choices together: "parameters_active", those of a token by the convention that counts all; "kv_bytes", what the choices
 // held of the KV cache and of states at their end, shared bytes counted for each; "experts_touched": {LAYER: n}, for models with experts;
+// "forced_tokens", if a grammar left no choice about some;
 // if tokens were drafted, "drafts": {"rows", "accepted", "not_accepted", "not_accepted_flops", "not_accepted_bytes": {KIND: n}}.
 // `engine` ran the choices.
 OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine);

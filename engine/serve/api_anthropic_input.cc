@@ -142,10 +142,17 @@ void ReadAnthropicToolChoice(ApiObject& body, ChatRequest* chat) {
   ApiObject choice(*json, "tool_choice", body.reading());
   const std::string type = choice.Text("type").value_or("");
   if (type == "any" || type == "tool") {
-    choice.Fail("type", "is " + Quote(type) + R"(: calls cannot be forced; "auto" and "none" are supported)",
-                "unsupported_value");
+    if (chat->tools.empty()) choice.Fail("type", "asks for a call, and there are no tools");
+    if (type == "tool") {
+      const std::optional<std::string> name = choice.Text("name");
+      if (!name) choice.Fail("name", "is missing", "missing_required_parameter");
+      chat->callable = {name.value_or("")};
+      if (name && !HasTool(*chat, *name)) choice.Fail("name", "is " + Quote(*name) + ", which is not among the tools");
+    }
+    chat->must_call = true;
+    chat->most_calls = 1;
   } else if (type != "auto" && type != "none") {
-    choice.Fail("type", R"(must be "auto" or "none")");
+    choice.Fail("type", R"(must be "auto", "any", "tool" or "none")");
   }
   choice.Skip({"name"});
   if (choice.Flag("disable_parallel_tool_use").value_or(false)) chat->most_calls = 1;
@@ -168,17 +175,18 @@ void ReadThinking(ApiObject& body, ChatRequest* chat) {
   thinking.End();
 }
 
-void ReadOutputConfig(ApiObject& body, ChatRequest* chat) {
+void ReadOutputConfig(ApiObject& body, ChatRequest* chat, AnswerFormat* format) {
   const OrderedJson* const json = body.Object("output_config");
   if (json == nullptr) return;
   ApiObject config(*json, "output_config", body.reading());
   ReadEffort(config, "effort", chat);
+  ReadFormatObject(config, "format", /*nested=*/false, format);
   config.End();
 }
 
 }  // namespace
 
-void ReadAnthropicChat(ApiObject& body, ChatRequest* chat) {
+void ReadAnthropicChat(ApiObject& body, ChatRequest* chat, AnswerFormat* format) {
   Conversation conversation(&chat->messages, body.reading());
   if (const OrderedJson* const system = body.Take("system")) {
     std::string text = ReadTexts(*system, body, "system");
@@ -197,7 +205,7 @@ void ReadAnthropicChat(ApiObject& body, ChatRequest* chat) {
   ReadAnthropicTools(body, chat);
   ReadAnthropicToolChoice(body, chat);
   ReadThinking(body, chat);
-  ReadOutputConfig(body, chat);
+  ReadOutputConfig(body, chat, format);
   ReadTemplateVariables(body, chat);
 }
 

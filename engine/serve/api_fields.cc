@@ -15,8 +15,6 @@ constexpr EndpointSet kC = EndpointBit(ApiEndpoint::kChat), kT = EndpointBit(Api
                       kChats = kC | kR | kM, kAll = kOpenAi | kM;
 using enum FieldUse;
 
-constexpr const char* kNoFormat = "answers are not held to a format";
-constexpr const char* kOnlyText = "answers are not held to a format other than {\"type\": \"text\"}";
 constexpr const char* kTextAlone = "answers are text";
 constexpr const char* kPenalty = "repeat_penalty is";
 constexpr const char* kSampler = "there is no such sampler";
@@ -77,6 +75,15 @@ constexpr ApiField kFields[] = {
     {"", "text", kTaken, kR},
     {"", "metadata", kTaken, kR},
     {"", "user", kTaken, kR},
+    {"", "response_format", kTaken, kC | kT},
+    {"", "output_format", kTaken, kM},
+    {"", "structured_outputs", kTaken, kAll},
+    {"", "guided_json", kTaken, kAll},
+    {"", "guided_regex", kTaken, kAll},
+    {"", "guided_choice", kTaken, kAll},
+    {"", "guided_grammar", kTaken, kAll},
+    {"", "json_schema", kTaken, kAll},
+    {"", "grammar", kTaken, kAll},
     {"", "tally", kTaken, kAll},
 
     {"", "metadata", kHint, kC | kT | kM, "[{}]", kBookkeeping},
@@ -108,15 +115,8 @@ constexpr ApiField kFields[] = {
     {"", "speed", kHint, kM, "", kBookkeeping},
     {"", "diagnostics", kHint, kM, "", kBookkeeping},
 
-    {"", "response_format", kRefused, kAll, R"([{"type": "text"}])", kOnlyText},
-    {"", "output_format", kRefused, kM, "", kNoFormat},
-    {"", "structured_outputs", kRefused, kAll, "[{}]", kNoFormat},
-    {"", "guided_json", kRefused, kAll, "", kNoFormat},
-    {"", "guided_regex", kRefused, kAll, "", kNoFormat},
-    {"", "guided_choice", kRefused, kAll, "", kNoFormat},
-    {"", "guided_grammar", kRefused, kAll, "", kNoFormat},
-    {"", "json_schema", kRefused, kAll, "", kNoFormat},
-    {"", "grammar", kRefused, kAll, "[\"\"]", kNoFormat},
+    {"", "output_format", kRefused, kOpenAi, "", "response_format is the name, text.format of /v1/responses"},
+    {"", "response_format", kRefused, kR | kM, R"([{"type": "text"}])", "text.format is the name, output_format of /v1/messages"},
     {"", "frequency_penalty", kRefused, kAll, kZero, kPenalty},
     {"", "presence_penalty", kRefused, kAll, kZero, kPenalty},
     {"", "best_of", kRefused, kAll, kOne, "n gives several answers"},
@@ -182,8 +182,46 @@ constexpr ApiField kFields[] = {
     {"stream_options", "include_obfuscation", kHint, kOpenAi, kOff, "lengths of events are not hidden"},
     {"stream_options", "continuous_usage_stats", kHint, kOpenAi, kOff, kMoreToSee},
 
-    {"text", "format", kRefused, kR, R"([{"type": "text"}])", kOnlyText},
+    {"text", "format", kTaken, kR},
     {"text", "verbosity", kHint, kR, "", kModelsStyle},
+
+    {"response_format", "type", kTaken, kC | kT},
+    {"response_format", "json_schema", kTaken, kC | kT},
+    {"response_format", "schema", kTaken, kC | kT},
+
+    {"response_format.json_schema", "name", kTaken, kC | kT},
+    {"response_format.json_schema", "description", kTaken, kC | kT},
+    {"response_format.json_schema", "strict", kTaken, kC | kT},
+    {"response_format.json_schema", "schema", kTaken, kC | kT},
+
+    {"text.format", "type", kTaken, kR},
+    {"text.format", "schema", kTaken, kR},
+    {"text.format", "name", kTaken, kR},
+    {"text.format", "description", kTaken, kR},
+    {"text.format", "strict", kTaken, kR},
+
+    {"output_format", "type", kTaken, kM},
+    {"output_format", "schema", kTaken, kM},
+    {"output_format", "name", kTaken, kM},
+    {"output_format", "description", kTaken, kM},
+    {"output_format", "strict", kTaken, kM},
+
+    {"output_config.format", "type", kTaken, kM},
+    {"output_config.format", "schema", kTaken, kM},
+    {"output_config.format", "name", kTaken, kM},
+    {"output_config.format", "description", kTaken, kM},
+    {"output_config.format", "strict", kTaken, kM},
+
+    {"structured_outputs", "json", kTaken, kAll},
+    {"structured_outputs", "regex", kTaken, kAll},
+    {"structured_outputs", "choice", kTaken, kAll},
+    {"structured_outputs", "grammar", kTaken, kAll},
+    {"structured_outputs", "json_object", kTaken, kAll},
+    {"structured_outputs", "disable_fallback", kHint, kAll, "", "there is one implementation"},
+    {"structured_outputs", "disable_any_whitespace", kHint, kAll, "", "documents have no white space"},
+    {"structured_outputs", "disable_additional_properties", kRefused, kAll, kOff, "additionalProperties of the schema is"},
+    {"structured_outputs", "whitespace_pattern", kRefused, kAll, "[\"\"]", "documents have no white space"},
+    {"structured_outputs", "structural_tag", kRefused, kAll, "", "tool_choice is"},
 
     {"reasoning", "effort", kTaken, kR},
     {"reasoning", "summary", kHint, kR, "", "thinking is given whole"},
@@ -194,7 +232,7 @@ constexpr ApiField kFields[] = {
     {"thinking", "display", kHint, kM, "", "thinking is given whole"},
 
     {"output_config", "effort", kTaken, kM},
-    {"output_config", "format", kRefused, kM, "", kNoFormat},
+    {"output_config", "format", kTaken, kM},
     {"output_config", "task_budget", kHint, kM, "", "no budget is kept"},
 
     {"tool_choice", "type", kTaken, kM},

@@ -190,19 +190,56 @@ void NameResults(std::vector<ChatMessage>* messages) {
   }
 }
 
+bool HasTool(const ChatRequest& chat, const std::string& name) {
+  return std::ranges::any_of(chat.tools, [&](const std::string& tool) {
+    const OrderedJson json = OrderedJson::parse(tool, nullptr, /*allow_exceptions=*/false);
+    return json.is_object() && json.contains("function") && json["function"].is_object() &&
+           json["function"].value("name", "") == name;
+  });
+}
+
 void ReadToolChoice(ApiObject& body, ChatRequest* chat) {
   const OrderedJson* const choice = body.Take("tool_choice");
   if (choice == nullptr) return;
+  const auto must_call = [&] {
+    if (chat->tools.empty()) return body.Fail("tool_choice", "asks for a call, and there are no tools");
+    for (const std::string& name : chat->callable) {
+      if (!HasTool(*chat, name)) return body.Fail("tool_choice", "names " + Quote(name) + ", which is not among the tools");
+    }
+    chat->must_call = true;
+    chat->most_calls = 1;
+  };
+  // The function's name: {"type": "function", "function": {"name": NAME}}, or {"type": "function", "name": NAME}.
+  const auto add_name = [&](const OrderedJson& function) {
+    const OrderedJson& named = function.contains("function") ? function["function"] : function;
+    if (!named.is_object() || !named.contains("name") || !named["name"].is_string())
+      return body.Fail("tool_choice", "names no function");
+    chat->callable.push_back(named["name"].get<std::string>());
+  };
   if (choice->is_object()) {
-    body.Fail("tool_choice", "names a function: calls cannot be forced; \"auto\" and \"none\" are supported",
-              "unsupported_value");
+    const OrderedJson& allowed = choice->contains("allowed_tools") ? (*choice)["allowed_tools"] : *choice;
+    const bool is_list = allowed.is_object() && allowed.contains("tools") && allowed["tools"].is_array();
+    if (!is_list) {
+      add_name(*choice);
+      if (body.ok()) must_call();
+      return;
+    }
+    for (const OrderedJson& tool : allowed["tools"]) {
+      if (tool.is_object()) add_name(tool);
+    }
+    if (allowed.value("mode", "auto") == "required") {
+      must_call();
+    } else {
+      body.Fail("tool_choice", "of allowed tools must have the mode \"required\"; send fewer tools for \"auto\"",
+                "unsupported_value");
+    }
   } else if (*choice == "none") {
     chat->tools.clear();
     chat->most_calls = 0;
   } else if (*choice == "required") {
-    body.Fail("tool_choice", "is \"required\": calls cannot be forced; \"auto\" and \"none\" are supported", "unsupported_value");
+    must_call();
   } else if (*choice != "auto") {
-    body.Fail("tool_choice", "must be \"auto\" or \"none\"");
+    body.Fail("tool_choice", "must be \"auto\", \"none\", \"required\" or a function");
   }
 }
 

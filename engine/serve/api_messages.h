@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/chat/message.h"
+#include "engine/serve/api_format.h"
 #include "engine/serve/api_object.h"
 
 namespace tally {
@@ -19,8 +20,10 @@ void ReadApiResponses(ApiObject& body, ChatRequest* chat);
 // system, messages, tools, tool_choice, thinking, output_config of /v1/messages: neighbours of one role are one message. Blocks of thinking
 // are the message's reasoning. Two fields have no effect: the model is not told that the result of a tool is an error, and its thinking
 // has no budget.
-void ReadAnthropicChat(ApiObject& body, ChatRequest* chat);
+void ReadAnthropicChat(ApiObject& body, ChatRequest* chat, AnswerFormat* format);
 // The value of tool_choice, whatever the endpoint: "none" takes the tools away, and calls are text.
+// Whether a function of this name is among the tools.
+bool HasTool(const ChatRequest& chat, const std::string& name);
 void ReadToolChoice(ApiObject& body, ChatRequest* chat);
 // low, medium or high. "none" and "minimal" are low and no thinking, "xhigh" and "max" are high.
 void ReadEffort(ApiObject& object, const char* name, ChatRequest* chat);

@@ -117,10 +117,11 @@ void ReadBias(ApiObject& body, ApiRequest* request) {
   }
 }
 
-void ReadTextFormat(ApiObject& body) {
+void ReadTextFormat(ApiObject& body, AnswerFormat* format) {
   const OrderedJson* const json = body.Object("text");
   if (json == nullptr) return;
   ApiObject text(*json, "text", body.reading());
+  ReadFormatObject(text, "format", /*nested=*/false, format);
   text.End();
 }
 
@@ -143,7 +144,7 @@ constexpr std::string_view kEchoed[] = {
     "tools",        "top_logprobs",      "top_p",    "truncation",          "user"};
 
 void ReadResponses(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
-  ReadTextFormat(body);
+  ReadTextFormat(body, &request->format);
   ReadInclude(body, request);
   body.Skip({"metadata", "user"});  // the answer repeats them
   ReadApiResponses(body, &request->chat);
@@ -230,7 +231,8 @@ void ReadMessages(ApiObject& body, ApiRequest* request) {
   }
   ReadStop(body, "stop_sequences", kMostStopSequences, request);
   request->stream = body.Flag("stream").value_or(false);
-  ReadAnthropicChat(body, &request->chat);
+  ReadFormatObject(body, "output_format", /*nested=*/false, &request->format);
+  ReadAnthropicChat(body, &request->chat, &request->format);
 }
 
 }  // namespace
@@ -251,6 +253,7 @@ std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson&
   ReadSampling(body, request);
   ReadSeed(body, request);
   request->tally = body.Flag("tally");
+  ReadAnswerFormat(body, &request->format);
   if (IsAnthropic(endpoint)) {
     ReadMessages(body, request);
   } else {

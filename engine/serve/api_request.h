@@ -20,6 +20,7 @@
 #include "engine/chat/message.h"
 #include "engine/serve/api_error.h"
 #include "engine/serve/api_fields.h"
+#include "engine/serve/api_format.h"
 
 namespace tally {
 
@@ -45,6 +46,7 @@ struct ApiRequest {
   std::optional<double> temperature = {}, top_p = {}, min_p = {}, repeat_penalty = {};
   std::optional<int32_t> top_k = {}, repeat_last_n = {};
   bool ignore_eos = false;
+  AnswerFormat format = {};
   std::vector<std::pair<int32_t, float>> logit_bias = {};
   int32_t top_logprobs = -1;  // -1: no log probabilities; else so many beside each token's
   bool stream = false, stream_usage = false;

@@ -258,6 +258,15 @@ class BatchRun {
   BatchReport report_;
 };
 
+// Of what all answers are held to; 0: nothing.
+uint64_t FormatSum(const AnswerFormat& format) {
+  if (format.kind == AnswerFormat::Kind::kAny) return 0;
+  Checksum sum;
+  sum.Add(std::to_string(static_cast<int>(format.kind)));
+  sum.Add(format.text);
+  return sum.value();
+}
+
 }  // namespace
 
 BatchOrigin OriginOf(const ServedModel& model, bool strict) {
@@ -274,9 +283,14 @@ BatchOrigin OriginOf(const ServedModel& model, bool strict) {
                 std::string(kKvTypeNames[static_cast<size_t>(engine.kv_type())]).c_str(),
                 kActivations[static_cast<size_t>(engine.activations())], static_cast<unsigned long long>(TemplateSum(model)),
                 static_cast<long long>(engine.context()), strict ? 1 : 0);
+  std::string settings = text;
+  if (const uint64_t sum = FormatSum(model.format); sum != 0) {
+    std::snprintf(text, sizeof text, " format=%016llx", static_cast<unsigned long long>(sum));
+    settings += text;
+  }
   char fingerprint[17];
   std::snprintf(fingerprint, sizeof fingerprint, "%016llx", static_cast<unsigned long long>(ModelSum(engine)));
-  return {.name = model.name, .model = fingerprint, .settings = text};
+  return {.name = model.name, .model = fingerprint, .settings = settings};
 }
 
 Result<BatchReport> RunBatch(const ServedModel& model, const BatchPlan& plan, const BatchOptions& options) {

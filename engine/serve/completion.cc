@@ -114,6 +114,15 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
                          .seed = request.seed ? *request.seed : DrawSeed(),
                          .token_ids = model.engine->model().tokenizer() == nullptr,
                          .logprobs = request.top_logprobs >= 0};
+  const AnswerFormat& format = request.format.kind != AnswerFormat::Kind::kAny ? request.format : model.format;
+  Result<std::shared_ptr<Grammar>> grammar = model.grammars->Get(format);
+  if (!grammar.ok()) {
+    ApiError error = ApiErrorOf(grammar.status());
+    error.message = format.field + ": " + error.message;
+    error.param = format.field;
+    return error;
+  }
+  completion->grammar_ = std::move(*grammar);
   std::optional<ApiError> error = text ? completion->AddPrompts(model, request) : completion->AddChat(model, request, ids);
   if (!error) *made = std::move(completion);
   return error;
@@ -148,6 +157,12 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
   for (int64_t i = 0; i < request.n; ++i) {
     RequestOptions options = OptionsOf(model, request, answer_.seed + static_cast<uint64_t>(i));
     options.shared_beginning = shared;
+    options.grammar = grammar_;
+    options.start = start_;
+    options.jump = model.jump;
+    options.call = call_;
+    if (call_ != nullptr) options.grammar = nullptr;
+    options.may_call = request.endpoint != ApiEndpoint::kCompletions && MayCall(request.chat);
     if (i == 0) {
       if (const Status fits = Request::Check(*model.engine, tokens, options); !fits.ok()) return ApiErrorOf(fits);
       prompt_tokens_.push_back(size);
@@ -213,12 +228,54 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   stop.insert(stop.end(), request.stop.begin(), request.stop.end());
   const std::string prompt = JoinSegments(rendered.segments);
   const ChatFormat& format = *rendered.side->format;
+  start_ = format.StartOf(prompt);
+  if (chat.must_call) {
+    if (std::optional<ApiError> error = ForceCall(model, chat, format)) return error;
+  }
   notes_ = std::move(rendered.notes);
   chat_ = chat;
   stop_ = request.stop;
   return AddChoices(model, request, std::move(rendered.tokens), [&] {
     return NewAnswerStream(*tokenizer_, format.NewParser(prompt, chat), stop, CallsOf(chat, format, request.endpoint, ids));
   });
+}
+
+std::optional<ApiError> Completion::ForceCall(const ServedModel& model, const ChatRequest& chat, const ChatFormat& format) {
+  const std::optional<CallFrame> frame = format.FrameOfCalls();
+  if (!frame) {
+    return ApiError{.message = "tool_choice: how this model calls tools is not known: calls cannot be forced",
+                    .param = "tool_choice",
+                    .code = "unsupported_value"};
+  }
+  auto forced = std::make_shared<ForcedCall>(ForcedCall{.frame = *frame});
+  std::vector<std::string> texts;
+  for (const std::string& tool : chat.tools) {
+    const OrderedJson json = OrderedJson::parse(tool, nullptr, false);
+    const OrderedJson& function = json.is_object() && json.contains("function") ? json["function"] : json;
+    const std::string name = function.value("name", "");
+    if (!chat.callable.empty() && std::ranges::find(chat.callable, name) == chat.callable.end()) continue;
+    // Arguments are an object, whatever the schema leaves open.
+    OrderedJson schema = function.contains("parameters") ? function["parameters"] : OrderedJson::object();
+    if (!schema.is_object()) schema = OrderedJson::object();
+    if (!schema.contains("type")) schema["type"] = "object";
+    const AnswerFormat arguments = {.kind = AnswerFormat::Kind::kSchema, .text = schema.dump(), .space = JsonSpace::kOne};
+    const Result<std::shared_ptr<Grammar>> grammar = model.grammars->Get(arguments);
+    if (!grammar.ok()) {
+      ApiError error = ApiErrorOf(grammar.status());
+      error.message = "tools: the parameters of " + Quote(name) + " cannot be held: " + error.message;
+      error.param = "tools";
+      return error;
+    }
+    texts.push_back(frame->before + name + frame->after_name);
+    forced->arguments[texts.back()] = *grammar;
+  }
+  if (texts.empty())
+    return ApiError{.message = "tool_choice names a function that is not among the tools", .param = "tool_choice"};
+  const Result<std::shared_ptr<Grammar>> names = Grammar::FromChoices(texts);
+  if (!names.ok()) return ApiErrorOf(names.status());
+  forced->names = *names;
+  call_ = std::move(forced);
+  return std::nullopt;
 }
 
 std::optional<ApiError> Completion::AddPrompts(const ServedModel& model, const ApiRequest& request) {

@@ -36,7 +36,10 @@ struct ServedModel {
   bool parse_special = false;     // special tokens spelled out in a text prompt become tokens
   bool tally = true;              // answers have their bills, unless the body says otherwise
   Result<ChatSide> chat = BadInput("the model has no chat template");  // an error: chats are answered with it
-  Result<ChatSide> tool_chat = chat;                                   // for chats with tools
+  AnswerFormat format = {};                                            // of bodies that say none
+  bool jump = true;                                                    // RequestOptions::jump
+  std::shared_ptr<GrammarCache> grammars = std::make_shared<GrammarCache>();
+  Result<ChatSide> tool_chat = chat;  // for chats with tools
 };
 
 // A chat rendered into its prompt. RenderApiChat returns the error of a body that cannot be answered, for one of more than `most_tokens`.
@@ -102,6 +105,12 @@ class Completion {
   int64_t SharedLength(std::span<const int32_t> prompt) const;
   ApiLogprob Named(const RequestEvent& event) const;
 
+  // The answer is to be a call of one of these tools.
+  std::optional<ApiError> ForceCall(const ServedModel& model, const ChatRequest& chat, const ChatFormat& format);
+
+  std::shared_ptr<Grammar> grammar_;
+  std::shared_ptr<const ForcedCall> call_;
+  AnswerStart start_;  // of a chat
   ApiAnswer answer_;
   const Tokenizer* tokenizer_ = nullptr;
   std::vector<std::shared_ptr<Request>> requests_;

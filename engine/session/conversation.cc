@@ -111,8 +111,14 @@ CallOptions FormattedConversation::Calls(const TurnOptions& options) {
 
 // Runs the prompt and the answer. The history is the caller's.
 Result<Turn> FormattedConversation::Answer(const Prompt& prompt, const TurnOptions& options) {
-  const RequestOptions of_request = {
-      .max_tokens = options.max_tokens, .sampling = options.sampling, .prefix_key = prefix_key_, .draft = options.draft};
+  const RequestOptions of_request = {.max_tokens = options.max_tokens,
+                                     .sampling = options.sampling,
+                                     .prefix_key = prefix_key_,
+                                     .draft = options.draft,
+                                     .grammar = options.grammar,
+                                     .start = format_->StartOf(prompt.text),
+                                     .may_call = MayCall(settings_),
+                                     .jump = options.jump};
   TALLY_RETURN_IF_ERROR(Request::Check(engine_, prompt.tokens, of_request));
   Turn turn;
   const auto request = std::make_shared<Request>(

@@ -22,8 +22,10 @@ namespace tally {
 struct TurnOptions {
   int64_t max_tokens = -1;  // of the answer; -1: until the context is full
   SamplingOptions sampling = {};
-  std::vector<std::string> stop = {};  // the answer's content ends before any of these (`finish` is kStop)
-  int64_t draft = 0;                   // RequestOptions::draft
+  std::vector<std::string> stop = {};     // the answer's content ends before any of these (`finish` is kStop)
+  int64_t draft = 0;                      // RequestOptions::draft
+  std::shared_ptr<Grammar> grammar = {};  // RequestOptions::grammar, for the content
+  bool jump = true;                       // RequestOptions::jump
   // Makes the id of a call, never the same twice. Null: unique ids of 9 letters and digits if the format wants those, else of "call_" and
   // 24 hexadecimal digits.
   std::function<std::string()> new_call_id = {};

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "engine/recipe/recipe.h"
+#include "engine/session/sampling.h"
 
 namespace tally {
 namespace {
@@ -34,6 +35,14 @@ std::vector<std::string> Samples(const std::array<uint64_t, 4>& first) {
   return samples;
 }
 
+// -1: the mark is no single token.
+int32_t TokenOf(const Tokenizer& tokenizer, const std::string& mark) {
+  if (mark.empty()) return -1;
+  const Result<std::vector<int32_t>> ids =
+      tokenizer.EncodeSegments(std::vector<TextSegment>{{.text = mark, .parse_special = true}});
+  return ids.ok() && ids->size() == 1 ? ids->front() : -1;
+}
+
 }  // namespace
 
 std::vector<int32_t> EndTokens(const Model& model) {
@@ -44,15 +53,119 @@ std::vector<int32_t> EndTokens(const Model& model) {
   return ends;
 }
 
-Guide::Guide(const Model& model, std::shared_ptr<Grammar> grammar)
-    : tokenizer_(*model.tokenizer()), vocabulary_(model.vocabulary()), cursor_(std::move(grammar), vocabulary_) {}
-
-std::span<const uint64_t> Guide::Mask() {
-  mask_ = cursor_.Mask();
-  return *mask_;
+Guide::Guide(const Model& model, GuideOptions options)
+    : tokenizer_(*model.tokenizer()),
+      vocabulary_(model.vocabulary()),
+      cursor_(options.call != nullptr ? options.call->names : options.grammar, vocabulary_),
+      options_(std::move(options)) {
+  cursor_.Prepare();
+  const AnswerStart& start = options_.start;
+  thinking_ = TokenOf(tokenizer_, start.thinking_begin);
+  if (options_.may_call && options_.call == nullptr) {
+    for (const std::string& mark : start.call_marks) {
+      if (const int32_t token = TokenOf(tokenizer_, mark); token >= 0) calls_.push_back(token);
+    }
+  }
+  BeginContent();
+  thinking_end_ = start.thinking_end;
+  if (start.channels && options_.call != nullptr) {
+    analysis_ = TokenOf(tokenizer_, "analysis");
+    thinking_end_ = "<|end|>";
+  } else if (start.channels) {
+    place_ = Place::kChannels;
+  } else if (start.in_thinking) {
+    place_ = Place::kThinking;
+  } else if (thinking_ >= 0 || !calls_.empty()) {
+    place_ = Place::kStart;
+  }
 }
 
+std::vector<int32_t> Guide::TokensOf(const std::string& text) const {
+  if (text.empty()) return {};
+  Result<std::vector<int32_t>> ids = tokenizer_.EncodeSegments(std::vector<TextSegment>{{.text = text, .parse_special = true}});
+  return ids.ok() ? std::move(ids).value() : std::vector<int32_t>();
+}
+
+void Guide::BeginContent() {
+  place_ = Place::kContent;
+  if (options_.call == nullptr) return;
+  queue_ = TokensOf(options_.call->frame.marks);
+  part_ = Part::kName;
+}
+
+// The grammar of now is at its end: goes on with what follows it. False: nothing does.
+bool Guide::NextPart() {
+  const CallFrame* const frame = options_.call == nullptr ? nullptr : &options_.call->frame;
+  switch (part_) {
+    case Part::kName: {
+      const auto arguments = options_.call->arguments.find(name_);
+      if (arguments == options_.call->arguments.end()) return false;
+      queue_ = TokensOf(frame->name_marks);
+      cursor_ = GrammarCursor(arguments->second, vocabulary_);
+      part_ = Part::kArguments;
+      return true;
+    }
+    case Part::kArguments:
+      queue_ = TokensOf(frame->after + frame->end_marks);
+      part_ = Part::kEnd;
+      return !queue_.empty();
+    default: return false;
+  }
+}
+
+bool Guide::IsComplete() const {
+  if (place_ != Place::kContent || !queue_.empty()) return false;
+  return part_ == Part::kEnd || (part_ == Part::kNone && cursor_.IsComplete());
+}
+
+Status Guide::Check(const Model& model, const GuideOptions& options) {
+  const auto is_token = [&](const std::string& mark) { return TokenOf(*model.tokenizer(), mark) >= 0; };
+  if (options.call != nullptr || !options.may_call || options.start.channels ||
+      std::ranges::any_of(options.start.call_marks, is_token))
+    return {};
+  return BadInput(
+      "answers of this model cannot be held to a format while it may call tools: its calls begin with no token of their own");
+}
+
+bool Guide::IsEnd(int32_t token) const { return std::ranges::find(vocabulary_->ends(), token) != vocabulary_->ends().end(); }
+
+std::span<const uint64_t> Guide::Mask() {
+  const auto allow = [&](int32_t token) { more_[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64); };
+  switch (place_) {
+    case Place::kContent: break;
+    case Place::kFree: return {};
+    case Place::kStart: {
+      more_ = *cursor_.Mask();
+      if (!queue_.empty()) {
+        more_.assign(vocabulary_->words(), 0);
+        allow(queue_.front());
+      }
+      if (thinking_ >= 0 && before_.empty()) allow(thinking_);
+      for (const int32_t token : calls_) allow(token);
+      return more_;
+    }
+    case Place::kThinking:
+    case Place::kChannels:  // anything but an end
+      if (more_.empty()) more_ = MaskWithout(vocabulary_->size(), vocabulary_->ends());
+      return more_;
+  }
+  if (!queue_.empty()) {
+    more_.assign(vocabulary_->words(), 0);
+    allow(queue_.front());
+    return more_;
+  }
+  mask_ = cursor_.Mask();
+  if (!MayThink()) return *mask_;
+  more_ = *mask_;
+  allow(analysis_);
+  return more_;
+}
+
+// Harmony: behind <|channel|>, before anything of the call.
+bool Guide::MayThink() const { return analysis_ >= 0 && part_ == Part::kName && name_.empty() && queue_.empty(); }
+
 int32_t Guide::Only() {
+  if (place_ == Place::kFree) return -1;
   int32_t only = -1;
   const std::span<const uint64_t> mask = Mask();
   for (size_t w = 0; w < mask.size(); ++w) {
@@ -64,22 +177,90 @@ int32_t Guide::Only() {
 }
 
 bool Guide::Take(int32_t token) {
-  if (!cursor_.Take(token)) return false;
-  recent_.push_back(token);
-  if (recent_.size() > 4 * kContext) {
-    recent_.erase(recent_.begin(), recent_.end() - static_cast<std::ptrdiff_t>(kContext));
+  switch (place_) {
+    case Place::kFree: return true;
+    case Place::kContent: return TakeContent(token);
+    case Place::kStart:
+      if (token == thinking_ && before_.empty()) {
+        place_ = Place::kThinking;
+        return true;
+      }
+      if (std::ranges::find(calls_, token) != calls_.end()) {
+        place_ = Place::kFree;
+        return true;
+      }
+      if (!TakeContent(token)) return false;
+      place_ = Place::kContent;
+      return true;
+    default: return !IsEnd(token) && TakeBefore(token);
+  }
+}
+
+bool Guide::TakeContent(int32_t token) {
+  if (!queue_.empty()) {
+    if (token != queue_.front()) return false;
+    queue_.erase(queue_.begin());
+    recent_.clear();
+    if (queue_.empty() && part_ == Part::kEnd) return true;
+  } else if (MayThink() && token == analysis_) {
+    analysis_ = -1;
+    place_ = Place::kThinking;
+  } else {
+    if (!cursor_.Take(token)) return false;
+    recent_.push_back(token);
+    if (recent_.size() > 4 * kContext) recent_.erase(recent_.begin(), recent_.end() - static_cast<std::ptrdiff_t>(kContext));
+    if (part_ == Part::kName) name_ += vocabulary_->bytes(token);
+    if (part_ != Part::kNone && cursor_.IsComplete() && NextPart()) recent_.clear();
   }
   return true;
 }
 
+// Whether the token ends what precedes the content.
+bool Guide::TakeBefore(int32_t token) {
+  before_ += tokenizer_.IsControl(token) ? tokenizer_.ControlText(token) : tokenizer_.TokenBytes(token);
+  if (place_ == Place::kThinking) {
+    const std::string& mark = thinking_end_;
+    const size_t end = before_.rfind(mark);
+    if (end == before_.npos) {
+      if (before_.size() > 4096) before_.erase(0, before_.size() - mark.size());
+      return true;
+    }
+    // Content begins anew after white space, which may be in the mark's own token.
+    const std::string rest = before_.substr(end + mark.size());
+    if (rest.find_first_not_of(" \t\r\n") != rest.npos && !cursor_.TakeBytes(rest)) {
+      before_.erase(0, end + 1);  // this mark did not end it
+      return true;
+    }
+    place_ = calls_.empty() ? Place::kContent : Place::kStart;
+    if (options_.start.channels) queue_ = TokensOf("<|start|>assistant<|channel|>");
+    more_.clear();
+    return true;
+  }
+  if (!before_.ends_with("<|message|>")) return true;
+  const size_t channel = before_.rfind("<|channel|>");
+  const std::string header = channel == before_.npos ? before_ : before_.substr(channel + 11);
+  if (header.starts_with("final")) {
+    place_ = Place::kContent;
+  } else if (options_.may_call &&
+             before_.find("to=", before_.rfind("<|start|>") == before_.npos ? 0 : before_.rfind("<|start|>")) != before_.npos) {
+    place_ = Place::kFree;
+  }
+  before_.clear();
+  more_.clear();
+  return true;
+}
+
 size_t Guide::Allowed(std::span<const int32_t> tokens) const {
-  GrammarCursor cursor = cursor_;
+  Guide guide = *this;
   size_t n = 0;
-  while (n < tokens.size() && cursor.Take(tokens[n]) && !cursor.ended()) ++n;
+  while (n < tokens.size() && !IsEnd(tokens[n]) && guide.Take(tokens[n])) ++n;
   return n;
 }
 
 std::vector<int32_t> Guide::Forced() const {
+  if (place_ != Place::kContent) return {};
+  if (!queue_.empty()) return queue_;
+  if (MayThink()) return {};
   const std::string forced = cursor_.Forced(kMostForced);
   if (forced.size() < kFewestForced) return {};
   GrammarCursor after = cursor_;

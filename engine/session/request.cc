@@ -13,6 +13,13 @@
 #include "engine/session/lookup_drafter.h"
 
 namespace tally {
+namespace {
+
+GuideOptions GuideOf(const RequestOptions& options) {
+  return {.grammar = options.grammar, .start = options.start, .may_call = options.may_call, .call = options.call};
+}
+
+}  // namespace
 
 Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, const RequestOptions& options) {
   TALLY_RETURN_IF_ERROR(options.sampling.Validate());
@@ -34,9 +41,10 @@ Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, con
       return BadInput("a bias is of token " + std::to_string(token) + ", and the vocabulary has " + std::to_string(vocab));
     }
   }
-  if (options.grammar != nullptr) {
+  if (options.grammar != nullptr || options.call != nullptr) {
     TALLY_RETURN_IF_ERROR(engine.model().tokenizer_status());
     if (engine.model().tokenizer() == nullptr) return BadInput("a grammar needs a tokenizer, and this model has none");
+    TALLY_RETURN_IF_ERROR(Guide::Check(engine.model(), GuideOf(options)));
     if (options.ignore_eos)
       return BadInput("an answer that follows a grammar ends where the grammar does: its end cannot be ignored");
   }
@@ -55,7 +63,7 @@ Request::Request(const Engine& engine, std::vector<int32_t> prompt, const Reques
       sampler_(options.sampling),
       drafter_(std::make_unique<LookupDrafter>(options.draft)),
       output_(std::move(output)) {
-  if (options.grammar != nullptr) guide_ = std::make_unique<Guide>(engine.model(), options.grammar);
+  if (options.grammar != nullptr || options.call != nullptr) guide_ = std::make_unique<Guide>(engine.model(), GuideOf(options));
   if (options.ignore_eos && !ends_.empty()) mask_ = MaskWithout(static_cast<size_t>(engine.model().recipe().vocab), ends_);
 }
 
@@ -102,6 +110,7 @@ std::span<const float> Request::Biased(std::span<const float> logits) {
 std::span<const float> Request::Masked(std::span<const float> logits) {
   if (guide_ == nullptr) return logits;
   const std::span<const uint64_t> mask = guide_->Mask();
+  if (mask.empty()) return logits;
   masked_.assign(logits.begin(), logits.end());
   for (size_t i = 0; i < masked_.size(); ++i) {
     if (i / 64 >= mask.size() || (mask[i / 64] >> (i % 64) & 1) == 0) masked_[i] = -std::numeric_limits<float>::infinity();

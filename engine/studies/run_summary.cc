@@ -71,6 +71,9 @@ std::string RunSummary(const RunFigures& f) {
   std::string out;
   PrintSpeed(out, "prompt", NotNegative(f.prompt_tokens), f.prompt_seconds, f.prompt_tokens_per_second);
   PrintSpeed(out, "decoded", f.decode_tokens, f.generate_seconds, f.decode_tokens_per_second);
+  if (f.forced_tokens > 0)
+    Print(out, "%-11s%12s tokens, not drawn: the grammar left no other\n", "forced",
+          books::WithThousands(f.forced_tokens).c_str());
   if (f.drafted > 0) {
     Print(out, "%-11s%12s tokens, accepted %s (%.0f %%), %.1f tokens a pass\n", "drafted",
           books::WithThousands(f.drafted).c_str(), books::WithThousands(f.accepted).c_str(),

@@ -9,6 +9,7 @@ books::RunFigures MeasureRun(Engine& engine, const GenerateResult& result) {
   input.generated_tokens = static_cast<int64_t>(result.tokens.size());
   input.prompt_seconds = result.prompt_seconds;
   input.generate_seconds = result.generate_seconds;
+  input.forced_tokens = static_cast<uint64_t>(result.forced);
   input.threads = engine.threads();
   input.target = engine.target();
   input.used_blas = engine.used_blas();

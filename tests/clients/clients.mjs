@@ -114,7 +114,8 @@ const tests = {
     assert.equal((await client.responses.create({model, input, max_output_tokens: 8})).object, "response");
   },
   "openai: what is not supported is named": async () => {
-    await refused(client.chat.completions.create({...fixed, response_format: {type: "json_object"}}), "response_format");
+    const schema = {type: "json_schema", json_schema: {name: "x", schema: {$dynamicRef: "#x"}}};
+    await refused(client.chat.completions.create({...fixed, response_format: schema}), "response_format.json_schema.schema");
     await refused(client.responses.create({model, input: "x", previous_response_id: "resp_1"}), "previous_response_id");
     await refused(client.chat.completions.create({...fixed, temperature: -1}), "temperature");
     const missing = await client.chat.completions.create({...fixed, model: "no such model"}).then(() => null, (e) => e);

@@ -34,11 +34,12 @@ extern const Target kHarmonyPrompt;  // a tool, variables and messages, rendered
 extern const Target kAnswers;        // output of models in every format of calls and thinking
 extern const Target kSession;        // session files
 extern const Target kRequestBody;    // bodies of the server's endpoints
+extern const Target kGrammar;        // JSON Schemas, regular expressions and GBNF, and texts in them
 extern const Target kHttp;           // requests of HTTP/1.1
 
 inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors, &kHuggingFace,   &kCountedConfig,
                                              &kTokenizerGguf, &kTokenizerJson, &kRanks,       &kText,          &kPattern,
                                              &kNpy,           &kJinja,         &kTokenList,   &kHarmonyOutput, &kHarmonyPrompt,
-                                             &kAnswers,       &kSession,       &kRequestBody, &kHttp};
+                                             &kAnswers,       &kSession,       &kRequestBody, &kHttp,         &kGrammar};
 
 }  // namespace tally::fuzz

@@ -98,7 +98,7 @@ TEST(Anthropic, Refusals) {
       {R"({"tool_choice": {"type": "tool", "name": "f"}})", "tool_choice.type"},
       {R"({"thinking": {"type": "much"}})", "thinking.type"},
       {R"({"output_config": {"effort": "utmost"}})", "output_config.effort"},
-      {R"({"output_config": {"format": {"type": "json_schema"}}})", "output_config.format"},
+      {R"({"output_config": {"format": {"type": "json_schema"}}})", "output_config.format.schema"},
       {R"({"stop_sequences": [1]})", "stop_sequences"},
       {R"({"mcp_servers": [{"url": "http://localhost"}]})", "mcp_servers"},
       {R"({"container": "c"})", "container"},

@@ -115,15 +115,19 @@ OrderedJson Whole(ApiEndpoint endpoint) {
   const char* text = "";
   switch (endpoint) {
     case kChat:
-      text = R"({"stream": true, "stream_options": {}, "tools": [{"type": "function", "function": {"name": "f"}}], "messages": [
+      text = R"({"stream": true, "stream_options": {}, "tools": [{"type": "function", "function": {"name": "f"}}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}, "structured_outputs": {}, "messages": [
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "b"}]},
         {"role": "assistant", "content": "c", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]},
         {"role": "tool", "tool_call_id": "1", "content": "d"}]})";
       break;
-    case kCompletions: text = R"({"prompt": "a", "stream": true, "stream_options": {}})"; break;
+    case kCompletions:
+      text = R"({"prompt": "a", "stream": true, "stream_options": {}, "structured_outputs": {},
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}})";
+      break;
     case kResponses:
       text =
-          R"({"stream": true, "stream_options": {}, "text": {}, "reasoning": {}, "tools": [{"type": "function", "name": "f"}], "input": [
+          R"({"stream": true, "stream_options": {}, "text": {"format": {"type": "json_schema", "schema": {}}}, "structured_outputs": {}, "reasoning": {}, "tools": [{"type": "function", "name": "f"}], "input": [
         {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "refusal", "refusal": "b"}]},
         {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_text", "text": "c"}, {"type": "refusal", "refusal": "d"}]},
@@ -133,7 +137,8 @@ OrderedJson Whole(ApiEndpoint endpoint) {
       break;
     default:
       text =
-          R"({"max_tokens": 1, "system": [{"type": "text", "text": "a"}], "thinking": {"type": "adaptive"}, "output_config": {},
+          R"({"max_tokens": 1, "system": [{"type": "text", "text": "a"}], "thinking": {"type": "adaptive"}, "structured_outputs": {}, "output_config": {"format": {"type": "json_schema", "schema": {}}},
+        "output_format": {"type": "text"},
         "tool_choice": {"type": "auto"}, "tools": [{"name": "f", "input_schema": {}}], "messages": [
         {"role": "user", "content": [{"type": "text", "text": "b"}]},
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "c"}, {"type": "tool_use", "id": "1", "name": "f", "input": {}}]},

@@ -257,13 +257,15 @@ TEST(ApiServer, Refusals) {
     OrderedJson body;
     const char* param;
   } cases[] = {
-      {"/v1/chat/completions", With(kHi, {{"response_format", {{"type", "json_object"}}}}), "response_format"},
       {"/v1/chat/completions",
-       With(kHi, {{"response_format", {{"type", "json_schema"}, {"json_schema", OrderedJson::object()}}}}), "response_format"},
+       With(kHi, {{"response_format", {{"type", "json_schema"}, {"json_schema", OrderedJson::object()}}}}),
+       "response_format.json_schema.schema"},
+      {"/v1/chat/completions", With(kHi, {{"guided_json", {{"$dynamicRef", "#x"}}}}), "guided_json"},
+      {"/v1/chat/completions", With(kHi, {{"guided_regex", "(a)\\1"}}), "guided_regex"},
       {"/v1/chat/completions", With(kHi, {{"tool_choice", "required"}}), "tool_choice"},
       {"/v1/chat/completions", With(kHi, {{"stream_options", {{"include_usage", true}}}}), "stream_options"},
       {"/v1/responses", {{"input", "Hi"}, {"previous_response_id", "resp_1"}}, "previous_response_id"},
-      {"/v1/responses", {{"input", "Hi"}, {"text", {{"format", {{"type", "json_object"}}}}}}, "text.format"},
+      {"/v1/responses", {{"input", "Hi"}, {"text", {{"format", {{"type", "sound"}}}}}}, "text.format.type"},
       {"/v1/responses", {{"input", "Hi"}, {"tool_choice", {{"type", "function"}, {"name", "f"}}}}, "tool_choice"},
       {"/v1/responses", {{"input", "Hi"}, {"background", true}}, "background"},
       {"/v1/responses", {{"input", {{{"type", "image"}}}}}, "input[0].type"},

@@ -172,6 +172,71 @@ TEST(Calls, OneWhereClientsAskForOne) {
   }
 }
 
+// Whatever the model would say, the answer is a call of a tool that may be called, with arguments that its schema allows.
+TEST(Calls, AreForced) {
+  const OrderedJson schema = OrderedJson::parse(
+      R"({"type": "object", "properties": {"path": {"type": "string", "maxLength": 3}, "force": {"type": "boolean"}},
+          "required": ["path", "force"], "additionalProperties": false})");
+  const auto with_schema = [&](OrderedJson tools, const std::string& name) {
+    OrderedJson& function = tools[0].contains("function") ? tools[0]["function"] : tools[0];
+    function["name"] = name;
+    function[function.contains("input_schema") ? "input_schema" : "parameters"] = schema;
+    return tools[0];
+  };
+  for (const bool harmony : {true, false}) {
+    ScriptedHarmony model(harmony ? ChatSide{MakeHarmonyFormat(), {}} : Side(kQwen));
+    for (const Api& api : Apis()) {
+      const bool anthropic = api.path == "/v1/messages";
+      const OrderedJson tools = {with_schema(api.tools, "rm"), with_schema(api.tools, "rmdir")};
+      const OrderedJson any = anthropic ? OrderedJson{{"type", "any"}} : OrderedJson("required");
+      const OrderedJson named = anthropic ? OrderedJson{{"type", "tool"}, {"name", "rmdir"}}
+                                : api.path == "/v1/chat/completions"
+                                    ? OrderedJson{{"type", "function"}, {"function", {{"name", "rmdir"}}}}
+                                    : OrderedJson{{"type", "function"}, {"name", "rmdir"}};
+      for (const OrderedJson& choice : {any, named}) {
+        for (const Said& said : Ask(model, api, "no <|return|>", {{"tools", tools}, {"tool_choice", choice}})) {
+          SCOPED_TRACE(api.path + choice.dump());
+          ASSERT_EQ(said.calls.size(), 1u);
+          EXPECT_EQ(said.text, "");
+          EXPECT_EQ(said.finish, "tool_calls");
+          const OrderedJson arguments = OrderedJson::parse(said.calls[0]["arguments"].get<std::string>(), nullptr, false);
+          ASSERT_TRUE(arguments.is_object()) << said.calls[0];
+          EXPECT_EQ(arguments.size(), 2u);
+          EXPECT_TRUE(arguments.at("path").is_string() && arguments.at("force").is_boolean()) << arguments;
+        }
+      }
+    }
+  }
+}
+
+// Thinking is free; the content is what the schema allows, over all endpoints, whole and streamed.
+TEST(Calls, ContentFollowsASchema) {
+  const OrderedJson schema =
+      OrderedJson::parse(R"({"type": "object", "properties": {"a": {"enum": ["yes", "no"]}, "b": {"type": "null"}},
+      "required": ["a", "b"], "additionalProperties": false})");
+  for (const bool harmony : {true, false}) {
+    ScriptedHarmony model(harmony ? ChatSide{MakeHarmonyFormat(), {}} : Side(kQwen));
+    for (const Api& api : Apis()) {
+      const OrderedJson format = {{"type", "json_schema"}, {"name", "x"}, {"schema", schema}};
+      OrderedJson more;
+      if (api.path == "/v1/responses") more = {{"text", {{"format", format}}}};
+      if (api.path == "/v1/messages") more = {{"output_format", {{"type", "json_schema"}, {"schema", schema}}}};
+      if (api.path == "/v1/chat/completions")
+        more = {{"response_format",
+                 {{"type", "json_schema"}, {"json_schema", {{"name", "x"}, {"strict", true}, {"schema", schema}}}}}};
+      const std::string script =
+          harmony ? "<|channel|>analysis<|message|>Hm, {}.<|end|><|start|>assistant<|channel|>final<|message|>nonsense<|return|>"
+                  : "nonsense<|return|>";
+      for (const Said& said : Ask(model, api, script, more)) {
+        SCOPED_TRACE(api.path);
+        EXPECT_EQ(said.text, R"({"a":"no","b":null})");
+        EXPECT_EQ(said.finish, "stop");
+        EXPECT_TRUE(said.calls.empty());
+      }
+    }
+  }
+}
+
 TEST(Calls, NoIdIsGivenTwice) {
   const std::string call = "<tool_call>{\"name\": \"rm\", \"arguments\": {}}</tool_call>";
   const std::string nine =
