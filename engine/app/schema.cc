@@ -98,7 +98,7 @@ Result<int> RunSchema(const SchemaFlags& flags) {
 
 Action AddSchema(Command& app) {
   auto flags = std::make_shared<SchemaFlags>();
-  Command c = app.Add("schema", "Whether a JSON Schema can be held exactly, and whether it allows a document");
+  Command c = app.Add("schema", "Whether a JSON Schema can be held exactly, and what it allows");
   c.Option("FILE", flags->file, "the JSON Schema: a file (-: standard input), or the schema itself").Type("FILE|JSON");
   AddGrammar(c, flags->grammar);
   FileOption(c.Option("--accepts", flags->accepts,

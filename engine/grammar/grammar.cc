@@ -37,7 +37,7 @@ struct VocabularyMasks {
   bool prepared = false;
 };
 
-struct Grammar::Machine {
+struct __attribute__((visibility("hidden"))) Grammar::Machine {  // no part of the interface
   mutable std::mutex mutex;
   Expressions e;
   Expr root = Expressions::kNone;

@@ -7,7 +7,9 @@ import OpenAI from "openai";
 import {Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, run, setTracingDisabled} from "@openai/agents";
 import {createOpenAICompatible} from "@ai-sdk/openai-compatible";
 import {ChatOpenAI} from "@langchain/openai";
-import {generateText, streamText} from "ai";
+import {generateObject, generateText, streamObject, streamText} from "ai";
+import {zodResponseFormat, zodTextFormat} from "openai/helpers/zod";
+import {z} from "zod";
 import {runCases} from "./cases.mjs";
 
 const [baseURL, apiKey = "none"] = process.argv.slice(2);
@@ -33,6 +35,14 @@ async function refused(promise, param) {
   assert.ok(error instanceof OpenAI.BadRequestError, `${param}: ${error}`);
   assert.equal(error.param, param);
 }
+
+// Whom the demo model plays, as programs ask for it.
+const Role = z.object({
+  name: z.string().max(20),
+  kind: z.enum(["king", "queen", "fool"]),
+  lines: z.array(z.object({to: z.string().max(12), loud: z.boolean()}).strict()).max(2),
+  age: z.number().int().min(1).max(99).nullable(),
+}).strict();
 
 const tests = {
   "openai: chat, whole and streamed, the same text": async () => {
@@ -112,6 +122,42 @@ const tests = {
     const items = await client.responses.parse({model, input: "Who art thou?", max_output_tokens: 8});
     const input = [{role: "user", content: "Who art thou?"}, ...items.output, {role: "user", content: "And then?"}];
     assert.equal((await client.responses.create({model, input, max_output_tokens: 8})).object, "response");
+  },
+  "structured: openai's helpers parse what the schema allows": async () => {
+    const more = {...fixed, max_tokens: 300, temperature: 1.5};
+    for (const seed of [1, 2, 3]) {
+      const chat = await client.chat.completions.parse({...more, seed, response_format: zodResponseFormat(Role, "role")});
+      Role.parse(chat.choices[0].message.parsed);
+      assert.equal(chat.choices[0].finish_reason, "stop");
+    }
+    const stream = client.chat.completions.stream({...more, response_format: zodResponseFormat(Role, "role")});
+    Role.parse((await stream.finalChatCompletion()).choices[0].message.parsed);
+    const response = await client.responses.parse({model, input: "Who art thou?", temperature: 1.5, text: {format: zodTextFormat(Role, "role")}});
+    Role.parse(response.output_parsed);
+    const any = await client.chat.completions.create({...more, temperature: 0, response_format: {type: "json_object"}, max_tokens: 40});
+    assert.ok(any.choices[0].message.content.startsWith("{"), any.choices[0].message.content);
+  },
+  "structured: fields of vLLM's and llama.cpp's clients": async () => {
+    const say = async (more) => (await client.chat.completions.create({...fixed, max_tokens: 60, ...more})).choices[0].message.content;
+    assert.ok(["yea", "nay"].includes(await say({guided_choice: ["yea", "nay"]})));
+    assert.match(await say({guided_regex: "[A-Z]{3}-\\d{2}"}), /^[A-Z]{3}-\d{2}$/);
+    assert.match(await say({grammar: 'root ::= "a"{3} [bc]+ "!"', max_tokens: 8}), /^aaa[bc]*!?$/);
+    assert.equal(await say({structured_outputs: {json: {const: [1, "x"]}}}), '[1,"x"]');
+  },
+  "structured: the AI SDK's objects": async () => {
+    const provider = createOpenAICompatible({name: "tally", baseURL, apiKey, supportsStructuredOutputs: true});
+    const call = {model: provider(model), schema: Role, prompt: "Who art thou?", temperature: 1.5};
+    Role.parse((await generateObject(call)).object);
+    const streamed = streamObject(call);
+    let parts = 0;
+    for await (const _ of streamed.partialObjectStream) ++parts;
+    Role.parse(await streamed.object);
+    assert.ok(parts > 1);
+  },
+  "structured: Anthropic's output_config": async () => {
+    const schema = {type: "object", properties: {name: {type: "string", maxLength: 12}}, required: ["name"], additionalProperties: false};
+    const answer = await anthropic.messages.create({model, max_tokens: 60, messages, output_config: {format: {type: "json_schema", schema}}});
+    assert.equal(typeof JSON.parse(answer.content[0].text).name, "string");
   },
   "openai: what is not supported is named": async () => {
     const schema = {type: "json_schema", json_schema: {name: "x", schema: {$dynamicRef: "#x"}}};

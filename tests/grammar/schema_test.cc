@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -193,6 +195,20 @@ TEST(Schema, AnnotationsAreListed) {
   ASSERT_TRUE(grammar.ok());
   EXPECT_EQ((*grammar)->ignored(),
             (std::vector<std::string>{"/properties/a/format: color", "/properties/a/minLenght", "/x-order"}));
+}
+
+TEST(Schema, ThePageHasTheTable) {
+  std::ifstream file(std::string(TALLY_SOURCE_DIR) + "/docs/structured.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  std::string table = "| Keyword | Held |\n| --- | --- |\n", formats = "\nFormats:";
+  for (const SchemaKeyword& keyword : SchemaKeywords()) {
+    table += "| `" + std::string(keyword.name) + "` | " + std::string(keyword.held) + " |\n";
+  }
+  for (const std::string_view format : SchemaFormats())
+    formats += (formats.ends_with(':') ? " `" : ", `") + std::string(format) + "`";
+  EXPECT_NE(page.str().find(table + formats + "\n"), std::string::npos)
+      << "`tally schema --keywords` prints what docs/structured.md is to have";
 }
 
 // --- random schemas
