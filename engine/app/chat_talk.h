@@ -99,7 +99,7 @@ class Talk {
   std::set<std::string> noted_;  // by NoteWhatIsLost
   int64_t draft_ = 0;            // RequestOptions::draft
   std::shared_ptr<Grammar> grammar_;
-  uint64_t draws_ = 0;           // answers that were drawn: each has a seed of its own
+  uint64_t draws_ = 0;  // answers that were drawn: each has a seed of its own
 };
 
 }  // namespace tally::app

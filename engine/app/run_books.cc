@@ -126,9 +126,7 @@ std::string RunScreen(const RunBooks& run) {
   return Line(Speed("prompt", prompt, f.prompt_tokens_per_second), Times(run)) +
          Line(Speed("decode", f.decode_tokens, f.decode_tokens_per_second), Bandwidth(run)) +
          (f.drafted > 0 ? DraftWords(f) + "\n" : "") +
-         (f.forced_tokens > 0
-              ? Line(Speed("forced", f.forced_tokens, 0), "the grammar left no choice")
-              : "") +
+         (f.forced_tokens > 0 ? Line(Speed("forced", f.forced_tokens, 0), "the grammar left no choice") : "") +
          Line(Work(run), "active(all) " + WithThousands(f.parameters.active_all) + " of " + WithThousands(f.parameters.total)) +
          Line("memory   peak RSS " + BytesText(run.peak_resident),
               "ended: " + run.ended + (run.seed_drawn && run.samples ? ", seed " + std::to_string(run.seed) : "")) +

@@ -105,7 +105,7 @@ Action AddSchema(Command& app) {
                       "a document, or a text for --regex and --grammar, that is to be in it (may be repeated)"));
   c.Flag("--keywords", flags->keywords, "the keywords and formats of JSON Schema, and what is done with each");
   c.Flag("--json", flags->json, "one JSON document on standard output");
-  AddExamples(c, {"tally schema '{\"type\": \"integer\", \"minimum\": 1}'", "tally schema --keywords"});
+  AddExamples(c, {"tally schema --regex \"[A-Z][a-z]+\"", "tally schema --keywords"});
   return [flags] { return Report(RunSchema(*flags)); };
 }
 

@@ -2,8 +2,8 @@
 // JSON Schema into expressions: a conjunction of schemas at a time. Internal to schema.h.
 //
 // Schemas that hold together ($ref, allOf, all that say something of one member) are compiled as one list, so that nothing need be
-// intersected afterwards. Choices (anyOf, oneOf, if, not, dependent members) are made one after the other, each in a list of its own. A list
-// that is met again within itself becomes a rule.
+// intersected afterwards. Choices (anyOf, oneOf, if, not, dependent members) are made one after the other, each in a list of its own.
+// A list that is met again within itself becomes a rule.
 #pragma once
 
 #include <map>

@@ -45,7 +45,8 @@ void NoisePools::Draw(DType type, float deviation, uint64_t chunk, std::vector<u
 
 void NoisePools::Fill(uint64_t tensor, DType type, float deviation, uint64_t offset, std::span<uint8_t> out) {
   const DTypeInfo info = GetDTypeInfo(type);
-  const uint64_t blocks = PoolBlocks(info), pool_bytes = blocks * info.block_bytes, chunk_bytes = ChunkBlocks(info) * info.block_bytes;
+  const uint64_t blocks = PoolBlocks(info), pool_bytes = blocks * info.block_bytes,
+                 chunk_bytes = ChunkBlocks(info) * info.block_bytes;
   std::vector<std::vector<uint8_t>>& chunks = pools_[{type, deviation}];
   chunks.resize((pool_bytes + chunk_bytes - 1) / chunk_bytes);
   const uint64_t phase = SplitMix64(seed_ + 0x100000001b3u * (tensor + 1)) % blocks * info.block_bytes;

@@ -50,7 +50,7 @@ class TALLY_API Tokenizer {
   // The decoded text of a token that begins a text: TokenBytes without that space (Metaspace: without all spaces).
   virtual std::string FirstTokenBytes(int32_t id) const;
   virtual bool IsControl(int32_t id) const = 0;
-  virtual bool IsAdded(int32_t) const { return false; }    // found in a text before it is cut, control tokens or not
+  virtual bool IsAdded(int32_t) const { return false; }   // found in a text before it is cut, control tokens or not
   virtual std::string ControlText(int32_t id) const = 0;  // the spelling of a control token, "<|im_end|>"; empty for others
   virtual int32_t vocab_size() const = 0;
   virtual int32_t bos() const = 0;               // -1: none

@@ -40,6 +40,6 @@ extern const Target kHttp;           // requests of HTTP/1.1
 inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors, &kHuggingFace,   &kCountedConfig,
                                              &kTokenizerGguf, &kTokenizerJson, &kRanks,       &kText,          &kPattern,
                                              &kNpy,           &kJinja,         &kTokenList,   &kHarmonyOutput, &kHarmonyPrompt,
-                                             &kAnswers,       &kSession,       &kRequestBody, &kHttp,         &kGrammar};
+                                             &kAnswers,       &kSession,       &kRequestBody, &kHttp,          &kGrammar};
 
 }  // namespace tally::fuzz
