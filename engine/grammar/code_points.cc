@@ -56,7 +56,7 @@ Expr Between(Expressions& e, const std::string& low, const std::string& high, si
     parts.push_back(e.Concat(e.Bytes(middle), Between(e, bottom, top, at + 1, any)));
   }
   parts.push_back(e.Concat(e.Bytes(ByteSet::Of(last)), Between(e, bottom, high, at + 1, any)));
-  return e.Or(std::move(parts));
+  return e.Or(parts);
 }
 
 // Four hexadecimal digits, of either case, of a number from `first` to `last`.
@@ -76,7 +76,7 @@ Expr HexBetween(Expressions& e, uint32_t first, uint32_t last, int digits) {
   std::vector<Expr> parts = {e.Concat(digit(a, a), HexBetween(e, first & below, below, digits - 1)),
                              e.Concat(digit(b, b), HexBetween(e, 0, last & below, digits - 1))};
   if (b - a > 1) parts.push_back(e.Concat(digit(a + 1, b - 1), HexBetween(e, 0, below, digits - 1)));
-  return e.Or(std::move(parts));
+  return e.Or(parts);
 }
 
 // Two escaped surrogates; the range is above U+FFFF.
@@ -91,7 +91,7 @@ Expr EscapedPair(Expressions& e, const Range& range) {
                               HexBetween(e, low, 0xdc00 + last % kOfOneHigh, 4)}));
     c = last + 1;
   }
-  return e.Or(std::move(parts));
+  return e.Or(parts);
 }
 
 constexpr std::array<std::pair<char, uint32_t>, 8> kShortEscapes = {
@@ -210,7 +210,7 @@ Expr Utf8Of(Expressions& e, const CodePoints& set) {
       first = until + 1;
     }
   }
-  return e.Or(std::move(parts));
+  return e.Or(parts);
 }
 
 Expr JsonPlain(Expressions& e, const CodePoints& set) {
@@ -227,7 +227,7 @@ Expr JsonPlain(Expressions& e, const CodePoints& set) {
       }
     }
   }
-  return e.Or(std::move(parts));
+  return e.Or(parts);
 }
 
 Expr JsonAny(Expressions& e, const CodePoints& set) {
@@ -239,7 +239,7 @@ Expr JsonAny(Expressions& e, const CodePoints& set) {
     if (first <= 0xffff) parts.push_back(e.Concat(e.Literal("\\u"), HexBetween(e, first, std::min(last, 0xffffu), 4)));
     if (last > 0xffff) parts.push_back(EscapedPair(e, {std::max(first, 0x10000u), last}));
   }
-  return e.Or(std::move(parts));
+  return e.Or(parts);
 }
 
 }  // namespace tally

@@ -178,7 +178,7 @@ Expr Expressions::Concat(std::initializer_list<Expr> parts) {
   return e;
 }
 
-Expr Expressions::Flat(ExprKind kind, std::vector<Expr> parts) {
+Expr Expressions::Flat(ExprKind kind, const std::vector<Expr>& parts) {
   std::vector<Expr> flat;
   for (const Expr part : parts) {
     if (nodes_[part].kind == kind) {
@@ -195,7 +195,7 @@ Expr Expressions::Flat(ExprKind kind, std::vector<Expr> parts) {
 }
 
 // Alternatives that begin with the same part are one, and so are single bytes before the same tail: words become a tree.
-Expr Expressions::Or(std::vector<Expr> parts) {
+Expr Expressions::Or(const std::vector<Expr>& parts) {
   std::vector<std::pair<Expr, Expr>> alternatives;  // head, tail
   bool empty = false, nullable = false;
   const auto add = [&](Expr part) {
@@ -228,7 +228,7 @@ Expr Expressions::Or(std::vector<Expr> parts) {
     if (end - i > 1) {
       std::vector<Expr> tails;
       for (size_t k = i; k < end; ++k) tails.push_back(alternatives[k].second);
-      tail = Or(std::move(tails));
+      tail = Or(tails);
     }
     if (nodes_[head].kind == ExprKind::kBytes) {
       bytes[tail] |= sets_[nodes_[head].a];
@@ -241,10 +241,10 @@ Expr Expressions::Or(std::vector<Expr> parts) {
   for (const auto& [tail, set] : bytes) result.push_back(Concat(Bytes(set), tail));
   for (const auto& [head, tail] : merged) result.push_back(Concat(head, tail));
   if (empty && !nullable) result.push_back(kEmpty);
-  return Flat(ExprKind::kOr, std::move(result));
+  return Flat(ExprKind::kOr, result);
 }
 
-Expr Expressions::And(std::vector<Expr> parts) {
+Expr Expressions::And(const std::vector<Expr>& parts) {
   bool empty = false;
   std::vector<Expr> kept;
   ByteSet set = ByteSet::All();
@@ -272,7 +272,7 @@ Expr Expressions::And(std::vector<Expr> parts) {
   for (const Expr part : kept) {
     if (nodes_[part].kind == ExprKind::kNot && std::ranges::find(kept, nodes_[part].a) != kept.end()) return kNone;
   }
-  return Flat(ExprKind::kAnd, std::move(kept));
+  return Flat(ExprKind::kAnd, kept);
 }
 
 Expr Expressions::Not(Expr part) {
@@ -442,7 +442,7 @@ Expr Expressions::Raw(Expr e, uint8_t c) {
       std::vector<Expr> of(parts(e).begin(), parts(e).end());
       Work(of.size());
       for (Expr& part : of) part = Raw(part, c);
-      next = n.kind == ExprKind::kOr ? Or(std::move(of)) : And(std::move(of));
+      next = n.kind == ExprKind::kOr ? Or(of) : And(of);
       break;
     }
     case ExprKind::kNot: next = Not(Raw(n.a, c)); break;
@@ -555,7 +555,7 @@ Expr Expressions::Clipped(Expr e, uint32_t bytes) {
     case ExprKind::kOr: {
       std::vector<Expr> of(parts(e).begin(), parts(e).end());
       for (Expr& part : of) part = Clipped(part, bytes);
-      clipped = Or(std::move(of));
+      clipped = Or(of);
       break;
     }
     case ExprKind::kRepeat:

@@ -60,9 +60,9 @@ class Expressions {
   Expr Literal(std::string_view text);
   Expr Concat(Expr head, Expr tail);
   Expr Concat(std::initializer_list<Expr> parts);
-  Expr Or(std::vector<Expr> parts);
+  Expr Or(const std::vector<Expr>& parts);
   // Parts of And and of Not hold no rules, except such as IsRegular: whether texts are in all of them is decided by searching.
-  Expr And(std::vector<Expr> parts);
+  Expr And(const std::vector<Expr>& parts);
   Expr Not(Expr part);  // all texts but these; to be a part of And
   // min <= max; max: kUnbounded for any number.
   Expr Repeat(Expr part, uint32_t min, uint32_t max);
@@ -156,7 +156,7 @@ class Expressions {
   size_t HashOf(Expr e) const;
   bool IsEqual(Expr x, Expr y) const;
   Expr Intern(Node node, std::span<const Expr> parts = {});
-  Expr Flat(ExprKind kind, std::vector<Expr> parts);  // sorted, without repetition
+  Expr Flat(ExprKind kind, const std::vector<Expr>& parts);  // sorted, without repetition
   bool NullableOf(const Node& node) const;
   Life LifeOf(const Node& node) const;
   void FindClasses();

@@ -105,7 +105,7 @@ class GbnfParser {
       if (!Take(U"|")) break;
       Space(/*newlines=*/true);
     }
-    return e_.Or(std::move(all));
+    return e_.Or(all);
   }
 
   Result<Expr> Sequence(int depth) {

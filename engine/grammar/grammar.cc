@@ -96,7 +96,7 @@ Result<std::shared_ptr<Grammar>> Grammar::FromChoices(std::span<const std::strin
   auto machine = std::make_unique<Machine>();
   std::vector<Expr> parts;
   for (const std::string& choice : choices) parts.push_back(machine->e.Literal(choice));
-  const Expr root = machine->e.Or(std::move(parts));
+  const Expr root = machine->e.Or(parts);
   return Machine::Finished(std::move(machine), root);
 }
 

@@ -27,8 +27,8 @@ struct SchemaOptions {
 
 // What is done with a keyword of JSON Schema.
 struct SchemaKeyword {
-  std::string_view name;
-  std::string_view held;  // "exactly", "refused", or what of it is held
+  std::string_view name = {};
+  std::string_view held = {};  // "exactly", "refused", or what of it is held
 };
 TALLY_API std::vector<SchemaKeyword> SchemaKeywords();
 TALLY_API std::vector<std::string_view> SchemaFormats();  // that are held

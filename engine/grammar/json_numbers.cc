@@ -38,7 +38,7 @@ Expr IntegersBeyond(Expressions& e, const std::string& digits, bool greater) {
     parts.push_back(
         e.Concat({e.Literal(std::string_view(digits).substr(0, i)), digit, e.Repeat(Digit(e), n - 1 - i, n - 1 - i)}));
   }
-  return e.Or(std::move(parts));
+  return e.Or(parts);
 }
 
 // Digits of a fraction from the i-th on that are beyond those of `bound`, or equal to it unless `strict`.
@@ -55,13 +55,13 @@ Expr FractionFrom(Expressions& e, std::string_view bound, bool greater, bool str
     } else if (!strict) {
       parts.push_back(e.Concat(e.Literal("0"), zeros));
     }
-    return e.Or(std::move(parts));
+    return e.Or(parts);
   }
   const Expr beyond =
       greater ? DigitsBetween(e, static_cast<char>(bound[0] + 1), '9') : DigitsBetween(e, '0', static_cast<char>(bound[0] - 1));
   parts.push_back(e.Concat(beyond, AnyDigits(e)));
   parts.push_back(e.Concat(e.Literal(bound.substr(0, 1)), FractionFrom(e, bound.substr(1), greater, strict, true)));
-  return e.Or(std::move(parts));
+  return e.Or(parts);
 }
 
 // Numbers without sign beyond `bound`, or equal to it unless `strict`.
@@ -75,7 +75,7 @@ Expr Beyond(Expressions& e, const Decimal& bound, bool greater, bool strict, boo
   const bool zero = bound.fraction.empty();
   std::vector<Expr> fractions = {e.Concat(e.Literal("."), FractionFrom(e, bound.fraction, greater, strict, false))};
   if (greater ? zero && !strict : !zero || !strict) fractions.push_back(Expressions::kEmpty);
-  return e.Or({e.Concat(others, AnyFraction(e)), e.Concat(same, e.Or(std::move(fractions)))});
+  return e.Or({e.Concat(others, AnyFraction(e)), e.Concat(same, e.Or(fractions))});
 }
 
 Decimal Magnitude(Decimal x) {
@@ -90,7 +90,7 @@ Expr Within(Expressions& e, const std::optional<Decimal>& least, bool above, con
   if (least && (!least->is_zero() || above)) all.push_back(Beyond(e, *least, /*greater=*/true, above, integers));
   if (most) all.push_back(Beyond(e, *most, /*greater=*/false, below, integers));
   if (all.empty()) return integers ? AnyInteger(e) : e.Concat(AnyInteger(e), AnyFraction(e));
-  return all.size() == 1 ? all[0] : e.And(std::move(all));
+  return all.size() == 1 ? all[0] : e.And(all);
 }
 
 // Multiples of a number, without sign: the remainder of what was read so far is the state.
@@ -125,7 +125,7 @@ std::optional<Expr> Multiples(Expressions& e, const Decimal& of, bool integers) 
         if (p > 0 && p < places) parts.push_back(e.Concat(digit(d), rules[p + 1][next]));
         if (p == 0 && places > 0) parts.push_back(e.Concat({e.Literal("."), digit(d), rules[1][next]}));
       }
-      e.Define(rules[p][r], e.Or(std::move(parts)));
+      e.Define(rules[p][r], e.Or(parts));
     }
   }
   std::vector<Expr> first;
@@ -136,8 +136,8 @@ std::optional<Expr> Multiples(Expressions& e, const Decimal& of, bool integers) 
     for (int d = 0; d < 10; ++d)
       zero.push_back(e.Concat({e.Literal("."), digit(d), rules[1][static_cast<uint64_t>(d) % divisor]}));
   }
-  first.push_back(e.Concat(e.Literal("0"), e.Or(std::move(zero))));
-  return e.Or(std::move(first));
+  first.push_back(e.Concat(e.Literal("0"), e.Or(zero)));
+  return e.Or(first);
 }
 
 }  // namespace
@@ -214,7 +214,7 @@ std::optional<Expr> NumbersOf(Expressions& e, const NumberBounds& bounds) {
     const std::optional<Decimal> high = least ? std::optional(Magnitude(*least)) : std::nullopt;
     signs.push_back(e.Concat(e.Literal("-"), Within(e, low, to_zero || bounds.below, high, bounds.above, bounds.integers)));
   }
-  std::vector<Expr> all = {e.Or(std::move(signs))};
+  std::vector<Expr> all = {e.Or(signs)};
   for (const Decimal& multiple : bounds.multiples) {
     const std::optional<Expr> of = Multiples(e, multiple, bounds.integers);
     if (!of) return std::nullopt;
@@ -231,7 +231,7 @@ std::optional<Expr> NumbersOf(Expressions& e, const NumberBounds& bounds) {
     const Expr sign = number.is_zero() ? e.Optional(e.Literal("-")) : e.Literal(number.negative ? "-" : "");
     all.push_back(e.Not(e.Concat({sign, e.Literal(number.digits), fraction})));
   }
-  return all.size() == 1 ? all[0] : e.And(std::move(all));
+  return all.size() == 1 ? all[0] : e.And(all);
 }
 
 }  // namespace tally

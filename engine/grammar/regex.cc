@@ -346,7 +346,7 @@ class RegexBuilder {
           TALLY_ASSIGN_OR_RETURN(const Expr expr, Plain(part));
           parts.push_back(expr);
         }
-        return e_.Or(std::move(parts));
+        return e_.Or(parts);
       }
       case Piece::kRepeat: {
         TALLY_ASSIGN_OR_RETURN(const Expr part, Plain(piece.parts[0]));
@@ -368,7 +368,7 @@ class RegexBuilder {
         TALLY_ASSIGN_OR_RETURN(const Expr expr, Whole(part, open_begin, open_end));
         parts.push_back(expr);
       }
-      return e_.Or(std::move(parts));
+      return e_.Or(parts);
     }
     Pieces items = Items(piece);
     // ^ and $ at the ends, and alternatives there that have them: each with what stands beside it.
@@ -404,7 +404,7 @@ class RegexBuilder {
     if (!also.empty()) {
       also.push_back(whole);
       also.push_back(Any());
-      whole = e_.And(std::move(also));
+      whole = e_.And(also);
     }
     return open_begin ? e_.Concat(Any(), whole) : whole;
   }

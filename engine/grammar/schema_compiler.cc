@@ -29,7 +29,7 @@ void SchemaCompiler::Ignore(const Json& schema, const std::string& what) {
 }
 
 // Documents that are valid under all.
-Result<Expr> SchemaCompiler::Compile(Items items, int depth) {
+Result<Expr> SchemaCompiler::Compile(const Items& items, int depth) {
   const auto [place, is_new] = known_.try_emplace(items);
   if (!is_new) {
     Known& known = place->second;
@@ -42,7 +42,7 @@ Result<Expr> SchemaCompiler::Compile(Items items, int depth) {
                  "with what it refers to, this comes to more than " + std::to_string(kMostSchemas) + " schemas");
   if (depth > kMostDepth) return Error(*items.front().schema, "schemas nested deeper than " + std::to_string(kMostDepth));
   Known& known = place->second;  // of a map: it stays where it is
-  TALLY_ASSIGN_OR_RETURN(Expr body, Choose(std::move(items), depth));
+  TALLY_ASSIGN_OR_RETURN(Expr body, Choose(items, depth));
   if (known.rule != Expressions::kNone) {
     e_.Define(known.rule, body);
     body = known.rule;
@@ -65,10 +65,10 @@ Result<Expr> SchemaCompiler::Choose(const Items& items, int depth) {
     for (const std::vector<const Json*>& choice : *choices) {
       Items with = flat;
       for (const Json* schema : choice) with.push_back({schema});
-      TALLY_ASSIGN_OR_RETURN(const Expr part, Compile(std::move(with), depth + 1));
+      TALLY_ASSIGN_OR_RETURN(const Expr part, Compile(with, depth + 1));
       parts.push_back(part);
     }
-    return e_.Or(std::move(parts));
+    return e_.Or(parts);
   }
   return Values(flat, depth);
 }
@@ -242,13 +242,13 @@ Result<SchemaCompiler::Choices> SchemaCompiler::OneOf(const Json& schema, const 
 }
 
 // Valid under all; any value if there are none.
-Result<Expr> SchemaCompiler::All(Items items, int depth) {
+Result<Expr> SchemaCompiler::All(const Items& items, int depth) {
   if (items.empty()) return Any();
   Items distinct;
   for (const SchemaItem& item : items) {
     if (std::ranges::find(distinct, item) == distinct.end()) distinct.push_back(item);
   }
-  return Compile(std::move(distinct), depth + 1);
+  return Compile(distinct, depth + 1);
 }
 
 }  // namespace tally

@@ -84,8 +84,8 @@ class SchemaCompiler {
   void Ignore(const Json& schema, const std::string& what);
 
   // schema_compiler.cc
-  Result<Expr> Compile(Items items, int depth);  // documents that are valid under all
-  Result<Expr> All(Items items, int depth);      // the same; any, if there are none
+  Result<Expr> Compile(const Items& items, int depth);  // documents that are valid under all
+  Result<Expr> All(const Items& items, int depth);      // the same; any, if there are none
   Result<Expr> Choose(const Items& items, int depth);
   Status Flatten(const SchemaItem& item, Items& flat, bool& none, int depth);
   Status CheckKeywords(const Json& schema);

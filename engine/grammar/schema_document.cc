@@ -316,7 +316,8 @@ bool SchemaDocument::AreApart(const Json& x, const Json& y, int depth) const {
   if (depth > 8) return false;
   if (x == Json(false) || y == Json(false)) return true;
   if (!x.is_object() || !y.is_object()) return false;
-  for (const auto& [a, b] : {std::pair(&x, &y), std::pair(&y, &x)}) {
+  for (const bool turned : {false, true}) {
+    const Json *const a = turned ? &y : &x, *const b = turned ? &x : &y;
     if (a->contains("$ref")) {
       const Result<const Json*> target = Resolve(*a);
       if (target.ok() && AreApart(**target, *b, depth + 1)) return true;

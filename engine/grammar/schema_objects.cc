@@ -87,7 +87,7 @@ Result<Expr> SchemaCompiler::Objects(const Items& items, int depth) {
   if (!of_names.empty()) {
     Items of = of_names;
     of.insert(of.begin(), SchemaItem{&StringSchema()});
-    TALLY_ASSIGN_OR_RETURN(names_expr, All(std::move(of), depth));
+    TALLY_ASSIGN_OR_RETURN(names_expr, All(of, depth));
   }
 
   // What is said of a member of this name, or of those of which these patterns hold.
@@ -109,7 +109,7 @@ Result<Expr> SchemaCompiler::Objects(const Items& items, int depth) {
       TALLY_ASSIGN_OR_RETURN(const Json* additional, Additional(*schema, items.size() > 1));
       if (additional != nullptr) of.push_back({additional});
     }
-    return All(std::move(of), depth);
+    return All(of, depth);
   };
 
   std::vector<Member> members;
@@ -157,13 +157,13 @@ Result<Expr> SchemaCompiler::Objects(const Items& items, int depth) {
           const std::string written = Json(name).dump();
           known.push_back(e_.Literal(std::string_view(written).substr(1, written.size() - 2)));
         }
-        if (!known.empty()) all.push_back(e_.Not(e_.Or(std::move(known))));
-        key = Quoted(e_.And(std::move(all)));
+        if (!known.empty()) all.push_back(e_.Not(e_.Or(known)));
+        key = Quoted(e_.And(all));
         if (!of_names.empty()) key = e_.And({key, names_expr});
       }
       parts.push_back(e_.Concat({key, colon, value}));
     }
-    others = e_.Or(std::move(parts));
+    others = e_.Or(parts);
   }
   return Assembled(*items.front().schema, members, others, least, most);
 }
@@ -198,7 +198,7 @@ Result<Expr> SchemaCompiler::Assembled(const Json& schema, const std::vector<Mem
       firsts.push_back(Expressions::kEmpty);
       if (others != Expressions::kNone) firsts.push_back(e_.Concat(others, tails[n]));
     }
-    return e_.Concat({e_.Literal("{"), e_.Or(std::move(firsts)), e_.Literal("}")});
+    return e_.Concat({e_.Literal("{"), e_.Or(firsts), e_.Literal("}")});
   }
   // By how many there are so far; beyond the bounds it no longer matters, but for the first comma.
   const uint64_t top = std::max<uint64_t>(most != Expressions::kUnbounded ? std::min<uint64_t>(most, n + 1) : least, 1);
@@ -214,7 +214,7 @@ Result<Expr> SchemaCompiler::Assembled(const Json& schema, const std::vector<Mem
       const uint64_t next = most == Expressions::kUnbounded ? std::min(count + 1, top) : count + 1;
       if (count < most) parts.push_back(e_.Concat({separator, members[i].expr, rest(i + 1, next)}));
       if (!members[i].required) parts.push_back(rest(i + 1, count));
-      expr = e_.Or(std::move(parts));
+      expr = e_.Or(parts);
     } else {
       const uint64_t missing = count < least ? least - count : 0;
       if (others == Expressions::kNone || count >= most) {

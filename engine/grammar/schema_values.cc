@@ -129,7 +129,7 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
       if (e_.is_full()) return NoRoom("enum has too many values");
       parts.push_back(written);
     }
-    return e_.Or(std::move(parts));
+    return e_.Or(parts);
   }
   if (types == kAllTypes && except.empty() && !of_numbers && !of_strings && !of_objects && !of_arrays) return Any();
   std::vector<Expr> parts;
@@ -148,9 +148,10 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
     TALLY_ASSIGN_OR_RETURN(const Expr strings, Strings(items, except));
     parts.push_back(strings);
   }
-  for (const auto& [type, name] : {std::pair(kArrayType, "lists"), std::pair(kObjectType, "objects")}) {
+  for (const uint8_t type : {uint8_t{kArrayType}, uint8_t{kObjectType}}) {
     if ((types & type) != 0 && std::ranges::any_of(except, [&](const Json* value) { return TypeOf(*value) == type; })) {
-      return Error(*items.front().schema, std::string("not of an enum or const with ") + name + " is not supported");
+      return Error(*items.front().schema, std::string("not of an enum or const with ") +
+                                              (type == kArrayType ? "lists" : "objects") + " is not supported");
     }
   }
   if ((types & kArrayType) != 0) {
@@ -161,14 +162,15 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
     TALLY_ASSIGN_OR_RETURN(const Expr objects, of_objects ? Objects(items, depth) : Result<Expr>(AnyObject()));
     parts.push_back(objects);
   }
-  return e_.Or(std::move(parts));
+  return e_.Or(parts);
 }
 
 Result<Expr> SchemaCompiler::Numbers(const Items& items, uint8_t types, const std::vector<const Json*>& except) {
   NumberBounds bounds;
   bounds.integers = (types & kFractionType) == 0;
   bounds.fractions = (types & kIntegerType) == 0;
-  for (const auto& [schema, done] : items) {
+  for (const SchemaItem& item : items) {
+    const Json* const schema = item.schema;
     const auto number = [&](const char* keyword) -> Result<std::optional<Decimal>> {
       const Json* const value = FindKeyword(*schema, keyword);
       if (value == nullptr) return std::optional<Decimal>();
@@ -248,7 +250,7 @@ Result<Expr> SchemaCompiler::Strings(const Items& items, const std::vector<const
   const bool positive = std::ranges::any_of(also, [&](Expr part) { return e_.kind(part) != ExprKind::kNot; });
   if (!positive || least > 0 || max != Expressions::kUnbounded)
     also.push_back(e_.Repeat(PlainCharacter(), static_cast<uint32_t>(least), max));
-  return Quoted(also.size() == 1 ? also[0] : e_.And(std::move(also)));
+  return Quoted(also.size() == 1 ? also[0] : e_.And(also));
 }
 
 Result<Expr> SchemaCompiler::Arrays(const Items& items, int depth) {
@@ -287,7 +289,7 @@ Result<Expr> SchemaCompiler::Arrays(const Items& items, int depth) {
       parts.push_back(Expressions::kNone);
       continue;
     }
-    TALLY_ASSIGN_OR_RETURN(const Expr part, All(std::move(of), depth));
+    TALLY_ASSIGN_OR_RETURN(const Expr part, All(of, depth));
     parts.push_back(part);
   }
   const Json& place = *items.front().schema;
@@ -304,7 +306,7 @@ Result<Expr> SchemaCompiler::Arrays(const Items& items, int depth) {
     for (const auto& [schema, done] : items) {
       if (const Json* const rest = Rest(*schema); rest != nullptr) both.push_back({rest});
     }
-    TALLY_ASSIGN_OR_RETURN(const Expr one, All(std::move(both), depth));
+    TALLY_ASSIGN_OR_RETURN(const Expr one, All(both, depth));
     // Others, one; so many times, and others.
     const Expr other = e_.Concat(parts[0], comma);
     const Expr first = e_.Concat(e_.Star(other), one);
@@ -369,7 +371,7 @@ Result<Expr> SchemaCompiler::Unique(const Items& items, uint64_t least, uint64_t
     for (const auto& [schema, done] : items) {
       if (const Json* const rest = Rest(*schema); rest != nullptr) of.push_back({rest});
     }
-    TALLY_ASSIGN_OR_RETURN(const Expr expr, All(std::move(of), 0));
+    TALLY_ASSIGN_OR_RETURN(const Expr expr, All(of, 0));
     if (expr != Expressions::kNone) exprs.push_back(expr);
   }
   std::map<uint32_t, Expr> known;  // by the values that were used
@@ -381,7 +383,7 @@ Result<Expr> SchemaCompiler::Unique(const Items& items, uint64_t least, uint64_t
       if ((used >> i & 1) != 0) continue;
       parts.push_back(e_.Concat({count == 0 ? Expressions::kEmpty : Comma(), exprs[i], rest(used | 1u << i, count + 1)}));
     }
-    return known[used] = e_.Or(std::move(parts));
+    return known[used] = e_.Or(parts);
   };
   return e_.Concat({e_.Literal("["), rest(0, 0), e_.Literal("]")});
 }

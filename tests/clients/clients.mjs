@@ -250,7 +250,7 @@ const tests = {
     };
     const tools = [{name: "weather", description: "of a city", input_schema: {type: "object", properties: {city: {type: "string"}}}}];
     await refusal({max_tokens: -1}, 400, "max_tokens");
-    await refusal({tools, tool_choice: {type: "any"}}, 400, "tool_choice");
+    await refusal({tools, tool_choice: {type: "any"}}, 400, "tools");
     await refusal({messages: [{role: "user", content: [{type: "image", source: {type: "url", url: "http://x"}}]}]}, 400, "image");
     // The demo's template has no room for them.
     await refusal({tools}, 400, "tools");
