@@ -456,7 +456,7 @@ Expr Expressions::Raw(Expr e, uint8_t c) {
 }
 
 bool Expressions::IsDead(Expr e) {
-  Node& n = nodes_[e];
+  const Node n = nodes_[e];  // a copy: the vector grows
   if (n.life != Life::kUnknown) return n.life == Life::kDead;
   bool dead = false;
   switch (n.kind) {
