@@ -265,36 +265,41 @@ std::vector<int32_t> Guide::Forced() const {
   if (forced.size() < kFewestForced) return {};
   GrammarCursor after = cursor_;
   after.TakeBytes(forced);
-  // SentencePiece puts a space before a text: an end of line takes it, and both are dropped.
-  const std::string before = tokenizer_.DropsLeadingSpace() ? "\n" : "";
-  const size_t from = recent_.size() - std::min(recent_.size(), kContext);
-  const std::span<const int32_t> known = std::span(recent_).subspan(from);
-  const std::string text = BytesOf(*vocabulary_, known) + forced;
-  // The tokens of the text after those that are there; none: the tokenizer would have cut what is there otherwise.
-  const auto cut = [&](const std::string& end) -> std::vector<int32_t> {
-    const Result<std::vector<int32_t>> ids = tokenizer_.EncodeSegments(std::vector<TextSegment>{{.text = before + text + end}});
-    if (!ids.ok()) return {};
-    size_t first = 0;
-    if (!before.empty()) {  // up to the end of line
-      std::string start;
-      while (first < ids->size() && start.find('\n') == std::string::npos) start += vocabulary_->bytes((*ids)[first++]);
-      if (start.empty() || start.back() != '\n') return {};
+  // The last tokens are cut again with what follows. The model may have cut an earlier word otherwise than the tokenizer does: then fewer.
+  std::vector<int32_t> tokens;
+  for (const size_t context : {kContext, kContext / 4, size_t{1}}) {
+    const std::span<const int32_t> known = std::span(recent_).last(std::min(recent_.size(), context));
+    tokens = CutBehind(known, forced);
+    if (!after.IsComplete() && !tokens.empty()) {
+      tokens.pop_back();  // the text that follows may lengthen it
+      for (const std::string& sample : Samples(after.FirstBytes())) {
+        if (tokens.empty()) break;
+        const std::vector<int32_t> with = CutBehind(known, forced + sample);
+        tokens.resize(static_cast<size_t>(std::ranges::mismatch(tokens, with).in1 - tokens.begin()));
+      }
     }
-    for (const int32_t token : known) {
-      if (first == ids->size() || (*ids)[first++] != token) return {};
-    }
-    return {ids->begin() + static_cast<std::ptrdiff_t>(first), ids->end()};
-  };
-  std::vector<int32_t> tokens = cut("");
-  if (tokens.empty()) return {};
-  if (after.IsComplete()) return tokens;
-  tokens.pop_back();  // the text that follows may lengthen it
-  for (const std::string& sample : Samples(after.FirstBytes())) {
-    if (tokens.empty()) break;
-    const std::vector<int32_t> with = cut(sample);
-    tokens.resize(static_cast<size_t>(std::ranges::mismatch(tokens, with).in1 - tokens.begin()));
+    if (!tokens.empty() || known.size() == recent_.size()) break;
   }
   return tokens;
+}
+
+// The tokens of `text` behind those that are there; none: the tokenizer would have cut these otherwise.
+std::vector<int32_t> Guide::CutBehind(std::span<const int32_t> known, const std::string& text) const {
+  // SentencePiece puts a space before a text: an end of line takes it, and both are dropped.
+  const std::string before = tokenizer_.DropsLeadingSpace() ? "\n" : "";
+  const std::string whole = before + BytesOf(*vocabulary_, known) + text;
+  const Result<std::vector<int32_t>> ids = tokenizer_.EncodeSegments(std::vector<TextSegment>{{.text = whole}});
+  if (!ids.ok()) return {};
+  size_t first = 0;
+  if (!before.empty()) {  // up to the end of line
+    std::string start;
+    while (first < ids->size() && start.find('\n') == std::string::npos) start += vocabulary_->bytes((*ids)[first++]);
+    if (start.empty() || start.back() != '\n') return {};
+  }
+  for (const int32_t token : known) {
+    if (first == ids->size() || (*ids)[first++] != token) return {};
+  }
+  return {ids->begin() + static_cast<std::ptrdiff_t>(first), ids->end()};
 }
 
 }  // namespace tally

@@ -58,6 +58,7 @@ class Guide {
   void BeginContent();
   bool NextPart();
   bool MayThink() const;
+  std::vector<int32_t> CutBehind(std::span<const int32_t> known, const std::string& text) const;
   bool TakeContent(int32_t token);
   bool TakeBefore(int32_t token);
 
