@@ -523,6 +523,7 @@ Expr Expressions::Read(Expr state, std::string_view text) {
 bool Expressions::IsNone(Expr e) { return IsDead(e); }
 
 const ByteSet& Expressions::FirstBytes(Expr state) {
+  state = Clipped(state, 1);  // of states that differ in counts alone they are found once
   if (nodes_[state].first == kUnset) {
     std::array<bool, 256> alive = {};
     for (size_t c = 0; c < class_count_; ++c) alive[c] = Step(state, static_cast<uint8_t>(c)) != kNone;
