@@ -194,6 +194,33 @@ Expr Expressions::Flat(ExprKind kind, const std::vector<Expr>& parts) {
   return flat.empty() ? kNone : Intern({.kind = kind}, flat);
 }
 
+// Of alternatives that all begin with the same part, for as long as they do: a loop, since texts may have much in common.
+Expr Expressions::OrBehind(std::vector<std::pair<Expr, Expr>> alternatives) {
+  std::vector<Expr> common;
+  const auto may_go_on = [&] {
+    const Expr head = alternatives.front().first;
+    return std::ranges::all_of(alternatives,
+                               [&](const auto& a) { return a.first == head && nodes_[a.second].kind == ExprKind::kConcat; });
+  };
+  while (may_go_on()) {
+    common.push_back(alternatives.front().first);
+    for (auto& [head, tail] : alternatives) {
+      head = nodes_[tail].a;
+      tail = nodes_[tail].b;
+    }
+  }
+  std::vector<Expr> rest;
+  if (std::ranges::all_of(alternatives, [&](const auto& a) { return a.first == alternatives.front().first; })) {
+    common.push_back(alternatives.front().first);
+    for (const auto& [head, tail] : alternatives) rest.push_back(tail);
+  } else {
+    for (const auto& [head, tail] : alternatives) rest.push_back(Concat(head, tail));
+  }
+  Expr e = Or(rest);
+  for (size_t i = common.size(); i-- > 0;) e = Concat(common[i], e);
+  return e;
+}
+
 // Alternatives that begin with the same part are one, and so are single bytes before the same tail: words become a tree.
 Expr Expressions::Or(const std::vector<Expr>& parts) {
   std::vector<std::pair<Expr, Expr>> alternatives;  // head, tail
@@ -218,6 +245,7 @@ Expr Expressions::Or(const std::vector<Expr>& parts) {
   }
   std::ranges::sort(alternatives);
   alternatives.erase(std::unique(alternatives.begin(), alternatives.end()), alternatives.end());
+  if (alternatives.size() > 1 && !empty && alternatives.front().first == alternatives.back().first) return OrBehind(alternatives);
   std::vector<std::pair<Expr, Expr>> merged;
   std::map<Expr, ByteSet> bytes;  // by tail
   for (size_t i = 0; i < alternatives.size();) {

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -157,6 +158,7 @@ class Expressions {
   bool IsEqual(Expr x, Expr y) const;
   Expr Intern(Node node, std::span<const Expr> parts = {});
   Expr Flat(ExprKind kind, const std::vector<Expr>& parts);  // sorted, without repetition
+  Expr OrBehind(std::vector<std::pair<Expr, Expr>> alternatives);
   bool NullableOf(const Node& node) const;
   Life LifeOf(const Node& node) const;
   void FindClasses();

@@ -155,6 +155,16 @@ TEST(Expressions, LeftRecursionIsRefused) {
   EXPECT_NE(status.message().find("left recursion"), std::string::npos) << status.message();
 }
 
+TEST(Expressions, LongTextsMayHaveMuchInCommon) {
+  Expressions e;
+  const std::string common(100'000, 'x');
+  const Expr root = e.Or({e.Literal(common + "a"), e.Literal(common + "bc"), e.Literal(common), e.Literal("y" + common)});
+  ASSERT_TRUE(e.Finish().ok());
+  for (const std::string& text : {common, common + "a", common + "bc", "y" + common}) EXPECT_TRUE(Accepts(e, root, text));
+  EXPECT_FALSE(Accepts(e, root, common + "b"));
+  EXPECT_FALSE(Accepts(e, root, common + "ac"));
+}
+
 // (a|b)*a(a|b){n} has 2^n states; only those are made that a text reaches.
 TEST(Expressions, StatesAreMadeWhenTextsReachThem) {
   Expressions e;
