@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine/base/format.h"
 #include "engine/grammar/expressions.h"
 #include "engine/grammar/gbnf.h"
 #include "engine/grammar/regex.h"
@@ -17,6 +18,9 @@
 namespace tally {
 
 namespace {
+
+// What a message quotes of a grammar may be anything.
+Status OneLineOf(const Status& status) { return {status.code(), Printable(status.message(), 1000)}; }
 
 constexpr size_t kMostMaskBytes = size_t{64} << 20;  // of one vocabulary; beyond it, masks are found again
 
@@ -58,8 +62,8 @@ Grammar::Grammar(std::unique_ptr<Machine> machine) : machine_(std::move(machine)
 Grammar::~Grammar() = default;
 
 Result<std::shared_ptr<Grammar>> Grammar::Machine::Finished(std::unique_ptr<Machine> machine, const Result<Expr>& root) {
-  if (!root.ok()) return root.status();
-  TALLY_RETURN_IF_ERROR(machine->e.Finish());
+  if (!root.ok()) return OneLineOf(root.status());
+  if (const Status finished = machine->e.Finish(); !finished.ok()) return OneLineOf(finished);
   if (machine->e.IsNone(*root)) return BadInput("no answer is in it");
   machine->root = *root;
   return std::shared_ptr<Grammar>(new Grammar(std::move(machine)));
@@ -68,9 +72,10 @@ Result<std::shared_ptr<Grammar>> Grammar::Machine::Finished(std::unique_ptr<Mach
 Result<std::shared_ptr<Grammar>> Grammar::FromSchema(std::string_view schema, const SchemaOptions& options) {
   auto machine = std::make_unique<Machine>();
   machine->options = options;
-  TALLY_ASSIGN_OR_RETURN(SchemaParts parts, ParseSchema(machine->e, schema, options));
-  machine->ignored = std::move(parts.ignored);
-  return Machine::Finished(std::move(machine), parts.root);
+  Result<SchemaParts> parts = ParseSchema(machine->e, schema, options);
+  if (!parts.ok()) return OneLineOf(parts.status());
+  machine->ignored = std::move(parts->ignored);
+  return Machine::Finished(std::move(machine), parts->root);
 }
 
 Result<std::shared_ptr<Grammar>> Grammar::Json(bool object, const SchemaOptions& options) {
