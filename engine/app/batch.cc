@@ -24,22 +24,17 @@
 namespace tally::app {
 namespace {
 
-// --schema and its like as requests say it, so that the sums of answers name it too.
+// --schema and its like as requests say it.
 Result<AnswerFormat> ReadFormat(const GrammarFlags& flags) {
-  TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<Grammar> grammar, ReadGrammar(flags));
-  AnswerFormat format{.grammar = grammar, .field = "--schema"};
-  if (flags.schema) {
-    format.kind = AnswerFormat::Kind::kSchema;
-    TALLY_ASSIGN_OR_RETURN(format.text, ReadSchema(*flags.schema));
-    if (flags.spaced) format.text += ' ';
-  } else if (flags.regex) {
-    format.kind = AnswerFormat::Kind::kRegex;
-    format.text = *flags.regex;
-  } else if (flags.grammar) {
-    format.kind = AnswerFormat::Kind::kGbnf;
-    TALLY_ASSIGN_OR_RETURN(format.text, ReadPromptText(*flags.grammar));
-  }
-  return format;
+  TALLY_ASSIGN_OR_RETURN(GivenGrammar given, ReadGrammar(flags));
+  using Kind = AnswerFormat::Kind;
+  return AnswerFormat{.kind = flags.schema    ? Kind::kSchema
+                              : flags.regex   ? Kind::kRegex
+                              : flags.grammar ? Kind::kGbnf
+                                              : Kind::kAny,
+                      .text = std::move(given.text),
+                      .space = flags.spaced ? JsonSpace::kOne : JsonSpace::kNone,
+                      .grammar = std::move(given.grammar)};
 }
 
 struct BatchFlags : AnswerFlags {
@@ -169,6 +164,7 @@ Action AddBatch(Command& app) {
       .Required();
   AddAnswerFlags(c, *flags);
   AddGrammar(c, flags->grammar);
+  AddJump(c, flags->grammar);
   AddRecordFlags(c, flags->records);
   c.Flag("--json", flags->json, "one JSON document on standard output, at the end");
   c.Footer(

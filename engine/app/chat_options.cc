@@ -85,6 +85,7 @@ void AddChatFlags(Command& command, ChatFlags& flags) {
   TextOption(command.Option("--stop", flags.stop, "end an answer before this text (may be repeated)"));
   AddDraft(command, flags.draft);
   AddGrammar(command, flags.grammar);
+  AddJump(command, flags.grammar);
   command.Flag("--show-prompt", flags.show_prompt, "say what the template made of the conversation, before every answer");
   command.Flag("-q,--quiet", flags.quiet, "the answers alone, neither thinking nor books");
   command.Flag("--json", flags.json, "one message, one answer, one JSON document on standard output");

@@ -40,11 +40,11 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckGeneration(flags.sampling, flags.tokens));
   TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, engine));
-  TALLY_ASSIGN_OR_RETURN(std::shared_ptr<Grammar> grammar, ReadGrammar(flags.grammar));
+  TALLY_ASSIGN_OR_RETURN(const GivenGrammar given, ReadGrammar(flags.grammar));
   TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
   std::unique_ptr<Talk> talk(new Talk(flags));
   talk->draft_ = draft;
-  talk->grammar_ = std::move(grammar);
+  talk->grammar_ = given.grammar;
   TALLY_ASSIGN_OR_RETURN(talk->model_path_, ModelPath(flags.model.model, flags.model.yes));
   if (flags.session) {
     TALLY_RETURN_IF_ERROR(CheckOutputFile("--session", *flags.session, talk->model_path_,

@@ -20,36 +20,47 @@ void AddGrammar(Command& command, GrammarFlags& flags) {
       .Excludes(regex);
   CommandOption(regex).Excludes(schema);
   command.Flag("--spaced", flags.spaced, "with --schema: a space after each comma and colon");
+}
+
+void AddJump(Command& command, GrammarFlags& flags) {
   command.Flag("--no-jump", flags.no_jump, "draw also the tokens that the schema or grammar decides");
 }
 
+namespace {
+
+// A file's name, or the schema itself, which begins with {.
 Result<std::string> ReadSchema(const std::string& given) {
   const size_t first = given.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && given[first] == '{') return given;
   return ReadPromptText(given);
 }
 
-Result<std::shared_ptr<Grammar>> ReadGrammar(const GrammarFlags& flags) {
-  const auto named = [](const std::string& option, Result<std::shared_ptr<Grammar>> grammar) -> Result<std::shared_ptr<Grammar>> {
-    if (!grammar.ok()) return Status(grammar.status().code(), option + ": " + Printable(grammar.status().message()));
-    return grammar;
-  };
-  if (flags.spaced && !flags.schema) return BadInput("--spaced needs --schema");
-  std::shared_ptr<Grammar> grammar;
+}  // namespace
+
+Result<GivenGrammar> ReadGrammar(const GrammarFlags& flags) {
+  if (flags.spaced && !flags.schema) return BadInput("--spaced needs a JSON Schema");
+  GivenGrammar given;
+  std::string option;
+  Result<std::shared_ptr<Grammar>> grammar = std::shared_ptr<Grammar>();
   if (flags.schema) {
-    TALLY_ASSIGN_OR_RETURN(const std::string schema, ReadSchema(*flags.schema));
-    const SchemaOptions options = {.space = flags.spaced ? JsonSpace::kOne : JsonSpace::kNone};
-    TALLY_ASSIGN_OR_RETURN(grammar, named("--schema", Grammar::FromSchema(schema, options)));
+    option = "--schema";
+    TALLY_ASSIGN_OR_RETURN(given.text, ReadSchema(*flags.schema));
+    grammar = Grammar::FromSchema(given.text, {.space = flags.spaced ? JsonSpace::kOne : JsonSpace::kNone});
   } else if (flags.regex) {
-    TALLY_ASSIGN_OR_RETURN(grammar, named("--regex", Grammar::FromRegex(*flags.regex)));
+    option = "--regex";
+    given.text = *flags.regex;
+    grammar = Grammar::FromRegex(given.text);
   } else if (flags.grammar) {
-    TALLY_ASSIGN_OR_RETURN(const std::string text, ReadPromptText(*flags.grammar));
-    TALLY_ASSIGN_OR_RETURN(grammar, named("--grammar", Grammar::FromGbnf(text)));
+    option = "--grammar";
+    TALLY_ASSIGN_OR_RETURN(given.text, ReadPromptText(*flags.grammar));
+    grammar = Grammar::FromGbnf(given.text);
   }
-  if (grammar != nullptr) {
-    for (const std::string& what : grammar->ignored()) Note("note: --schema: " + Printable(what) + " says nothing here\n");
+  if (!grammar.ok()) return Status(grammar.status().code(), option + ": " + Printable(grammar.status().message()));
+  given.grammar = *grammar;
+  if (given.grammar != nullptr) {
+    for (const std::string& what : given.grammar->ignored()) Note("note: --schema: " + Printable(what) + " says nothing here\n");
   }
-  return grammar;
+  return given;
 }
 
 }  // namespace tally::app

@@ -17,9 +17,13 @@ struct GrammarFlags {
   bool spaced = false, no_jump = false;
 };
 void AddGrammar(Command& command, GrammarFlags& flags);
-// Null: none was given. kBadInput names the option, and what is wrong. Keywords without a meaning are noted.
-Result<std::shared_ptr<Grammar>> ReadGrammar(const GrammarFlags& flags);
-// A schema: a file's name, or the text of it, which begins with {.
-Result<std::string> ReadSchema(const std::string& given);
+void AddJump(Command& command, GrammarFlags& flags);  // --no-jump
+
+struct GivenGrammar {
+  std::shared_ptr<Grammar> grammar = {};  // null: none was given
+  std::string text = {};                  // what it was made of
+};
+// kBadInput names the option, and what is wrong. Keywords without a meaning are noted.
+Result<GivenGrammar> ReadGrammar(const GrammarFlags& flags);
 
 }  // namespace tally::app

@@ -107,7 +107,7 @@ Result<int> RunModel(const RunFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckGeneration(flags.sampling, flags.tokens));
   TALLY_ASSIGN_OR_RETURN(EngineOptions load, ToEngineOptions(flags.model));
   TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, load));
-  TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<Grammar> grammar, ReadGrammar(flags.grammar));
+  TALLY_ASSIGN_OR_RETURN(const GivenGrammar given, ReadGrammar(flags.grammar));
   // What is wrong with the prompt is said before a model is fetched for it; standard input may first have to answer a question.
   Prompt prompt;
   const bool input = IsFromInput(flags);
@@ -141,7 +141,7 @@ Result<int> RunModel(const RunFlags& flags) {
   options.stop = flags.stop;
   options.ignore_eos = flags.ignore_eos;
   options.draft = draft;
-  options.grammar = grammar;
+  options.grammar = given.grammar;
   options.jump = !flags.grammar.no_jump;
   options.interrupted = Interrupted;
   PromptBar bar(*loaded.engine);
@@ -206,6 +206,7 @@ Action AddRun(Command& app) {
   c.Flag("--ignore-eos", flags->ignore_eos, "never draw a token that ends the text");
   AddDraft(c, flags->draft);
   AddGrammar(c, flags->grammar);
+  AddJump(c, flags->grammar);
   AddRecordFlags(c, flags->records);
   c.Flag("--explain", flags->explain, "say which kernel ran for each op, and why");
   const CommandOption quiet = c.Flag("-q,--quiet", flags->quiet, "the text alone, no books");

@@ -54,12 +54,13 @@ Result<int> RunSchema(const SchemaFlags& flags) {
   if (flags.keywords) return PrintKeywords(flags.json);
   GrammarFlags given = flags.grammar;
   if (flags.file) {
-    if (given.regex || given.grammar) return BadInput("give one of FILE, --regex and --grammar");
+    if (given.schema || given.regex || given.grammar) return BadInput("give one of FILE, --schema, --regex and --grammar");
     given.schema = flags.file;
   }
   if (!given.schema && !given.regex && !given.grammar) return BadInput("give FILE, a JSON Schema, or --regex or --grammar");
   const double begin = MonotonicSeconds();
-  TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<Grammar> grammar, ReadGrammar(given));
+  TALLY_ASSIGN_OR_RETURN(const GivenGrammar read, ReadGrammar(given));
+  const std::shared_ptr<Grammar>& grammar = read.grammar;
   const double seconds = MonotonicSeconds() - begin;
   std::vector<Accepted> values;
   bool all = true;

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <string>
 
 namespace tally {
@@ -166,6 +169,11 @@ std::optional<CodePoints> CodePoints::Category(std::string_view name) {
   for (const auto& [full, shorter] : long_names) {
     if (name == full) name = shorter;
   }
+  // A walk over all of Unicode, once for each of the few names there are.
+  static std::mutex mutex;
+  static std::map<std::string, CodePoints, std::less<>> found;
+  const std::scoped_lock lock(mutex);
+  if (const auto place = found.find(name); place != found.end()) return place->second;
   CodePoints set;
   bool known = false;
   uint32_t begin = 0;
@@ -182,7 +190,7 @@ std::optional<CodePoints> CodePoints::Category(std::string_view name) {
     known |= in;
   }
   if (!known) return std::nullopt;
-  return set;
+  return found.emplace(name, std::move(set)).first->second;
 }
 
 Result<std::u32string> DecodeUtf8(std::string_view text) {

@@ -65,24 +65,19 @@ Expr Expressions::Intern(Node node, std::span<const Expr> parts) {
     return *place;
   }
   Node& n = nodes_.back();
-  const auto inherit = [&](Expr of) {
-    n.has_rules |= nodes_[of].has_rules;
-    n.searched |= nodes_[of].searched;
-    n.counted |= nodes_[of].counted;
-  };
+  const auto inherit = [&](Expr of) { n.counted |= nodes_[of].counted; };
   switch (n.kind) {
     case ExprKind::kConcat: inherit(n.a), inherit(n.b); break;
     case ExprKind::kOr:
     case ExprKind::kAnd:
       for (const Expr part : parts) inherit(part);
-      if (n.kind == ExprKind::kAnd) n.searched = true, n.counted = false;
+      if (n.kind == ExprKind::kAnd) n.counted = false;
       break;
-    case ExprKind::kNot: inherit(n.a), n.searched = true, n.counted = false; break;
+    case ExprKind::kNot: break;
     case ExprKind::kRepeat:
       inherit(n.a);
       n.counted |= n.min > 1 || (n.max > 1 && n.max != kUnbounded);
       break;
-    case ExprKind::kRule: n.has_rules = !rules_[n.a].regular; break;
     default: break;
   }
   n.nullable = NullableOf(n);
@@ -317,8 +312,8 @@ Expr Expressions::Repeat(Expr part, uint32_t min, uint32_t max) {
   return Intern({.kind = ExprKind::kRepeat, .a = part, .min = min, .max = max});
 }
 
-Expr Expressions::NewRule(std::string name, bool regular) {
-  rules_.push_back({.name = std::move(name), .regular = regular});
+Expr Expressions::NewRule(std::string name) {
+  rules_.push_back({.name = std::move(name)});
   return Intern({.kind = ExprKind::kRule, .a = static_cast<uint32_t>(rules_.size() - 1)});
 }
 
@@ -362,7 +357,7 @@ void Expressions::FindNullable() {
     changed = false;
     for (Node& n : nodes_) {
       const bool nullable = NullableOf(n);
-      // Not of what holds rules that are regular turns back; of those, nothing depends on Not.
+      // Not turns back with its part; nothing of rules depends on it.
       changed |= nullable != n.nullable && n.kind != ExprKind::kNot;
       n.nullable = nullable;
     }
@@ -502,7 +497,7 @@ bool Expressions::IsDead(Expr e) {
   return dead;
 }
 
-// Whether a text is in `from`, whose rules are regular, so that its states are finitely many.
+// Whether a text is in `from`. Its states are finitely many where its rules recur at their ends alone; else the work is bounded.
 bool Expressions::Search(Expr from) {
   std::vector<std::pair<Expr, size_t>> path;  // state, its next class
   std::vector<Expr> tried;

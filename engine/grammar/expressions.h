@@ -40,9 +40,7 @@ class Expressions {
   struct Node {
     ExprKind kind = ExprKind::kNone;
     bool nullable = false;
-    bool has_rules = false;  // irregular ones
-    bool counted = false;    // a Repeat of bounded counts is in it, and in no And, Not or rule of it
-    bool searched = false;   // an And or a Not is in it: whether it is dead is not seen from its parts
+    bool counted = false;  // a Repeat of bounded counts is in it, and in no And, Not or rule of it
     Life life = Life::kUnknown;
     Expr a = 0, b = 0;            // head, tail; part; index in sets_, rules_; first of parts_ and their number
     uint32_t min = 0, max = 0;    // of Repeat
@@ -51,8 +49,7 @@ class Expressions {
   };
 
  public:
-  // At most so many expressions, those of states included. The work of finding them is bounded too: until Finish has ended to about a
-  // second, and afterwards to some minutes of all texts together.
+  // At most so many expressions, those of states included. The work of finding them is bounded too: the limits of Work.
   explicit Expressions(size_t limit = size_t{1} << 20);
   Expressions(const Expressions&) = delete;
   Expressions& operator=(const Expressions&) = delete;
@@ -62,15 +59,15 @@ class Expressions {
   Expr Concat(Expr head, Expr tail);
   Expr Concat(std::initializer_list<Expr> parts);
   Expr Or(const std::vector<Expr>& parts);
-  // Parts of And and of Not hold no rules, except such as IsRegular: whether texts are in all of them is decided by searching.
+  // Whether a text is in all parts is found by searching: rules in And and Not should recur at their ends alone (multiples of a number).
   Expr And(const std::vector<Expr>& parts);
   Expr Not(Expr part);  // all texts but these; to be a part of And
   // min <= max; max: kUnbounded for any number.
   Expr Repeat(Expr part, uint32_t min, uint32_t max);
   Expr Optional(Expr part) { return Repeat(part, 0, 1); }
   Expr Star(Expr part) { return Repeat(part, 0, kUnbounded); }
-  // A rule, by which expressions may hold themselves; defined once, before Finish. `regular`: it recurs only at the end of its body.
-  Expr NewRule(std::string name, bool regular = false);
+  // A rule, by which expressions may hold themselves; defined once, before Finish.
+  Expr NewRule(std::string name);
   void Define(Expr rule, Expr body);
 
   // kBadInput: a rule recurs before it has read a byte (its name is given), or is not defined. kNoRoom: more expressions than the limit.
@@ -133,8 +130,7 @@ class Expressions {
   ExprKind kind(Expr e) const { return nodes_[e].kind; }
   Expr head(Expr concat) const { return nodes_[concat].a; }  // of a concatenation
   Expr tail(Expr concat) const { return nodes_[concat].b; }
-  std::span<const Expr> parts(Expr e) const;                   // of Or and And
-  bool HasRules(Expr e) const { return nodes_[e].has_rules; }  // that are not regular
+  std::span<const Expr> parts(Expr e) const;  // of Or and And
   size_t size() const { return nodes_.size(); }
   size_t states() const { return rows_.size() / (class_count_ == 0 ? 1 : class_count_); }
   uint64_t bytes() const;  // of memory, about
@@ -143,7 +139,7 @@ class Expressions {
   struct Rule {
     std::string name;
     Expr body = 0;
-    bool defined = false, regular = false;
+    bool defined = false;
   };
   struct Hash {
     const Expressions* of;
@@ -178,7 +174,7 @@ class Expressions {
 
   static constexpr uint64_t kMostCompileWork = uint64_t{1} << 20, kMostWork = uint64_t{1} << 30;
   const size_t limit_;
-  uint64_t work_ = 0, most_work_ = uint64_t{1} << 30;
+  uint64_t work_ = 0, most_work_ = uint64_t{1} << 25;  // the latter until Finish
   bool finished_ = false, is_full_ = false;
   std::vector<Node> nodes_;
   std::vector<Expr> parts_;

@@ -125,7 +125,9 @@ size_t Grammar::states() const {
 
 uint64_t Grammar::bytes() const {
   const std::scoped_lock lock(machine_->mutex);
-  return machine_->e.bytes();
+  uint64_t bytes = machine_->e.bytes();
+  for (const std::unique_ptr<VocabularyMasks>& masks : machine_->all_masks) bytes += masks->bytes;
+  return bytes;
 }
 
 VocabularyMasks& Grammar::Machine::MasksOf(const std::shared_ptr<const Vocabulary>& vocabulary) {

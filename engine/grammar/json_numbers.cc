@@ -112,7 +112,7 @@ std::optional<Expr> Multiples(Expressions& e, const Decimal& of, bool integers) 
   for (uint32_t p = places; p-- > 0;) scale[p] = scale[p + 1] * 10 % divisor;
   std::vector<std::vector<Expr>> rules(places + 1);
   for (uint32_t p = 0; p <= places; ++p) {
-    for (uint64_t r = 0; r < divisor; ++r) rules[p].push_back(e.NewRule("multiple", /*regular=*/true));
+    for (uint64_t r = 0; r < divisor; ++r) rules[p].push_back(e.NewRule("multiple"));
   }
   const auto digit = [&](int d) { return e.Literal(std::string(1, static_cast<char>('0' + d))); };
   for (uint32_t p = 0; p <= places; ++p) {

@@ -189,7 +189,6 @@ class RegexParser {
     TALLY_ASSIGN_OR_RETURN(Piece inner, Alternatives(depth + 1));
     if (!Take(U")")) return Error("a ( without its )");
     if (kind == Piece::kConcat) return inner;
-    if (HasAnchors(inner) && inner.kind != Piece::kConcat) return Error("^, $ or lookahead within lookahead");
     Piece ahead{.kind = kind};
     ahead.parts.push_back(std::move(inner));
     return ahead;
@@ -330,23 +329,17 @@ class RegexBuilder {
   Result<Expr> Plain(const Piece& piece) {
     switch (piece.kind) {
       case Piece::kChars: return Chars(piece.chars);
-      case Piece::kConcat: {
-        std::vector<Expr> parts;
-        for (const Piece& part : piece.parts) {
-          TALLY_ASSIGN_OR_RETURN(const Expr expr, Plain(part));
-          parts.push_back(expr);
-        }
-        Expr all = Expressions::kEmpty;
-        for (size_t i = parts.size(); i-- > 0;) all = e_.Concat(parts[i], all);
-        return all;
-      }
+      case Piece::kConcat:
       case Piece::kOr: {
         std::vector<Expr> parts;
         for (const Piece& part : piece.parts) {
           TALLY_ASSIGN_OR_RETURN(const Expr expr, Plain(part));
           parts.push_back(expr);
         }
-        return e_.Or(parts);
+        if (piece.kind == Piece::kOr) return e_.Or(parts);
+        Expr all = Expressions::kEmpty;
+        for (size_t i = parts.size(); i-- > 0;) all = e_.Concat(parts[i], all);
+        return all;
       }
       case Piece::kRepeat: {
         TALLY_ASSIGN_OR_RETURN(const Expr part, Plain(piece.parts[0]));

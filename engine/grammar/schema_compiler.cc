@@ -12,6 +12,7 @@ using Json = SchemaJson;
 
 constexpr size_t kMostSchemas = 5'000;  // conjunctions of schemas that are compiled
 constexpr int kMostDepth = 100;
+constexpr size_t kMostIgnoredPlaces = 100;
 constexpr uint64_t kMostCount = 1'000'000;
 
 }  // namespace
@@ -24,6 +25,7 @@ Result<SchemaParts> SchemaCompiler::Parse() {
 }
 
 void SchemaCompiler::Ignore(const Json& schema, const std::string& what) {
+  if (ignored_.size() >= kMostIgnoredPlaces) return;  // each is searched for in the whole document
   const std::string place = document_.PlaceOf(schema);
   ignored_.insert((place == "/" ? "" : place) + "/" + what);
 }
@@ -34,7 +36,7 @@ Result<Expr> SchemaCompiler::Compile(const Items& items, int depth) {
   if (!is_new) {
     Known& known = place->second;
     if (!known.open) return known.expr;
-    if (known.rule == Expressions::kNone) known.rule = e_.NewRule(document_.PlaceOf(*items.front().schema));
+    if (known.rule == Expressions::kNone) known.rule = e_.NewRule("a schema that refers to itself");
     return known.rule;
   }
   if (known_.size() > kMostSchemas)

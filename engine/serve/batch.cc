@@ -263,6 +263,7 @@ uint64_t FormatSum(const AnswerFormat& format) {
   if (format.kind == AnswerFormat::Kind::kAny) return 0;
   Checksum sum;
   sum.Add(std::to_string(static_cast<int>(format.kind)));
+  sum.Add(std::to_string(static_cast<int>(format.space)));
   sum.Add(format.text);
   return sum.value();
 }

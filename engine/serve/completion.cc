@@ -266,12 +266,15 @@ std::optional<ApiError> Completion::ForceCall(const ServedModel& model, const Ch
       error.param = "tools";
       return error;
     }
-    texts.push_back(frame->before + name + frame->after_name);
+    // Within JSON it is a string's inside.
+    const std::string quoted = OrderedJson(name).dump();
+    const bool in_json = frame->after_name.starts_with('"');
+    texts.push_back(frame->before + (in_json ? quoted.substr(1, quoted.size() - 2) : name) + frame->after_name);
     forced->arguments[texts.back()] = *grammar;
   }
   if (texts.empty())
     return ApiError{.message = "tool_choice names a function that is not among the tools", .param = "tool_choice"};
-  const Result<std::shared_ptr<Grammar>> names = Grammar::FromChoices(texts);
+  const Result<std::shared_ptr<Grammar>> names = model.grammars->Get({.kind = AnswerFormat::Kind::kChoices, .choices = texts});
   if (!names.ok()) return ApiErrorOf(names.status());
   forced->names = *names;
   call_ = std::move(forced);

@@ -59,6 +59,9 @@ Guide::Guide(const Model& model, GuideOptions options)
       cursor_(options.call != nullptr ? options.call->names : options.grammar, vocabulary_),
       options_(std::move(options)) {
   cursor_.Prepare();
+  if (options_.call != nullptr) {
+    for (const auto& [name, grammar] : options_.call->arguments) GrammarCursor(grammar, vocabulary_).Prepare();
+  }
   const AnswerStart& start = options_.start;
   thinking_ = TokenOf(tokenizer_, start.thinking_begin);
   if (options_.may_call && options_.call == nullptr) {
@@ -119,10 +122,16 @@ bool Guide::IsComplete() const {
 }
 
 Status Guide::Check(const Model& model, const GuideOptions& options) {
-  const auto is_token = [&](const std::string& mark) { return TokenOf(*model.tokenizer(), mark) >= 0; };
-  if (options.call != nullptr || !options.may_call || options.start.channels ||
-      std::ranges::any_of(options.start.call_marks, is_token))
+  if (options.call != nullptr) {  // what TokensOf will be asked for
+    const CallFrame& frame = options.call->frame;
+    for (const std::string& text : {frame.marks, frame.name_marks, frame.after + frame.end_marks}) {
+      TALLY_RETURN_IF_ERROR(
+          model.tokenizer()->EncodeSegments(std::vector<TextSegment>{{.text = text, .parse_special = true}}).status());
+    }
     return {};
+  }
+  const auto is_token = [&](const std::string& mark) { return TokenOf(*model.tokenizer(), mark) >= 0; };
+  if (!options.may_call || options.start.channels || std::ranges::any_of(options.start.call_marks, is_token)) return {};
   return BadInput(
       "answers of this model cannot be held to a format while it may call tools: its calls begin with no token of their own");
 }
@@ -227,7 +236,8 @@ bool Guide::TakeBefore(int32_t token) {
     }
     // Content begins anew after white space, which may be in the mark's own token.
     const std::string rest = before_.substr(end + mark.size());
-    if (rest.find_first_not_of(" \t\r\n") != rest.npos && !cursor_.TakeBytes(rest)) {
+    const bool is_space = rest.find_first_not_of(" \t\r\n") == rest.npos;
+    if (!is_space && (options_.call != nullptr || !cursor_.TakeBytes(rest))) {
       before_.erase(0, end + 1);  // this mark did not end it
       return true;
     }

@@ -113,17 +113,18 @@ TEST(Guided, WhatIsDecidedRunsInOneStepCutAsTheTokenizerCutsIt) {
   EXPECT_GT(forced, 60);
   // An answer without a choice is the tokenizer's.
   const std::string text = R"({"name":"Romeo and Juliet","kind":"king","lines":["What say you?","Speak, speak!"]})";
-  GenerateOptions options = Options(demo, 1, /*jump=*/true);
-  options.grammar = *Grammar::FromChoices(std::vector<std::string>{text});
-  const Result<GenerateResult> result = Generate(*demo.opened.engine, demo.prompt, options);
-  ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result->text, text);
-  EXPECT_LE(result->decode_steps, 1);
   const std::vector<int32_t> whole = *demo.tokenizer().EncodeSegments(std::vector<TextSegment>{{.text = text}});
-  // The first token was drawn, and may be another than the tokenizer's.
-  if (result->tokens.front() == whole.front()) {
-    EXPECT_EQ(result->tokens, whole);
-  }
+  // The first token is drawn: the tokenizer's.
+  const auto request = *Request::New(*demo.opened.engine, demo.prompt,
+                                     {.sampling = {.temperature = 0},
+                                      .logit_bias = {{whole.front(), 1e6F}},
+                                      .grammar = *Grammar::FromChoices(std::vector<std::string>{text})});
+  Scheduler scheduler(*demo.opened.engine);
+  scheduler.Add(request);
+  while (!scheduler.idle()) scheduler.Step();
+  EXPECT_EQ(request->result().finish, FinishReason::kEos);
+  EXPECT_EQ(request->result().tokens, whole);
+  EXPECT_EQ(request->result().decode_steps, 0);
 }
 
 TEST(Guided, DraftsAndCompanyChangeNothing) {

@@ -21,6 +21,9 @@ int main() {
   TALLY_DESIGNATED(tally::GenerateOptions, max_tokens);
   TALLY_DESIGNATED(tally::RequestOptions, max_tokens);
   TALLY_DESIGNATED(tally::RequestEvent, token);
+  TALLY_DESIGNATED(tally::AnswerStart, thinking_begin);
+  TALLY_DESIGNATED(tally::CallFrame, marks);
+  TALLY_DESIGNATED(tally::ForcedCall, frame);
   TALLY_DESIGNATED(tally::SchemaOptions, space);
   TALLY_DESIGNATED(tally::SchemaKeyword, name);
   TALLY_DESIGNATED(tally::Vocabulary::Node, size);
