@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-#include "engine/machine/machine.h"
+#include "tests/support/resident.h"
 
 namespace tally {
 namespace {
@@ -299,8 +299,8 @@ TEST(SequenceStore, ResidentMemoryStaysWithinTheBudget) {
   ASSERT_TRUE(made.ok()) << made.status().message();
   SequenceStore& store = **made;
   std::mt19937 random(7);
-  const uint64_t before = ResidentBytes();
   uint64_t most = 0;
+  const uint8_t *first = nullptr, *last = nullptr;  // of all blocks
   std::vector<int32_t> live;
   for (int step = 0; step < 100; ++step) {
     const Result<int32_t> s = store.NewSequence();
@@ -315,11 +315,15 @@ TEST(SequenceStore, ResidentMemoryStaysWithinTheBudget) {
     for (size_t l = 0; l < layers.size(); ++l) {
       for (const KvTable& table : store.Tables(static_cast<int32_t>(l))) {
         for (int64_t b = 0; b < table.count; ++b) {
-          if (table.blocks[b] != nullptr) std::memset(table.blocks[b], 1, layers[l].bytes);
+          uint8_t* const block = table.blocks[b];
+          if (block == nullptr) continue;
+          std::memset(block, 1, layers[l].bytes);
+          if (first == nullptr || block < first) first = block;
+          last = std::max<const uint8_t*>(last, block + layers[l].bytes);
         }
       }
     }
-    most = std::max(most, ResidentBytes() - std::min(before, ResidentBytes()));
+    most = std::max(most, ResidentIn(first, last));
     ASSERT_LE(most, kBudget + kSlack) << "step " << step;
     ASSERT_TRUE(store.Verify().ok());
   }

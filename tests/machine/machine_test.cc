@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "tests/support/resident.h"
+
 namespace tally {
 namespace {
 
@@ -75,12 +77,12 @@ TEST(AnonymousMemory, ReservedAddressesTakeWhatIsWritten) {
   constexpr size_t kMib = size_t{1} << 20, kBytes = size_t{1} << 38;  // more than there is
   Result<AnonymousMemory> memory = AnonymousMemory::Reserve(kBytes);
   ASSERT_TRUE(memory.ok()) << memory.status().message();
-  const uint64_t before = ResidentBytes();
+  const auto resident = [&] { return ResidentIn(memory->data(), memory->data() + kBytes); };
   memory->AllowHugePages(kBytes / 2, 64 * kMib);
   std::memset(memory->data() + kBytes / 2, 1, 64 * kMib);
-  EXPECT_GE(ResidentBytes(), before + 56 * kMib);
+  EXPECT_EQ(resident(), 64 * kMib);
   memory->Return(kBytes / 2 + 3 * kMib, 61 * kMib);
-  EXPECT_LE(ResidentBytes(), before + 11 * kMib);
+  EXPECT_EQ(resident(), 3 * kMib);
   EXPECT_EQ(memory->data()[kBytes / 2 + 3 * kMib - 1], 1);
   EXPECT_EQ(memory->data()[kBytes / 2 + 3 * kMib], 0);
 }
