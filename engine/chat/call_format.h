@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "engine/grammar/call_notation.h"
+
 namespace tally {
 
 struct Tags {
@@ -34,6 +36,7 @@ struct CallTags {
   std::string_view value_begin = {}, value_end = {};
   std::string_view end = {};    // empty: the end of the section
   bool value_on_lines = false;  // a line feed after value_begin and one before value_end belong to the tags
+  bool typed = false;           // between key and value stands string="true" or "false"
   bool cdata = false;           // a value may be <![CDATA[...]]>, in which value_end may stand
   // Arguments that nest: element KEY> VALUE element /KEY>, where VALUE is text, or elements again: the members of an object, or items of a
   // list that are all called "item". Then key and value tags are empty.
@@ -60,10 +63,13 @@ struct CallFormat {
   std::string_view name_mark = {};                // kNamed: ID name_mark NAME args_mark {...}
   std::string_view content_word = {};             // in a section, where a call may stand: what follows is content
   std::string_view type_word = {};                // kNamed: TYPE args_mark NAME, then the arguments on a line of their own
+  CallId id = CallId::kNone;                      // kNamed: that a call has; with a number NAME is functions.NAME:NUMBER
+  bool fenced = false;                            // kNamed: the arguments stand between lines ```json and ```
   const CallTags* tags = nullptr;                 // kTagged
   std::string_view quote = {};                    // kBraced
 
   bool name_is_key = false;  // JSON calls are {NAME: {...}}
+  bool json_list = false;    // JSON calls are a list
   bool calls_in_thinking = false;
   bool bare = false;  // no marks are around an answer that is nothing but JSON calls or one Python list of calls: bare_calls.h
 };

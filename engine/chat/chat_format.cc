@@ -33,10 +33,9 @@ Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& sou
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<JinjaFormat> format,
                          JinjaFormat::Make(source, std::move(parsers), "Jinja, calls: " + answers,
                                            /*reads_calls=*/harmony || KnowsCalls(syntax)));
-  format->SetCallFrame(harmony ? FrameOfHarmonyCalls() : FrameOfCalls(syntax));
-  format->SetStarts([harmony, syntax](std::string_view prompt) {
-    return harmony ? AnswerStart{.channels = true} : StartOfAnswer(syntax, prompt);
-  });
+  format->SetNotations([harmony, syntax](bool json) { return harmony ? HarmonyCallNotations() : CallNotationsOf(syntax, json); });
+  format->SetStarts(
+      [harmony, syntax](std::string_view prompt) { return harmony ? HarmonyStart() : StartOfAnswer(syntax, prompt); });
   return std::unique_ptr<ChatFormat>(std::move(format));
 }
 

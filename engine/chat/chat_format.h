@@ -14,6 +14,7 @@
 #include "engine/base/status.h"
 #include "engine/chat/message.h"
 #include "engine/chat/output.h"
+#include "engine/grammar/call_notation.h"
 
 namespace tally {
 
@@ -41,19 +42,20 @@ struct LeftOut {
   bool operator==(const LeftOut&) const = default;
 };
 
+// Answers that are messages, as harmony has them. Each has a header, which `message_begin` begins and `header_end` ends. `channel` is
+// followed by the channel's name, which is `content` for the content; `recipient` by the function that a message is a call of.
+struct AnswerChannels {
+  std::string message_begin = {}, channel = {}, header_end = {};
+  std::string content = {}, recipient = {};
+};
+
 // What may stand in an answer before its content. Marks are spelled as in the vocabulary.
 struct AnswerStart {
   std::string thinking_begin = {}, thinking_end = {};  // empty: the model does not think
   bool in_thinking = false;                            // the prompt ends within it
   std::vector<std::string> call_marks = {};            // that begin calls; empty: calls have no marks, or there are none
-  // Harmony: the content is the message of the channel "final", and calls are messages to their functions.
-  bool channels = false;
-};
-
-// How a call is written where one must be made: `marks` and `before`, the function's name, `after_name` and `name_marks`, the arguments as
-// JSON, `after` and `end_marks`. Marks are special tokens, spelled as in the vocabulary; the others are text.
-struct CallFrame {
-  std::string marks = {}, before = {}, after_name = {}, name_marks = {}, after = {}, end_marks = {};
+  bool calls_in_thinking = false;                      // calls may be made within it
+  std::optional<AnswerChannels> channels = {};
 };
 
 // Does not change: any number of threads may use one at once.
@@ -84,8 +86,12 @@ class TALLY_API ChatFormat {
     (void)prompt;
     return {};
   }
-  // None: it is not known how calls are written.
-  virtual std::optional<CallFrame> FrameOfCalls() const { return std::nullopt; }
+  // How the model writes calls: the first is the usual one. `json`: the arguments as JSON, where it writes them otherwise. None: it is not
+  // known.
+  virtual std::vector<CallNotation> CallNotations(bool json) const {
+    (void)json;
+    return {};
+  }
   // Of prompt and answers: "harmony", "Jinja, calls of Qwen".
   virtual std::string Description() const = 0;
 };

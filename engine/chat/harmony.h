@@ -92,13 +92,9 @@ Result<std::string> HarmonyTypeText(const std::string& schema);
 //   * Calls of built-in tools and their results ("browser.search", "python") are on the channel analysis, as content of type "code".
 // kBadInput: an effort other than low, medium and high; a tool, role or variable that is none; a tool's message without a name.
 std::unique_ptr<ChatFormat> MakeHarmonyFormat();
-// ChatFormat::FrameOfCalls: in the channel "commentary", to a function.
-inline CallFrame FrameOfHarmonyCalls() {
-  return {.marks = "<|channel|>",
-          .before = "commentary to=functions.",
-          .after_name = " ",
-          .name_marks = "<|constrain|>json<|message|>"};
-}
+// ChatFormat::CallNotations: in the channel "commentary", to a function. One call ends the answer.
+std::vector<CallNotation> HarmonyCallNotations();
+AnswerStart HarmonyStart();  // ChatFormat::StartOf
 
 // Of answers to a prompt that ends with <|start|>assistant. Only control pieces are special tokens. These rules give every sequence
 // of pieces an answer, which does not depend on where text is cut into pieces:

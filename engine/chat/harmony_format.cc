@@ -206,12 +206,28 @@ class HarmonyFormat final : public ChatFormat {
   std::unique_ptr<OutputParser> NewParser(std::string_view, const ChatRequest& request) const override {
     return NewHarmonyParser(MayCall(request));
   }
-  AnswerStart StartOf(std::string_view) const override { return {.channels = true}; }
-  std::optional<CallFrame> FrameOfCalls() const override { return FrameOfHarmonyCalls(); }
+  AnswerStart StartOf(std::string_view) const override { return HarmonyStart(); }
+  std::vector<CallNotation> CallNotations(bool) const override { return HarmonyCallNotations(); }
   std::string Description() const override { return "harmony"; }
 };
 
 }  // namespace
+
+AnswerStart HarmonyStart() {
+  return {.channels = AnswerChannels{.message_begin = "<|start|>",
+                                     .channel = "<|channel|>",
+                                     .header_end = "<|message|>",
+                                     .content = "final",
+                                     .recipient = "to=functions."}};
+}
+
+std::vector<CallNotation> HarmonyCallNotations() {
+  return {{.call_begin = "<|channel|>commentary to=functions.",
+           .after_name = " <|constrain|>json<|message|>",
+           .once = true,
+           .thinking_begin = "<|channel|>analysis<|message|>",
+           .thinking_end = "<|end|><|start|>assistant"}};
+}
 
 std::unique_ptr<ChatFormat> MakeHarmonyFormat() { return std::make_unique<HarmonyFormat>(); }
 

@@ -57,8 +57,11 @@ class JinjaFormat : public ChatFormat {
   using StartFinder = std::function<AnswerStart(std::string_view prompt)>;
   void SetStarts(StartFinder starts) { starts_ = std::move(starts); }
   AnswerStart StartOf(std::string_view prompt) const override { return starts_ ? starts_(prompt) : AnswerStart(); }
-  void SetCallFrame(std::optional<CallFrame> frame) { call_frame_ = std::move(frame); }
-  std::optional<CallFrame> FrameOfCalls() const override { return call_frame_; }
+  using NotationFactory = std::function<std::vector<CallNotation>(bool json)>;
+  void SetNotations(NotationFactory notations) { notations_ = std::move(notations); }
+  std::vector<CallNotation> CallNotations(bool json) const override {
+    return notations_ ? notations_(json) : std::vector<CallNotation>();
+  }
   std::string Description() const override { return description_; }
 
   // With variables as they are, such as messages whose content is a list of parts; special tokens are added to them.
@@ -92,7 +95,7 @@ class JinjaFormat : public ChatFormat {
   bool short_call_ids_ = false;
   ParserFactory parsers_;
   StartFinder starts_;
-  std::optional<CallFrame> call_frame_;
+  NotationFactory notations_;
   std::string description_;
   bool reads_calls_;
 };

@@ -36,9 +36,10 @@ struct ChatRequest {
   std::vector<ChatMessage> messages = {};
   // Each the JSON text of one tool: {"type": "function", "function": {"name", "description", "parameters"}}.
   std::vector<std::string> tools = {};
-  // The answer is to be a call: of any tool, or of these.
-  bool must_call = false;
+  bool must_call = false;  // the answer is to be a call
+  // Calls are of these tools; empty: of any.
   std::vector<std::string> callable = {};
+  std::vector<std::string> strict = {};    // names of tools whose calls are to have arguments of their schema
   std::optional<int64_t> most_calls = {};  // of an answer, which ends after the last of them; none: any number
   std::string reasoning_effort = {};       // "low", "medium", "high"; empty: the format's default
   std::optional<bool> thinking = {};       // enable_thinking of templates that know it; none: their default

@@ -85,7 +85,25 @@ constexpr CallTags kDsmlTags = {
     .value_begin = ">",
     .value_end = "</｜DSML｜parameter>",
     .end = "</｜DSML｜invoke>",
+    .typed = true,
 };
+
+// The first models write a word and a fence around the arguments, V3.1 neither.
+constexpr CallFormat DeepSeek(std::string_view sign, bool fenced) {
+  return {.name = "DeepSeek",
+          .signs = {"<｜tool▁calls▁begin｜>", sign},
+          .groups = {{{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+                      {"<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"},
+                      {"<｜tool calls begin｜>", "<｜tool calls end｜>"},
+                      {"<｜tool\\_calls\\_begin｜>", "<｜tool\\_calls\\_end｜>"},
+                      {"<|tool_calls_begin|>", "<|tool_calls_end|>"},
+                      {"<｜tool▁calls｜>", ""}}},
+          .sections = {{{{"<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"}, CallBody::kNamed}}},
+          .between = " \t\r\n`",  // the fence around the arguments
+          .args_mark = "<｜tool▁sep｜>",
+          .type_word = "function",
+          .fenced = fenced};
+}
 
 constexpr CallSection kLfm = {{"<|tool_call_start|>", "<|tool_call_end|>"}, CallBody::kPython};
 
@@ -150,23 +168,14 @@ constexpr CallFormat kCallFormats[] = {
      .sections = {{{{"<｜DSML｜function_calls>", "</｜DSML｜function_calls>"}, CallBody::kTagged},
                    {{"<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"}, CallBody::kTagged}}},
      .tags = &kDsmlTags},
-    {.name = "DeepSeek",
-     .signs = {"<｜tool▁calls▁begin｜>"},
-     .groups = {{{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
-                 {"<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"},
-                 {"<｜tool calls begin｜>", "<｜tool calls end｜>"},
-                 {"<｜tool\\_calls\\_begin｜>", "<｜tool\\_calls\\_end｜>"},
-                 {"<|tool_calls_begin|>", "<|tool_calls_end|>"},
-                 {"<｜tool▁calls｜>", ""}}},
-     .sections = {{{{"<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"}, CallBody::kNamed}}},
-     .between = " \t\r\n`",  // the fence around the arguments
-     .args_mark = "<｜tool▁sep｜>",
-     .type_word = "function"},
+    DeepSeek("```json", /*fenced=*/true),
+    DeepSeek("", /*fenced=*/false),
     {.name = "Kimi K2",
      .signs = {"<|tool_calls_section_begin|>"},
      .groups = {{{"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"}}},
      .sections = {{{{"<|tool_call_begin|>", "<|tool_call_end|>"}, CallBody::kNamed}}},
-     .args_mark = "<|tool_call_argument_begin|>"},
+     .args_mark = "<|tool_call_argument_begin|>",
+     .id = CallId::kNumber},
     {.name = "GLM",
      .signs = {"<tool_call>", "<arg_key>"},
      .sections = {{{{"<tool_call>", "</tool_call>"}, CallBody::kTagged}}},
@@ -177,10 +186,22 @@ constexpr CallFormat kCallFormats[] = {
      .unmarked = kFunctionTags.name_begin,
      .tags = &kFunctionTags},
     {.name = "Mistral",
-     .signs = {"[TOOL_CALLS]"},
+     .signs = {"[TOOL_CALLS]", "[CALL_ID]"},
+     .sections = {{{{"[TOOL_CALLS]", ""}, CallBody::kNamed}}},
+     .args_mark = "[ARGS]",
+     .id_mark = "[CALL_ID]",
+     .id = CallId::kNineLetters},
+    {.name = "Mistral",
+     .signs = {"[TOOL_CALLS]", "[ARGS]"},
      .sections = {{{{"[TOOL_CALLS]", ""}, CallBody::kNamed}}},
      .args_mark = "[ARGS]",
      .id_mark = "[CALL_ID]"},
+    {.name = "Mistral",
+     .signs = {"[TOOL_CALLS]"},
+     .sections = {{{{"[TOOL_CALLS]", ""}, CallBody::kNamed}}},
+     .args_mark = "[ARGS]",
+     .id_mark = "[CALL_ID]",
+     .json_list = true},
     {.name = "Gemma 4",
      .signs = {"<|tool_call>"},
      .sections = {{{{"<|tool_call>", "<tool_call|>"}, CallBody::kBraced}}},
@@ -201,29 +222,37 @@ constexpr CallFormat kCallFormats[] = {
      .signs = {"<|tools_prefix|>"},
      .sections = {{{{"<|tools_prefix|>", "<|tools_suffix|>"}}}},
      .name_is_key = true,
+     .json_list = true,
      .calls_in_thinking = true},
     {.name = "Command R7B",
      .signs = {"<|START_ACTION|>"},
      .sections = {{{{"<|START_ACTION|>", "<|END_ACTION|>"}}}},
-     .others = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
-    {.name = "Command-R+", .signs = {"<|CHATBOT_TOKEN|>", "Action:"}, .sections = {{{{"Action:", ""}}}}},
+     .others = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"},
+     .json_list = true},
+    {.name = "Command-R+", .signs = {"<|CHATBOT_TOKEN|>", "Action:"}, .sections = {{{{"Action:", ""}}}}, .json_list = true},
     {.name = "Granite",
      .signs = {"<|tool_call|>", "<|start_of_role|>"},
      .sections = {{{{"<|tool_call|>", ""}}, {{"<tool_call>", "</tool_call>"}}}},
-     .others = {"<response>", "</response>"}},
-    {.name = "Phi-4-mini", .signs = {"<|/tool|>"}, .sections = {{{{"<|tool_call|>", "<|/tool_call|>"}}, {{"functools[", ""}}}}},
-    {.name = "Phi-4-mini", .signs = {"<|tool_call|>"}, .sections = {{{{"<|tool_call|>", "<|/tool_call|>"}}}}},
-    {.name = "FireFunction", .signs = {"functools["}, .sections = {{{{"functools[", ""}}}}},
-    {.name = "Nemotron", .signs = {"<TOOLCALL>"}, .sections = {{{{"<TOOLCALL>", "</TOOLCALL>"}}}}},
+     .others = {"<response>", "</response>"},
+     .json_list = true},
+    {.name = "Phi-4-mini",
+     .signs = {"<|/tool|>"},
+     .sections = {{{{"<|tool_call|>", "<|/tool_call|>"}}, {{"functools[", ""}}}},
+     .json_list = true},
+    {.name = "Phi-4-mini", .signs = {"<|tool_call|>"}, .sections = {{{{"<|tool_call|>", "<|/tool_call|>"}}}}, .json_list = true},
+    {.name = "FireFunction", .signs = {"functools["}, .sections = {{{{"functools[", ""}}}}, .json_list = true},
+    {.name = "Nemotron", .signs = {"<TOOLCALL>"}, .sections = {{{{"<TOOLCALL>", "</TOOLCALL>"}}}}, .json_list = true},
     {.name = "Apriel",
      .signs = {"<tool_calls>", "[BEGIN FINAL RESPONSE]"},
      .sections = {{{{"<tool_calls>", "</tool_calls>"}}}},
-     .others = {"[END FINAL RESPONSE]"}},
+     .others = {"[END FINAL RESPONSE]"},
+     .json_list = true},
     {.name = "Hunyuan",
      .signs = {"<tool_calls>", "<answer>"},
      .sections = {{{{"<tool_calls>", "</tool_calls>"}}}},
-     .others = {"<answer>", "</answer>"}},
-    {.name = "Jamba/Hunyuan", .signs = {"<tool_calls>"}, .sections = {{{{"<tool_calls>", "</tool_calls>"}}}}},
+     .others = {"<answer>", "</answer>"},
+     .json_list = true},
+    {.name = "Jamba/Hunyuan", .signs = {"<tool_calls>"}, .sections = {{{{"<tool_calls>", "</tool_calls>"}}}}, .json_list = true},
     {.name = "ERNIE",
      .signs = {"<tool_call>", "<response>"},
      .sections = {{{{"<tool_call>", "</tool_call>"}}}},
@@ -273,39 +302,122 @@ AnswerStart StartOfAnswer(const AnswerSyntax& syntax, std::string_view prompt) {
     const std::string_view mark = syntax.calls->groups[0].begin.empty() ? section.marks.begin : syntax.calls->groups[0].begin;
     if (!mark.empty() && !syntax.calls->bare) start.call_marks.emplace_back(mark);
   }
+  start.calls_in_thinking = syntax.calls->calls_in_thinking;
   return start;
 }
 
-std::optional<CallFrame> FrameOfCalls(const AnswerSyntax& syntax) {
-  if (!KnowsCalls(syntax)) return std::nullopt;
-  const CallFormat& format = *syntax.calls;
-  const Tags &group = format.groups[0], &section = format.sections[0].marks;
-  CallFrame frame;
-  if (!format.bare) {  // else the answer is a call without any mark
-    frame.marks = std::string(group.begin) + std::string(section.begin);
-    frame.end_marks = std::string(section.end) + std::string(group.end);
-  }
-  const bool plain_name =
-      format.sections[0].body == CallBody::kNamed && !format.bare && format.name_mark.empty() && format.type_word.empty();
-  if (plain_name && !format.args_mark.empty()) {
-    frame.name_marks = format.args_mark;
-    return frame;
-  }
-  const bool lines = frame.marks.ends_with("call>") && frame.end_marks.starts_with("</");  // <tool_call> on a line of its own
+namespace {
+
+// Arguments between tags, each on a line.
+CallNotation TaggedNotation(const CallTags& tags, const Tags& section) {
+  const std::string begin(section.begin), line = tags.value_on_lines ? "\n" : "";
+  const bool typed = tags.typed;
+  CallNotation notation{.call_begin = begin + (tags.name_begin.empty() ? "" : "\n") + std::string(tags.name_begin),
+                        .after_name = std::string(tags.name_end),
+                        .call_end = std::string(tags.end) + (tags.end.empty() ? "" : "\n") + std::string(section.end),
+                        .between = "\n",
+                        .arguments = ArgumentNotation::kTagged,
+                        .key_begin = std::string(tags.key_begin),
+                        .key_end = std::string(tags.key_end),
+                        .text_begin = (typed ? " string=\"true\"" : "") + std::string(tags.value_begin) + line,
+                        .json_begin = (typed ? " string=\"false\"" : "") + std::string(tags.value_begin) + line,
+                        .value_end = line + std::string(tags.value_end) + "\n",
+                        .text_stop = std::string(tags.value_end)};
+  if (!notation.after_name.ends_with('\n')) notation.after_name += '\n';
+  if (notation.key_end.starts_with("</")) notation.key_end += '\n';
+  return notation;
+}
+
+CallNotation PythonNotation(const std::string& begin, const std::string& end, const std::string& between) {
+  return {
+      .begin = begin, .end = end, .after_name = "(", .call_end = ")", .between = between, .arguments = ArgumentNotation::kPython};
+}
+
+CallNotation JsonNotation(const CallFormat& format, const Tags& section, bool list) {
+  CallNotation notation{.call_begin = "{\"name\": \"",
+                        .after_name = format.bare ? "\", \"parameters\": " : "\", \"arguments\": ",
+                        .call_end = "}",
+                        .name_in_string = true};
   if (format.name_is_key) {
-    frame.before = "[{\"";
-    frame.after_name = "\": ";
-    frame.after = "}]";
-  } else {
-    frame.before = "{\"name\": \"";
-    frame.after_name = format.bare ? "\", \"parameters\": " : "\", \"arguments\": ";
-    frame.after = "}";
+    notation.call_begin = "{\"";
+    notation.after_name = "\": ";
   }
-  if (lines) {
-    frame.before.insert(0, "\n");
-    frame.after += "\n";
+  const std::string begin(section.begin), end(section.end);
+  if (list) {
+    notation.begin = begin + (begin.ends_with('[') ? "" : "[");
+    notation.end = "]" + end;
+    notation.between = ", ";
+    return notation;
   }
-  return frame;
+  const bool lines = begin.ends_with("call>") && end.starts_with("</");  // <tool_call> on a line of its own
+  notation.call_begin = begin + (lines ? "\n" : "") + notation.call_begin;
+  notation.call_end += (lines ? "\n" : "") + end;
+  notation.between = lines ? "\n" : "";
+  return notation;
+}
+
+CallNotation NotationOf(const CallFormat& format, const CallSection& section, bool json) {
+  const std::string begin(section.marks.begin), end(section.marks.end);
+  if (!json) {
+    switch (section.body) {
+      case CallBody::kNamed:
+        if (format.args_mark.empty() || !format.name_mark.empty() || format.json_list) break;
+        if (format.fenced) {
+          return {.call_begin = begin + std::string(format.type_word) + std::string(format.args_mark),
+                  .after_name = "\n```json\n",
+                  .call_end = "\n```" + end,
+                  .between = "\n"};
+        }
+        return {.call_begin = begin + (format.id == CallId::kNumber ? "functions." : ""),
+                .id_begin = format.id == CallId::kNumber ? ":" : std::string(format.id_mark),
+                .after_name = std::string(format.args_mark),
+                .call_end = end,
+                .id = format.id};
+      case CallBody::kTagged:
+        if (format.tags->element.empty() && !format.tags->cdata) return TaggedNotation(*format.tags, section.marks);
+        break;
+      case CallBody::kBraced:
+        return {.call_begin = begin + "call:",
+                .call_end = end,
+                .arguments = ArgumentNotation::kBraced,
+                .quote = std::string(format.quote),
+                .text_stop = std::string(format.quote)};
+      case CallBody::kPython:
+        if (format.bare) break;
+        if (begin.ends_with(">") && end.starts_with("</")) return PythonNotation(begin + "\n", "\n" + end, "\n");
+        return PythonNotation(begin + "[", "]" + end, ", ");
+      default: break;
+    }
+  }
+  return JsonNotation(format, section.marks,
+                      format.json_list && section.body != CallBody::kPython && end.find("call>") == end.npos);
+}
+
+}  // namespace
+
+std::vector<CallNotation> CallNotationsOf(const AnswerSyntax& syntax, bool json) {
+  std::vector<CallNotation> notations;
+  if (!KnowsCalls(syntax)) return notations;
+  const CallFormat& format = *syntax.calls;
+  const Tags& group = format.groups[0];
+  if (format.bare) {  // without any mark
+    notations.push_back(JsonNotation(format, {}, /*list=*/false));
+    notations.back().sign = {.text = "{", .at_beginning = true};
+    notations.back().once = true;
+    notations.push_back(PythonNotation("[", "]", ", "));
+    notations.back().sign = {.text = "[", .at_beginning = true, .with_name = true};
+  }
+  for (const CallSection& section : format.sections) {
+    if (section.marks.begin.empty()) continue;
+    CallNotation notation = NotationOf(format, section, json);
+    notation.sign = {.text = std::string(group.begin.empty() ? section.marks.begin : group.begin),
+                     .with_name = !format.content_word.empty()};
+    notation.begin = std::string(group.begin) + notation.begin;
+    notation.end += group.end;
+    if (format.bare) notation.once = true;
+    notations.push_back(std::move(notation));
+  }
+  return notations;
 }
 
 std::string_view AnswerSyntaxName(const AnswerSyntax& syntax) { return syntax.calls->name; }

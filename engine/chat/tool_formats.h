@@ -30,9 +30,9 @@ AnswerSyntax DetectAnswerSyntax(std::string_view template_text);
 // What may stand before the content of an answer that follows `prompt`.
 AnswerStart StartOfAnswer(const AnswerSyntax& syntax, std::string_view prompt);
 
-// How a call is written where one must be made: between the marks of the first section, by its own separators where it is a name and
-// JSON, else as JSON of name and arguments, which every section takes. None: calls are not known.
-std::optional<CallFrame> FrameOfCalls(const AnswerSyntax& syntax);
+// How calls are written in each section, as the templates do. `json`: as JSON of name and arguments where a section is not that, which every
+// section takes. None: calls are not known.
+std::vector<CallNotation> CallNotationsOf(const AnswerSyntax& syntax, bool json);
 
 // Whose calls: "Qwen/Hermes", "Mistral"; "none".
 std::string_view AnswerSyntaxName(const AnswerSyntax& syntax);

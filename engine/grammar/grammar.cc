@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/base/format.h"
+#include "engine/grammar/calls.h"
 #include "engine/grammar/expressions.h"
 #include "engine/grammar/gbnf.h"
 #include "engine/grammar/regex.h"
@@ -102,6 +103,13 @@ Result<std::shared_ptr<Grammar>> Grammar::FromChoices(std::span<const std::strin
   std::vector<Expr> parts;
   for (const std::string& choice : choices) parts.push_back(machine->e.Literal(choice));
   const Expr root = machine->e.Or(parts);
+  return Machine::Finished(std::move(machine), root);
+}
+
+Result<std::shared_ptr<Grammar>> Grammar::FromCalls(std::span<const CallNotation> notations, std::span<const CallTool> tools,
+                                                    const CallGrammarOptions& options) {
+  auto machine = std::make_unique<Machine>();
+  const Result<Expr> root = CallsIn(machine->e, notations, tools, options);
   return Machine::Finished(std::move(machine), root);
 }
 
@@ -230,7 +238,11 @@ TokenMask Grammar::Machine::MaskOf(VocabularyMasks& masks, Expr state) {
     if (end < 0 || static_cast<size_t>(end) >= vocabulary.size()) continue;
     const uint64_t bit = uint64_t{1} << (end % 64);
     uint64_t& word = (*mask)[static_cast<size_t>(end) / 64];
-    word = e.MayEnd(state) ? word | bit : word & ~bit;
+    if (e.MayEnd(state)) {
+      word |= bit;
+    } else if (!vocabulary.IsNamed(end)) {  // else the grammar may have it as a mark
+      word &= ~bit;
+    }
   }
   if (e.is_full()) std::ranges::fill(*mask, 0);  // states are missing: no token rather than a wrong one
   masks.bytes += mask->size() * sizeof(uint64_t);
@@ -274,7 +286,7 @@ void GrammarCursor::Prepare() {
 bool GrammarCursor::Take(int32_t token) {
   if (ended_ || token < 0 || static_cast<size_t>(token) >= vocabulary_->size()) return false;
   if (std::ranges::find(vocabulary_->ends(), token) != vocabulary_->ends().end()) {
-    if (!MayEnd()) return false;
+    if (!MayEnd()) return vocabulary_->IsNamed(token) && TakeBytes(vocabulary_->bytes(token));
     ended_ = true;
     return true;
   }

@@ -14,6 +14,7 @@
 
 #include "engine/base/export.h"
 #include "engine/base/status.h"
+#include "engine/grammar/call_notation.h"
 #include "engine/grammar/vocabulary.h"
 
 namespace tally {
@@ -49,6 +50,9 @@ class TALLY_API Grammar {
   static Result<std::shared_ptr<Grammar>> FromRegex(std::string_view pattern);  // the whole answer matches (ECMA-262, flag u)
   static Result<std::shared_ptr<Grammar>> FromGbnf(std::string_view text);      // as llama.cpp has them; the rule root
   static Result<std::shared_ptr<Grammar>> FromChoices(std::span<const std::string> choices);
+  // Calls of the tools in one of the notations. kBadInput, "NAME: PLACE: ...": arguments that cannot be held, or written in a notation.
+  static Result<std::shared_ptr<Grammar>> FromCalls(std::span<const CallNotation> notations, std::span<const CallTool> tools,
+                                                    const CallGrammarOptions& options = {});
   ~Grammar();
 
   // Whether the text is in it, byte by byte.

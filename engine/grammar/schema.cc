@@ -83,6 +83,12 @@ Result<SchemaParts> ParseSchema(Expressions& e, std::string_view schema, const S
   return SchemaCompiler(e, document, options).Parse();
 }
 
+Result<Expr> ParseArguments(Expressions& e, std::string_view schema, const CallNotation& notation) {
+  TALLY_ASSIGN_OR_RETURN(SchemaDocument document, SchemaDocument::Parse(schema));
+  const bool spaced = notation.arguments != ArgumentNotation::kBraced;
+  return SchemaCompiler(e, document, {.space = spaced ? JsonSpace::kOne : JsonSpace::kNone}, &notation).Arguments();
+}
+
 Result<Expr> AnyJson(Expressions& e, bool object, const SchemaOptions& options) {
   TALLY_ASSIGN_OR_RETURN(SchemaDocument document, SchemaDocument::Parse("true"));
   SchemaCompiler compiler(e, document, options);

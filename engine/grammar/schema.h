@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/grammar/call_notation.h"
 #include "engine/grammar/expressions.h"
 #include "engine/grammar/grammar.h"
 
@@ -21,6 +22,8 @@ struct SchemaParts {
 // kBadInput, "PLACE: ...": a keyword that cannot be held exactly, a value of it that the standard does not have, a reference to what is
 // not there; a schema too large.
 Result<SchemaParts> ParseSchema(Expressions& e, std::string_view schema, const SchemaOptions& options);
+// Arguments of a call, which are an object, in its notation. kBadInput too: names or values that it cannot write.
+Result<Expr> ParseArguments(Expressions& e, std::string_view schema, const CallNotation& notation);
 // Any document; `object`: any that is an object.
 Result<Expr> AnyJson(Expressions& e, bool object, const SchemaOptions& options);
 // Whether `root`, of an `e` that is finished, has the document, with its members in some order and its numbers and strings written as

@@ -24,6 +24,11 @@ Result<SchemaParts> SchemaCompiler::Parse() {
   return parts;
 }
 
+Result<Expr> SchemaCompiler::Arguments() {
+  static const Json kNothing = Json::object();
+  return Compile({{&document_.root()}, {&kNothing, SchemaItem::kExpanded | SchemaItem::kArguments}}, 0);
+}
+
 void SchemaCompiler::Ignore(const Json& schema, const std::string& what) {
   if (ignored_.size() >= kMostIgnoredPlaces) return;  // each is searched for in the whole document
   const std::string place = document_.PlaceOf(schema);

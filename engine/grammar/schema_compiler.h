@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/grammar/json_numbers.h"
+#include "engine/grammar/json_writer.h"
 #include "engine/grammar/schema.h"
 #include "engine/grammar/schema_document.h"
 
@@ -38,24 +39,25 @@ struct SchemaItem {
     kIf = 4,
     kNot = 8,
     kDependent = 16,
-    kExpanded = 32
-  };  // what it refers to is listed too
+    kExpanded = 32,   // what it refers to is listed too
+    kArguments = 64,  // of the list that it is in: the arguments of a call, in their notation
+    kBare = 128,      // of the list that it is in: one argument, its strings bare text
+  };
   const SchemaJson* schema = nullptr;
   uint8_t done = 0;
   friend auto operator<=>(const SchemaItem&, const SchemaItem&) = default;
 };
-
-// A value as it is written: numbers without exponents, strings in their shortest spelling, members in their order.
-std::string WrittenJson(const SchemaJson& value, JsonSpace space);
 
 class SchemaCompiler {
  public:
   using Json = SchemaJson;
   using Items = std::vector<SchemaItem>;
 
-  SchemaCompiler(Expressions& e, SchemaDocument& document, const SchemaOptions& options)
-      : e_(e), document_(document), options_(options) {}
+  // `notation`: of arguments; null: JSON.
+  SchemaCompiler(Expressions& e, SchemaDocument& document, const SchemaOptions& options, const CallNotation* notation = nullptr)
+      : e_(e), document_(document), writer_(e, options.space, notation) {}
   Result<SchemaParts> Parse();
+  Result<Expr> Arguments();
   // Any value; any list, any object.
   Expr Any();
   Expr AnyArray() { return Any(), any_array_; }
@@ -68,19 +70,12 @@ class SchemaCompiler {
     Expr expr = Expressions::kNone, rule = Expressions::kNone;
     bool open = true;  // being compiled
   };
-  struct Member {
+  struct Listed {
     Expr expr = Expressions::kNone;  // name and value
     bool required = false;
   };
 
   Status Error(const Json& schema, const std::string& what) const { return document_.Error(schema, what); }
-  Expr Comma();
-  Expr Colon();
-  Expr Quoted(Expr inside);
-  Expr AnyCharacter();    // of a string, in any spelling
-  Expr PlainCharacter();  // in its shortest
-  Expr FreeString();
-  Expr PlainString(const std::string& text);
   void Ignore(const Json& schema, const std::string& what);
 
   // schema_compiler.cc
@@ -95,7 +90,8 @@ class SchemaCompiler {
   // schema_values.cc: of schemas whose choices are made
   Result<Expr> Values(const Items& items, int depth);
   Result<Expr> Numbers(const Items& items, uint8_t types, const std::vector<const Json*>& except);
-  Result<Expr> Strings(const Items& items, const std::vector<const Json*>& except);
+  Result<Expr> Strings(const Items& items, const std::vector<const Json*>& except, StringStyle style);
+  Result<Expr> BareText(Expr text, uint8_t types);
   Result<Expr> Arrays(const Items& items, int depth);
   Result<Expr> Unique(const Items& items, uint64_t least, uint64_t most);
   const Json* Prefix(const Json& schema) const;
@@ -105,12 +101,13 @@ class SchemaCompiler {
   Result<Expr> Objects(const Items& items, int depth);
   Result<bool> Matches(const Json& schema, const std::string& pattern, const std::string& name);
   Result<const Json*> Additional(const Json& schema, bool combined) const;
-  Result<Expr> Assembled(const Json& schema, const std::vector<Member>& members, Expr others, uint64_t least, uint64_t most);
+  Result<Expr> Assembled(const Json& schema, const std::vector<Listed>& members, Expr others, uint64_t least, uint64_t most,
+                         const ObjectMarks& marks);
   const Json& StringSchema();
 
   Expressions& e_;
   SchemaDocument& document_;
-  const SchemaOptions options_;
+  JsonWriter writer_;
   std::map<Items, Known> known_;
   std::vector<const Json*> refs_;  // that are being followed
   std::set<const Json*> checked_;
@@ -118,7 +115,6 @@ class SchemaCompiler {
   std::map<std::string, std::pair<std::unique_ptr<Expressions>, Expr>> matchers_;  // by pattern
   const Json* string_schema_ = nullptr;
   Expr any_ = Expressions::kNone, any_object_ = Expressions::kNone, any_array_ = Expressions::kNone;
-  Expr any_character_ = Expressions::kNone, plain_character_ = Expressions::kNone;
 };
 
 }  // namespace tally

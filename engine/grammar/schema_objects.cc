@@ -13,6 +13,7 @@ namespace {
 
 using Json = SchemaJson;
 
+constexpr uint8_t kMarks = SchemaItem::kArguments | SchemaItem::kBare;
 constexpr size_t kMostPatterns = 4;  // of names that are not listed: each may hold or not
 constexpr size_t kMostCounted = 100'000;
 
@@ -91,10 +92,11 @@ Result<Expr> SchemaCompiler::Objects(const Items& items, int depth) {
   }
 
   // What is said of a member of this name, or of those of which these patterns hold.
-  const auto value_of = [&](const std::string* name, const std::vector<bool>& holds) -> Result<Expr> {
+  const auto value_of = [&](const std::string* name, const std::vector<bool>& holds, bool as_text) -> Result<Expr> {
     Items of;
+    const bool combined = std::ranges::count_if(items, [](const SchemaItem& item) { return (item.done & kMarks) == 0; }) > 1;
     for (const auto& [schema, done] : items) {
-      bool found = false;
+      bool found = (done & kMarks) != 0;
       if (const Json* const members = FindKeyword(*schema, "properties"); members != nullptr && name != nullptr) {
         const auto member = members->find(*name);
         if (member != members->end()) of.push_back({&*member}), found = true;
@@ -106,24 +108,40 @@ Result<Expr> SchemaCompiler::Objects(const Items& items, int depth) {
         }
       }
       if (found) continue;
-      TALLY_ASSIGN_OR_RETURN(const Json* additional, Additional(*schema, items.size() > 1));
+      TALLY_ASSIGN_OR_RETURN(const Json* additional, Additional(*schema, combined));
       if (additional != nullptr) of.push_back({additional});
     }
+    static const Json kNothing = Json::object();
+    if (as_text) of.push_back({&kNothing, SchemaItem::kExpanded | SchemaItem::kBare});
     return All(of, depth);
   };
 
-  std::vector<Member> members;
-  const Expr colon = Colon();
+  // In JSON, names are strings; in other notations they are what the writer can write.
+  const bool arguments =
+      std::ranges::any_of(items, [](const SchemaItem& item) { return (item.done & SchemaItem::kArguments) != 0; });
+  const ArgumentNotation notation =
+      arguments || writer_.notation() == ArgumentNotation::kBraced ? writer_.notation() : ArgumentNotation::kJson;
+  const bool bare = notation != ArgumentNotation::kJson;
+  if (bare && (!patterns.empty() || !of_names.empty()))
+    return Error(*items.front().schema, "patterns of names cannot be held in this notation of arguments");
+  const ObjectMarks marks = bare ? writer_.Arguments() : writer_.Object();
+  const auto value_in = [&](const std::string* name, const std::vector<bool>& holds) -> Result<Expr> {
+    return value_of(name, holds, notation == ArgumentNotation::kTagged);
+  };
+
+  std::vector<Listed> members;
+  const Expr colon = writer_.Colon();
   for (const std::string& name : names) {
     std::vector<bool> holds;
     for (const std::string& pattern : patterns) {
       TALLY_ASSIGN_OR_RETURN(const bool matches, Matches(*items.front().schema, pattern, name));
       holds.push_back(matches);
     }
-    TALLY_ASSIGN_OR_RETURN(const Expr value, value_of(&name, holds));
-    Expr key = PlainString(name);
-    if (!of_names.empty()) key = e_.And({key, names_expr});
-    members.push_back({.expr = e_.Concat({key, colon, value}), .required = required.contains(name)});
+    TALLY_ASSIGN_OR_RETURN(const Expr value, value_in(&name, holds));
+    std::optional<Expr> member = writer_.Member(name, value, arguments);
+    if (!of_names.empty()) member = e_.Concat({e_.And({e_.Literal(Json(name).dump()), names_expr}), colon, value});
+    if (!member) return Error(*items.front().schema, "a name that this notation of arguments cannot write");
+    members.push_back({.expr = *member, .required = required.contains(name)});
     if (members.back().expr == Expressions::kNone) {
       if (members.back().required) return Expressions::kNone;
       members.pop_back();
@@ -144,13 +162,17 @@ Result<Expr> SchemaCompiler::Objects(const Items& items, int depth) {
     for (size_t set = 0; set < size_t{1} << patterns.size(); ++set) {
       std::vector<bool> holds;
       for (size_t i = 0; i < patterns.size(); ++i) holds.push_back((set >> i & 1) != 0);
-      TALLY_ASSIGN_OR_RETURN(const Expr value, value_of(nullptr, holds));
+      TALLY_ASSIGN_OR_RETURN(const Expr value, value_in(nullptr, holds));
       if (value == Expressions::kNone) continue;
+      if (bare) {
+        parts.push_back(writer_.OtherMember(names, value, arguments));
+        continue;
+      }
       Expr key = Expressions::kNone;
       if (patterns.empty() && names.empty()) {
-        key = of_names.empty() ? FreeString() : names_expr;
+        key = of_names.empty() ? writer_.FreeString() : names_expr;
       } else {
-        std::vector<Expr> all = {e_.Star(PlainCharacter())};
+        std::vector<Expr> all = {e_.Star(writer_.PlainCharacter(StringStyle::kQuoted))};
         for (size_t i = 0; i < patterns.size(); ++i) all.push_back(holds[i] ? spelled[i] : e_.Not(spelled[i]));
         std::vector<Expr> known;
         for (const std::string& name : names) {
@@ -158,14 +180,14 @@ Result<Expr> SchemaCompiler::Objects(const Items& items, int depth) {
           known.push_back(e_.Literal(std::string_view(written).substr(1, written.size() - 2)));
         }
         if (!known.empty()) all.push_back(e_.Not(e_.Or(known)));
-        key = Quoted(e_.And(all));
+        key = writer_.Whole(e_.And(all), StringStyle::kQuoted);
         if (!of_names.empty()) key = e_.And({key, names_expr});
       }
       parts.push_back(e_.Concat({key, colon, value}));
     }
     others = e_.Or(parts);
   }
-  return Assembled(*items.front().schema, members, others, least, most);
+  return Assembled(*items.front().schema, members, others, least, most, marks);
 }
 
 const SchemaJson& SchemaCompiler::StringSchema() {
@@ -174,11 +196,11 @@ const SchemaJson& SchemaCompiler::StringSchema() {
 }
 
 // Members in their order, each at most once, and then others.
-Result<Expr> SchemaCompiler::Assembled(const Json& schema, const std::vector<Member>& members, Expr others, uint64_t least,
-                                       uint64_t most) {
-  const Expr comma = Comma();
+Result<Expr> SchemaCompiler::Assembled(const Json& schema, const std::vector<Listed>& members, Expr others, uint64_t least,
+                                       uint64_t most, const ObjectMarks& marks) {
+  const Expr comma = marks.comma;
   const size_t n = members.size();
-  const uint64_t required = static_cast<uint64_t>(std::ranges::count_if(members, &Member::required));
+  const uint64_t required = static_cast<uint64_t>(std::ranges::count_if(members, &Listed::required));
   if (required > most) return Expressions::kNone;
   const bool bounded = least > required || (most != Expressions::kUnbounded && (most < n || others != Expressions::kNone));
   if (!bounded) {
@@ -198,7 +220,7 @@ Result<Expr> SchemaCompiler::Assembled(const Json& schema, const std::vector<Mem
       firsts.push_back(Expressions::kEmpty);
       if (others != Expressions::kNone) firsts.push_back(e_.Concat(others, tails[n]));
     }
-    return e_.Concat({e_.Literal("{"), e_.Or(firsts), e_.Literal("}")});
+    return e_.Concat({marks.open, e_.Or(firsts), marks.close});
   }
   // By how many there are so far; beyond the bounds it no longer matters, but for the first comma.
   const uint64_t top = std::max<uint64_t>(most != Expressions::kUnbounded ? std::min<uint64_t>(most, n + 1) : least, 1);
@@ -237,7 +259,7 @@ Result<Expr> SchemaCompiler::Assembled(const Json& schema, const std::vector<Mem
   if (refused)
     return Error(schema,
                  "minProperties above the listed members and one more is not supported: names that are not listed may repeat");
-  return e_.Concat({e_.Literal("{"), inside, e_.Literal("}")});
+  return e_.Concat({marks.open, inside, marks.close});
 }
 
 }  // namespace tally

@@ -17,51 +17,19 @@ constexpr size_t kMostUnique = 8;  // values of a list without repetition
 
 }  // namespace
 
-std::string WrittenJson(const Json& value, JsonSpace space) {
-  const char *comma = space == JsonSpace::kNone ? "," : ", ", *colon = space == JsonSpace::kNone ? ":" : ": ";
-  std::string text;
-  if (value.is_object()) {
-    for (auto it = value.begin(); it != value.end(); ++it) {
-      text += (text.empty() ? "{" : comma) + Json(it.key()).dump() + colon + WrittenJson(*it, space);
-    }
-    return text.empty() ? "{}" : text + "}";
-  }
-  if (value.is_array()) {
-    for (const Json& part : value) text += (text.empty() ? "[" : comma) + WrittenJson(part, space);
-    return text.empty() ? "[]" : text + "]";
-  }
-  if (value.is_number()) {
-    const auto number = Decimal::Parse(value.dump());
-    return number ? number->Text() : value.dump();
-  }
-  return value.dump();
-}
-
-Expr SchemaCompiler::Comma() { return e_.Literal(options_.space == JsonSpace::kNone ? "," : ", "); }
-Expr SchemaCompiler::Colon() { return e_.Literal(options_.space == JsonSpace::kNone ? ":" : ": "); }
-Expr SchemaCompiler::Quoted(Expr inside) { return e_.Concat({e_.Literal("\""), inside, e_.Literal("\"")}); }
-Expr SchemaCompiler::AnyCharacter() {
-  if (any_character_ == Expressions::kNone) any_character_ = JsonAny(e_, CodePoints::All());
-  return any_character_;
-}
-Expr SchemaCompiler::PlainCharacter() {
-  if (plain_character_ == Expressions::kNone) plain_character_ = JsonPlain(e_, CodePoints::All());
-  return plain_character_;
-}
-Expr SchemaCompiler::FreeString() { return Quoted(e_.Star(AnyCharacter())); }
-// A string as it is written.
-Expr SchemaCompiler::PlainString(const std::string& text) { return e_.Literal(Json(text).dump()); }
-
 Expr SchemaCompiler::Any() {
   if (any_ == Expressions::kNone) {
     any_ = e_.NewRule("any JSON");
-    const Expr comma = Comma();
-    const Expr member = e_.Concat({FreeString(), Colon(), any_});
+    const Expr comma = writer_.Comma();
+    const Expr member = writer_.notation() == ArgumentNotation::kBraced
+                            ? writer_.OtherMember({}, any_, /*argument=*/false)
+                            : e_.Concat({writer_.FreeString(), writer_.Colon(), any_});
     any_object_ =
         e_.Concat({e_.Literal("{"), e_.Optional(e_.Concat(member, e_.Star(e_.Concat(comma, member)))), e_.Literal("}")});
     any_array_ = e_.Concat({e_.Literal("["), e_.Optional(e_.Concat(any_, e_.Star(e_.Concat(comma, any_)))), e_.Literal("]")});
-    e_.Define(any_, e_.Or({e_.Literal("null"), e_.Literal("true"), e_.Literal("false"), *NumbersOf(e_, NumberBounds()),
-                           FreeString(), any_array_, any_object_}));
+    const StringStyle style = StringStyle::kQuoted;
+    e_.Define(any_, e_.Or({writer_.Null(style), writer_.Boolean(true, style), writer_.Boolean(false, style),
+                           *NumbersOf(e_, NumberBounds()), writer_.FreeString(), any_array_, any_object_}));
   }
   return any_;
 }
@@ -97,6 +65,12 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
       for (const Json& value : *opposite) except.push_back(&value);
     }
   }
+  const auto is_marked = [&](SchemaItem::Done mark) {
+    return std::ranges::any_of(items, [&](const SchemaItem& item) { return (item.done & mark) != 0; });
+  };
+  const bool arguments = is_marked(SchemaItem::kArguments), bare = is_marked(SchemaItem::kBare);
+  const StringStyle style = bare ? StringStyle::kBare : StringStyle::kQuoted;
+  const auto json = [&](Expr value) { return bare ? writer_.AsValue(value) : value; };
   const auto has = [&](std::initializer_list<const char*> keywords) {
     return std::ranges::any_of(items, [&](const SchemaItem& item) {
       return std::ranges::any_of(keywords, [&](const char* keyword) { return item.schema->contains(keyword); });
@@ -107,7 +81,14 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
   const bool of_objects = has({"properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "required",
                                "propertyNames", "minProperties", "maxProperties"});
   const bool of_arrays = has({"items", "prefixItems", "additionalItems", "contains", "minItems", "maxItems", "uniqueItems"});
+  if (arguments) {
+    if (values || !except.empty())
+      return Error(*items.front().schema, "arguments that are one of some constants are not supported");
+    return (types & kObjectType) != 0 ? Objects(items, depth) : Result<Expr>(Expressions::kNone);
+  }
   if (values) {
+    uint8_t others = 0;  // that text could spell
+    for (const Json* value : *values) others |= TypeOf(*value) & types;
     std::vector<Expr> parts;
     for (const Json* value : *values) {
       const uint8_t type = TypeOf(*value);
@@ -117,35 +98,44 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
         return Error(*items.front().schema,
                      "enum or const of objects or lists beside keywords about their parts is not supported");
       }
-      Expr written = e_.Literal(WrittenJson(*value, options_.space));
+      Expr written = writer_.Value(*value, style);
+      if (written == Expressions::kNone) return Error(*items.front().schema, "a constant that cannot be written as an argument");
       if ((type & (kIntegerType | kFractionType)) != 0 && of_numbers) {
         TALLY_ASSIGN_OR_RETURN(const Expr numbers, Numbers(items, type == kIntegerType ? uint8_t{kIntegerType} : types, {}));
         written = e_.And({written, numbers});
       }
       if (type == kStringType && of_strings) {
-        TALLY_ASSIGN_OR_RETURN(const Expr strings, Strings(items, {}));
+        TALLY_ASSIGN_OR_RETURN(const Expr strings, Strings(items, {}, style));
         written = e_.And({written, strings});
+      }
+      if (bare && type == kStringType) {
+        TALLY_ASSIGN_OR_RETURN(written, BareText(written, others));
+      } else {
+        written = json(written);
       }
       if (e_.is_full()) return NoRoom("enum has too many values");
       parts.push_back(written);
     }
     return e_.Or(parts);
   }
-  if (types == kAllTypes && except.empty() && !of_numbers && !of_strings && !of_objects && !of_arrays) return Any();
+  if (!bare && types == kAllTypes && except.empty() && !of_numbers && !of_strings && !of_objects && !of_arrays) return Any();
   std::vector<Expr> parts;
   const auto is_out = [&](const Json& value) {
     return std::ranges::any_of(except, [&](const Json* other) { return AreEqual(*other, value); });
   };
-  if ((types & kNullType) != 0 && !is_out(nullptr)) parts.push_back(e_.Literal("null"));
+  if ((types & kNullType) != 0 && !is_out(nullptr)) parts.push_back(json(writer_.Null(style)));
   for (const bool value : {false, true}) {
-    if ((types & kBooleanType) != 0 && !is_out(value)) parts.push_back(e_.Literal(value ? "true" : "false"));
+    if ((types & kBooleanType) != 0 && !is_out(value)) parts.push_back(json(writer_.Boolean(value, style)));
   }
   if ((types & (kIntegerType | kFractionType)) != 0) {
     TALLY_ASSIGN_OR_RETURN(const Expr numbers, Numbers(items, types, except));
-    parts.push_back(numbers);
+    parts.push_back(json(numbers));
   }
   if ((types & kStringType) != 0) {
-    TALLY_ASSIGN_OR_RETURN(const Expr strings, Strings(items, except));
+    TALLY_ASSIGN_OR_RETURN(Expr strings, Strings(items, except, style));
+    if (bare) {
+      TALLY_ASSIGN_OR_RETURN(strings, BareText(strings, types));
+    }
     parts.push_back(strings);
   }
   for (const uint8_t type : {uint8_t{kArrayType}, uint8_t{kObjectType}}) {
@@ -156,11 +146,11 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
   }
   if ((types & kArrayType) != 0) {
     TALLY_ASSIGN_OR_RETURN(const Expr arrays, of_arrays ? Arrays(items, depth) : Result<Expr>(AnyArray()));
-    parts.push_back(arrays);
+    parts.push_back(json(arrays));
   }
   if ((types & kObjectType) != 0) {
     TALLY_ASSIGN_OR_RETURN(const Expr objects, of_objects ? Objects(items, depth) : Result<Expr>(AnyObject()));
-    parts.push_back(objects);
+    parts.push_back(json(objects));
   }
   return e_.Or(parts);
 }
@@ -209,11 +199,33 @@ Result<Expr> SchemaCompiler::Numbers(const Items& items, uint8_t types, const st
   return *numbers;
 }
 
-Result<Expr> SchemaCompiler::Strings(const Items& items, const std::vector<const Json*>& except) {
+// Text of an argument that may have other types too: not what its reader takes for a value of these (BareTextToJson in chat/).
+Result<Expr> SchemaCompiler::BareText(Expr text, uint8_t types) {
+  std::vector<Expr> values;
+  if ((types & kNullType) != 0) values.push_back(writer_.Null(StringStyle::kBare));
+  for (const bool value : {false, true}) {
+    if ((types & kBooleanType) != 0) values.push_back(writer_.Boolean(value, StringStyle::kBare));
+  }
+  if ((types & (kIntegerType | kFractionType)) != 0) values.push_back(*NumbersOf(e_, NumberBounds()));
+  // Whether the rest is JSON would need a stack: any text that begins so.
+  const Expr rest = e_.Star(e_.Bytes(ByteSet::All()));
+  if ((types & kArrayType) != 0) values.push_back(e_.Concat(e_.Literal("["), rest));
+  if ((types & kObjectType) != 0) values.push_back(e_.Concat(e_.Literal("{"), rest));
+  if (types == kAllTypes) values.push_back(e_.Concat(e_.Literal("\""), rest));
+  if (!values.empty()) {
+    ByteSet spaces;
+    for (const char c : {' ', '\t', '\n', '\r'}) spaces.Add(static_cast<uint8_t>(c));
+    const Expr space = e_.Star(e_.Bytes(spaces));
+    text = e_.And({text, e_.Not(e_.Concat({space, e_.Or(values), space}))});
+  }
+  return writer_.AsText(text);
+}
+
+Result<Expr> SchemaCompiler::Strings(const Items& items, const std::vector<const Json*>& except, StringStyle style) {
   uint64_t least = 0, most = Expressions::kUnbounded;
   std::vector<Expr> also;
   const auto hold = [&](const Json& schema, const std::string& pattern, bool search) -> Result<Expr> {
-    Result<Expr> expr = ParseRegex(e_, pattern, {.search = search, .spelling = JsonPlain});
+    Result<Expr> expr = ParseRegex(e_, pattern, {.search = search, .spelling = writer_.Plain(style)});
     if (!expr.ok()) return Error(schema, "pattern " + pattern + ": " + expr.status().message());
     return expr;
   };
@@ -241,16 +253,15 @@ Result<Expr> SchemaCompiler::Strings(const Items& items, const std::vector<const
   }
   for (const Json* value : except) {
     if (!value->is_string()) continue;
-    std::string written = value->dump();
-    also.push_back(e_.Not(e_.Literal(std::string_view(written).substr(1, written.size() - 2))));
+    also.push_back(e_.Not(e_.Literal(writer_.Inside(value->get<std::string>(), style))));
   }
   if (least > most) return Expressions::kNone;
   const uint32_t max = static_cast<uint32_t>(most);
-  if (also.empty()) return Quoted(e_.Repeat(AnyCharacter(), static_cast<uint32_t>(least), max));
+  if (also.empty()) return writer_.Whole(e_.Repeat(writer_.AnyCharacter(style), static_cast<uint32_t>(least), max), style);
   const bool positive = std::ranges::any_of(also, [&](Expr part) { return e_.kind(part) != ExprKind::kNot; });
   if (!positive || least > 0 || max != Expressions::kUnbounded)
-    also.push_back(e_.Repeat(PlainCharacter(), static_cast<uint32_t>(least), max));
-  return Quoted(also.size() == 1 ? also[0] : e_.And(also));
+    also.push_back(e_.Repeat(writer_.PlainCharacter(style), static_cast<uint32_t>(least), max));
+  return writer_.Whole(also.size() == 1 ? also[0] : e_.And(also), style);
 }
 
 Result<Expr> SchemaCompiler::Arrays(const Items& items, int depth) {
@@ -297,7 +308,7 @@ Result<Expr> SchemaCompiler::Arrays(const Items& items, int depth) {
     if (listed > 0 || contains != nullptr) return Error(place, "uniqueItems beside prefixItems or contains is not supported");
     return Unique(items, least, most);
   }
-  const Expr comma = Comma();
+  const Expr comma = writer_.Comma();
   const auto counted = [&](uint64_t n) { return static_cast<uint32_t>(n); };
   if (contains != nullptr) {
     if (listed > 0 || most != Expressions::kUnbounded || least > contained)
@@ -381,7 +392,7 @@ Result<Expr> SchemaCompiler::Unique(const Items& items, uint64_t least, uint64_t
     if (count >= least) parts.push_back(Expressions::kEmpty);
     for (size_t i = 0; i < exprs.size() && count < most; ++i) {
       if ((used >> i & 1) != 0) continue;
-      parts.push_back(e_.Concat({count == 0 ? Expressions::kEmpty : Comma(), exprs[i], rest(used | 1u << i, count + 1)}));
+      parts.push_back(e_.Concat({count == 0 ? Expressions::kEmpty : writer_.Comma(), exprs[i], rest(used | 1u << i, count + 1)}));
     }
     return known[used] = e_.Or(parts);
   };

@@ -7,12 +7,31 @@
 
 namespace tally {
 
+std::string SpelledToken(std::string_view name) {
+  std::string spelled(1, static_cast<char>(kFirstOfToken));
+  return spelled.append(name) += static_cast<char>(kLastOfToken);
+}
+
+namespace {
+
+bool IsSpelled(std::string_view bytes) {
+  return bytes.size() > 2 && bytes.find_first_of("\xfe\xff", 1) == bytes.size() - 1 &&
+         static_cast<uint8_t>(bytes.front()) == kFirstOfToken && static_cast<uint8_t>(bytes.back()) == kLastOfToken;
+}
+
+}  // namespace
+
 Vocabulary::Vocabulary(std::vector<std::string> tokens, std::vector<int32_t> ends)
     : tokens_(std::move(tokens)), ends_(std::move(ends)), same_(tokens_.size(), -1) {
   constexpr size_t kMostBytes = UINT16_MAX;  // a longer token is never allowed
   std::vector<int32_t> order;
   for (size_t i = 0; i < tokens_.size(); ++i) {
     if (tokens_[i].size() > kMostBytes) tokens_[i].clear();
+    if (IsSpelled(tokens_[i])) {
+      named_.emplace(tokens_[i], static_cast<int32_t>(i));
+    } else if (tokens_[i].find_first_of("\xfe\xff") != std::string::npos) {
+      tokens_[i].clear();  // a byte that is in no text: it would spell the beginning of a name
+    }
     if (!tokens_[i].empty()) order.push_back(static_cast<int32_t>(i));
     longest_ = std::max(longest_, static_cast<uint32_t>(tokens_[i].size()));
   }
@@ -45,6 +64,11 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens, std::vector<int32_t> end
   }
   close(0);
   nodes_[0].size = static_cast<uint32_t>(nodes_.size());
+}
+
+int32_t Vocabulary::TokenNamed(std::string_view spelled) const {
+  const auto place = named_.find(spelled);
+  return place == named_.end() ? -1 : place->second;
 }
 
 }  // namespace tally

@@ -129,6 +129,7 @@ void ReadAnthropicTools(ApiObject& body, ChatRequest* chat) {
     const OrderedJson* const schema = tool.Object("input_schema");
     if (schema == nullptr) tool.Fail("input_schema", "is missing", "missing_required_parameter");
     if (schema != nullptr) function["parameters"] = *schema;
+    if (tool.Flag("strict").value_or(false)) chat->strict.push_back(function.value("name", ""));
     tool.End();
     if (body.ok()) chat->tools.push_back(OrderedJson{{"type", "function"}, {"function", std::move(function)}}.dump());
   }
@@ -150,7 +151,7 @@ void ReadAnthropicToolChoice(ApiObject& body, ChatRequest* chat) {
       if (name && !HasTool(*chat, *name)) choice.Fail("name", "is " + Quote(*name) + ", which is not among the tools");
     }
     chat->must_call = true;
-    chat->most_calls = 1;
+    if (type == "tool") chat->most_calls = 1;
   } else if (type != "auto" && type != "none") {
     choice.Fail("type", R"(must be "auto", "any", "tool" or "none")");
   }

@@ -329,7 +329,7 @@ constexpr ApiField kFields[] = {
     {"tools[]", "description", kTaken, kR | kM},
     {"tools[]", "parameters", kTaken, kR},
     {"tools[]", "input_schema", kTaken, kM},
-    {"tools[]", "strict", kHint, kR | kM, kOff, kAsked},
+    {"tools[]", "strict", kTaken, kR | kM},
     {"tools[]", "defer_loading", kHint, kChats, kOff, "all tools are in the prompt"},
     {"tools[]", "cache_control", kHint, kChats, "", kFound},
     {"tools[]", "allowed_callers", kHint, kM, "", "the client calls"},

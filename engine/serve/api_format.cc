@@ -109,6 +109,19 @@ Result<std::shared_ptr<Grammar>> GrammarCache::Get(const AnswerFormat& format) {
   key += static_cast<char>('0' + static_cast<int>(format.space));
   key += format.text;
   for (const std::string& choice : format.choices) key += choice + '\0';
+  return Get(std::move(key), [&] {
+    switch (format.kind) {
+      case FormatKind::kJsonObject: return Grammar::Json(/*object=*/true);
+      case FormatKind::kSchema: return Grammar::FromSchema(format.text, {.space = format.space});
+      case FormatKind::kRegex: return Grammar::FromRegex(format.text);
+      case FormatKind::kGbnf: return Grammar::FromGbnf(format.text);
+      default: return Grammar::FromChoices(format.choices);
+    }
+  });
+}
+
+Result<std::shared_ptr<Grammar>> GrammarCache::Get(std::string key,
+                                                   const std::function<Result<std::shared_ptr<Grammar>>()>& make) {
   {
     const std::scoped_lock lock(mutex_);
     const auto place = std::ranges::find(known_, key, &std::pair<std::string, std::shared_ptr<Grammar>>::first);
@@ -117,15 +130,7 @@ Result<std::shared_ptr<Grammar>> GrammarCache::Get(const AnswerFormat& format) {
       return known_.front().second;
     }
   }
-  Result<std::shared_ptr<Grammar>> made = [&] {
-    switch (format.kind) {
-      case FormatKind::kJsonObject: return Grammar::Json(/*object=*/true);
-      case FormatKind::kSchema: return Grammar::FromSchema(format.text, {.space = format.space});
-      case FormatKind::kRegex: return Grammar::FromRegex(format.text);
-      case FormatKind::kGbnf: return Grammar::FromGbnf(format.text);
-      default: return Grammar::FromChoices(format.choices);
-    }
-  }();
+  Result<std::shared_ptr<Grammar>> made = make();
   if (!made.ok()) return made.status();
   const std::scoped_lock lock(mutex_);
   known_.emplace_front(std::move(key), *made);

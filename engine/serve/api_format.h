@@ -4,6 +4,7 @@
 // json_schema and grammar of llama.cpp's.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -38,6 +39,8 @@ class GrammarCache {
  public:
   // Null: the format is kAny. Errors of Grammar's functions.
   Result<std::shared_ptr<Grammar>> Get(const AnswerFormat& format);
+  // What `make` makes, unless that was made before for the same key.
+  Result<std::shared_ptr<Grammar>> Get(std::string key, const std::function<Result<std::shared_ptr<Grammar>>()>& make);
 
  private:
   static constexpr size_t kMost = 64;

@@ -137,7 +137,7 @@ void ReadTools(ApiObject& body, ChatRequest* chat) {
     if (of.Text("name").value_or("").empty()) of.Fail("name", "is missing", "missing_required_parameter");
     (void)of.Text("description");
     (void)of.Object("parameters");
-    (void)of.Flag("strict");  // the model is asked, not held to it
+    if (of.Flag("strict").value_or(false)) chat->strict.push_back(of.Text("name").value_or(""));
     of.End();
     if (!body.ok()) return;
     OrderedJson taken = TakenOf((*tools)[i], tool);
@@ -207,7 +207,6 @@ void ReadToolChoice(ApiObject& body, ChatRequest* chat) {
       if (!HasTool(*chat, name)) return body.Fail("tool_choice", "names " + Quote(name) + ", which is not among the tools");
     }
     chat->must_call = true;
-    chat->most_calls = 1;
   };
   // The function's name: {"type": "function", "function": {"name": NAME}}, or {"type": "function", "name": NAME}.
   const auto add_name = [&](const OrderedJson& function) {
@@ -222,17 +221,14 @@ void ReadToolChoice(ApiObject& body, ChatRequest* chat) {
     if (!is_list) {
       add_name(*choice);
       if (body.ok()) must_call();
+      chat->most_calls = 1;
       return;
     }
     for (const OrderedJson& tool : allowed["tools"]) {
       if (tool.is_object()) add_name(tool);
     }
-    if (allowed.value("mode", "auto") == "required") {
-      must_call();
-    } else {
-      body.Fail("tool_choice", "of allowed tools must have the mode \"required\"; send fewer tools for \"auto\"",
-                "unsupported_value");
-    }
+    must_call();
+    chat->must_call = allowed.value("mode", "auto") == "required";
   } else if (*choice == "none") {
     chat->tools.clear();
     chat->most_calls = 0;

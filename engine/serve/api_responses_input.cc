@@ -141,6 +141,7 @@ void ReadFunctions(ApiObject& body, ChatRequest* chat) {
     if (!function.contains("name")) tool.Fail("name", "is missing", "missing_required_parameter");
     if (const std::optional<std::string> text = tool.Text("description")) function["description"] = *text;
     if (const OrderedJson* const parameters = tool.Object("parameters")) function["parameters"] = *parameters;
+    if (tool.Flag("strict").value_or(false)) chat->strict.push_back(function.value("name", ""));
     tool.End();
     if (body.ok()) chat->tools.push_back(OrderedJson{{"type", "function"}, {"function", std::move(function)}}.dump());
   }

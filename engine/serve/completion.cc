@@ -12,6 +12,7 @@
 #include "engine/base/format.h"
 #include "engine/recipe/recipe.h"
 #include "engine/serve/api_anthropic.h"
+#include "engine/serve/api_calls.h"
 #include "engine/serve/api_responses.h"
 #include "engine/session/output_stream.h"
 
@@ -160,8 +161,7 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
     options.grammar = grammar_;
     options.start = start_;
     options.jump = model.jump;
-    options.call = call_;
-    if (call_ != nullptr) options.grammar = nullptr;
+    options.calls = calls_;
     options.may_call = request.endpoint != ApiEndpoint::kCompletions && MayCall(request.chat);
     if (i == 0) {
       if (const Status fits = Request::Check(*model.engine, tokens, options); !fits.ok()) return ApiErrorOf(fits);
@@ -229,56 +229,14 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   const std::string prompt = JoinSegments(rendered.segments);
   const ChatFormat& format = *rendered.side->format;
   start_ = format.StartOf(prompt);
-  if (chat.must_call) {
-    if (std::optional<ApiError> error = ForceCall(model, chat, format)) return error;
-  }
+  if (std::optional<ApiError> error = HoldCalls(model.engine->model(), *model.grammars, chat, format, prompt, &calls_))
+    return error;
   notes_ = std::move(rendered.notes);
   chat_ = chat;
   stop_ = request.stop;
   return AddChoices(model, request, std::move(rendered.tokens), [&] {
     return NewAnswerStream(*tokenizer_, format.NewParser(prompt, chat), stop, CallsOf(chat, format, request.endpoint, ids));
   });
-}
-
-std::optional<ApiError> Completion::ForceCall(const ServedModel& model, const ChatRequest& chat, const ChatFormat& format) {
-  const std::optional<CallFrame> frame = format.FrameOfCalls();
-  if (!frame) {
-    return ApiError{.message = "tool_choice: how this model calls tools is not known: calls cannot be forced",
-                    .param = "tool_choice",
-                    .code = "unsupported_value"};
-  }
-  auto forced = std::make_shared<ForcedCall>(ForcedCall{.frame = *frame});
-  std::vector<std::string> texts;
-  for (const std::string& tool : chat.tools) {
-    const OrderedJson json = OrderedJson::parse(tool, nullptr, false);
-    const OrderedJson& function = json.is_object() && json.contains("function") ? json["function"] : json;
-    const std::string name = function.value("name", "");
-    if (!chat.callable.empty() && std::ranges::find(chat.callable, name) == chat.callable.end()) continue;
-    // Arguments are an object, whatever the schema leaves open.
-    OrderedJson schema = function.contains("parameters") ? function["parameters"] : OrderedJson::object();
-    if (!schema.is_object()) schema = OrderedJson::object();
-    if (!schema.contains("type")) schema["type"] = "object";
-    const AnswerFormat arguments = {.kind = AnswerFormat::Kind::kSchema, .text = schema.dump(), .space = JsonSpace::kOne};
-    const Result<std::shared_ptr<Grammar>> grammar = model.grammars->Get(arguments);
-    if (!grammar.ok()) {
-      ApiError error = ApiErrorOf(grammar.status());
-      error.message = "tools: the parameters of " + Quote(name) + " cannot be held: " + error.message;
-      error.param = "tools";
-      return error;
-    }
-    // Within JSON it is a string's inside.
-    const std::string quoted = OrderedJson(name).dump();
-    const bool in_json = frame->after_name.starts_with('"');
-    texts.push_back(frame->before + (in_json ? quoted.substr(1, quoted.size() - 2) : name) + frame->after_name);
-    forced->arguments[texts.back()] = *grammar;
-  }
-  if (texts.empty())
-    return ApiError{.message = "tool_choice names a function that is not among the tools", .param = "tool_choice"};
-  const Result<std::shared_ptr<Grammar>> names = model.grammars->Get({.kind = AnswerFormat::Kind::kChoices, .choices = texts});
-  if (!names.ok()) return ApiErrorOf(names.status());
-  forced->names = *names;
-  call_ = std::move(forced);
-  return std::nullopt;
 }
 
 std::optional<ApiError> Completion::AddPrompts(const ServedModel& model, const ApiRequest& request) {

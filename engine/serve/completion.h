@@ -13,6 +13,7 @@
 #include "engine/chat/chat_format.h"
 #include "engine/serve/api_answer.h"
 #include "engine/serve/api_request.h"
+#include "engine/session/answer_calls.h"
 #include "engine/session/request.h"
 
 namespace tally {
@@ -105,12 +106,9 @@ class Completion {
   int64_t SharedLength(std::span<const int32_t> prompt) const;
   ApiLogprob Named(const RequestEvent& event) const;
 
-  // The answer is to be a call of one of these tools.
-  std::optional<ApiError> ForceCall(const ServedModel& model, const ChatRequest& chat, const ChatFormat& format);
-
   std::shared_ptr<Grammar> grammar_;
-  std::shared_ptr<const ForcedCall> call_;
-  AnswerStart start_;  // of a chat
+  std::shared_ptr<const AnswerCalls> calls_;  // of a chat
+  AnswerStart start_;                         // of a chat
   ApiAnswer answer_;
   const Tokenizer* tokenizer_ = nullptr;
   std::vector<std::shared_ptr<Request>> requests_;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
+#include "engine/chat/marks.h"
 #include "engine/recipe/recipe.h"
 #include "engine/session/sampling.h"
 
@@ -53,128 +55,73 @@ std::vector<int32_t> EndTokens(const Model& model) {
   return ends;
 }
 
+Status Guide::Check(const Model& model, const GuideOptions& options) {
+  if (!options.may_call || options.grammar == nullptr || options.start.channels) return {};
+  if (options.calls != nullptr && options.calls->must) return {};
+  const auto is_token = [&](const std::string& mark) { return TokenOf(*model.tokenizer(), mark) >= 0; };
+  if (std::ranges::any_of(options.start.call_marks, is_token)) return {};
+  return BadInput(
+      "answers of this model cannot be held to a format while it may call tools: its calls begin with no token of their own");
+}
+
 Guide::Guide(const Model& model, GuideOptions options)
     : tokenizer_(*model.tokenizer()),
       vocabulary_(model.vocabulary()),
-      cursor_(options.call != nullptr ? options.call->names : options.grammar, vocabulary_),
-      options_(std::move(options)) {
-  cursor_.Prepare();
-  if (options_.call != nullptr) {
-    for (const auto& [name, grammar] : options_.call->arguments) GrammarCursor(grammar, vocabulary_).Prepare();
-  }
+      options_(std::move(options)),
+      cursor_(options_.grammar != nullptr ? options_.grammar : options_.calls->grammar, vocabulary_) {
   const AnswerStart& start = options_.start;
+  const bool must = options_.calls != nullptr && options_.calls->must;
+  if (must) cursor_ = GrammarCursor(options_.calls->grammar, vocabulary_);
+  is_free_ = options_.grammar == nullptr && !must;
+  cursor_.Prepare();
+  if (options_.calls != nullptr && !must) {
+    calls_begin_.emplace(options_.calls->grammar, vocabulary_);
+    calls_begin_->Prepare();
+  }
   thinking_ = TokenOf(tokenizer_, start.thinking_begin);
-  if (options_.may_call && options_.call == nullptr) {
+  if (options_.may_call && !must && !is_free_) {
     for (const std::string& mark : start.call_marks) {
-      if (const int32_t token = TokenOf(tokenizer_, mark); token >= 0) calls_.push_back(token);
+      if (const int32_t token = TokenOf(tokenizer_, mark); token >= 0) call_marks_.push_back(token);
     }
   }
-  BeginContent();
-  thinking_end_ = start.thinking_end;
-  if (start.channels && options_.call != nullptr) {
-    analysis_ = TokenOf(tokenizer_, "analysis");
-    thinking_end_ = "<|end|>";
-  } else if (start.channels) {
+  may_be_calls_ = is_free_;
+  place_ = is_free_ ? Place::kFree : Place::kContent;
+  if (start.channels && !must) {
     place_ = Place::kChannels;
   } else if (start.in_thinking) {
     place_ = Place::kThinking;
-  } else if (thinking_ >= 0 || !calls_.empty()) {
+  } else if (!is_free_ && (thinking_ >= 0 || !call_marks_.empty())) {
     place_ = Place::kStart;
   }
 }
 
-std::vector<int32_t> Guide::TokensOf(const std::string& text) const {
-  if (text.empty()) return {};
-  Result<std::vector<int32_t>> ids = tokenizer_.EncodeSegments(std::vector<TextSegment>{{.text = text, .parse_special = true}});
-  return ids.ok() ? std::move(ids).value() : std::vector<int32_t>();
-}
-
-void Guide::BeginContent() {
-  place_ = Place::kContent;
-  if (options_.call == nullptr) return;
-  queue_ = TokensOf(options_.call->frame.marks);
-  part_ = Part::kName;
-}
-
-// The grammar of now is at its end: goes on with what follows it. False: nothing does.
-bool Guide::NextPart() {
-  const CallFrame* const frame = options_.call == nullptr ? nullptr : &options_.call->frame;
-  switch (part_) {
-    case Part::kName: {
-      const auto arguments = options_.call->arguments.find(name_);
-      if (arguments == options_.call->arguments.end()) return false;
-      queue_ = TokensOf(frame->name_marks);
-      cursor_ = GrammarCursor(arguments->second, vocabulary_);
-      part_ = Part::kArguments;
-      return true;
-    }
-    case Part::kArguments:
-      queue_ = TokensOf(frame->after + frame->end_marks);
-      part_ = Part::kEnd;
-      return !queue_.empty();
-    default: return false;
-  }
-}
-
-bool Guide::IsComplete() const {
-  if (place_ != Place::kContent || !queue_.empty()) return false;
-  return part_ == Part::kEnd || (part_ == Part::kNone && cursor_.IsComplete());
-}
-
-Status Guide::Check(const Model& model, const GuideOptions& options) {
-  if (options.call != nullptr) {  // what TokensOf will be asked for
-    const CallFrame& frame = options.call->frame;
-    for (const std::string& text : {frame.marks, frame.name_marks, frame.after + frame.end_marks}) {
-      TALLY_RETURN_IF_ERROR(
-          model.tokenizer()->EncodeSegments(std::vector<TextSegment>{{.text = text, .parse_special = true}}).status());
-    }
-    return {};
-  }
-  const auto is_token = [&](const std::string& mark) { return TokenOf(*model.tokenizer(), mark) >= 0; };
-  if (!options.may_call || options.start.channels || std::ranges::any_of(options.start.call_marks, is_token)) return {};
-  return BadInput(
-      "answers of this model cannot be held to a format while it may call tools: its calls begin with no token of their own");
-}
+bool Guide::IsComplete() const { return place_ == Place::kContent && cursor_.IsComplete(); }
 
 bool Guide::IsEnd(int32_t token) const { return std::ranges::find(vocabulary_->ends(), token) != vocabulary_->ends().end(); }
 
 std::span<const uint64_t> Guide::Mask() {
   const auto allow = [&](int32_t token) { more_[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64); };
   switch (place_) {
-    case Place::kContent: break;
-    case Place::kFree: return {};
-    case Place::kStart: {
-      more_ = *cursor_.Mask();
-      if (!queue_.empty()) {
-        more_.assign(vocabulary_->words(), 0);
-        allow(queue_.front());
-      }
-      if (thinking_ >= 0 && before_.empty()) allow(thinking_);
-      for (const int32_t token : calls_) allow(token);
-      return more_;
-    }
+    case Place::kFree: MaskFree(); return more_;
     case Place::kThinking:
-    case Place::kChannels:  // anything but an end
+    case Place::kChannels:  // anything but an end: what is held is to follow
+      if (is_free_) return {};
       if (more_.empty()) more_ = MaskWithout(vocabulary_->size(), vocabulary_->ends());
       return more_;
-  }
-  if (!queue_.empty()) {
-    more_.assign(vocabulary_->words(), 0);
-    allow(queue_.front());
-    return more_;
+    default: break;
   }
   mask_ = cursor_.Mask();
-  if (!MayThink()) return *mask_;
+  if (place_ == Place::kContent && gap_.empty()) return *mask_;
   more_ = *mask_;
-  allow(analysis_);
+  for (const int32_t token : gap_) allow(token);
+  if (place_ == Place::kStart) {
+    if (thinking_ >= 0) allow(thinking_);
+    for (const int32_t token : call_marks_) allow(token);
+  }
   return more_;
 }
 
-// Harmony: behind <|channel|>, before anything of the call.
-bool Guide::MayThink() const { return analysis_ >= 0 && part_ == Part::kName && name_.empty() && queue_.empty(); }
-
 int32_t Guide::Only() {
-  if (place_ == Place::kFree) return -1;
   int32_t only = -1;
   const std::span<const uint64_t> mask = Mask();
   for (size_t w = 0; w < mask.size(); ++w) {
@@ -187,77 +134,180 @@ int32_t Guide::Only() {
 
 bool Guide::Take(int32_t token) {
   switch (place_) {
-    case Place::kFree: return true;
+    case Place::kFree: return TakeFree(token);
     case Place::kContent: return TakeContent(token);
     case Place::kStart:
-      if (token == thinking_ && before_.empty()) {
+      if (token == thinking_) {
         place_ = Place::kThinking;
         return true;
       }
-      if (std::ranges::find(calls_, token) != calls_.end()) {
+      if (std::ranges::find(call_marks_, token) != call_marks_.end()) {
+        if (calls_begin_) return BeginCalls(vocabulary_->bytes(token));
         place_ = Place::kFree;
         return true;
       }
       if (!TakeContent(token)) return false;
       place_ = Place::kContent;
       return true;
-    default: return !IsEnd(token) && TakeBefore(token);
+    default: return TakeBefore(token);
   }
 }
 
 bool Guide::TakeContent(int32_t token) {
-  if (!queue_.empty()) {
-    if (token != queue_.front()) return false;
-    queue_.erase(queue_.begin());
+  if (!cursor_.Take(token)) {
+    if (std::ranges::find(gap_, token) == gap_.end()) return false;
+    recent_.assign(1, token);
+  } else if (vocabulary_->IsNamed(token)) {
     recent_.clear();
-    if (queue_.empty() && part_ == Part::kEnd) return true;
-  } else if (MayThink() && token == analysis_) {
-    analysis_ = -1;
-    place_ = Place::kThinking;
   } else {
-    if (!cursor_.Take(token)) return false;
     recent_.push_back(token);
     if (recent_.size() > 4 * kContext) recent_.erase(recent_.begin(), recent_.end() - static_cast<std::ptrdiff_t>(kContext));
-    if (part_ == Part::kName) name_ += vocabulary_->bytes(token);
-    if (part_ != Part::kNone && cursor_.IsComplete() && NextPart()) recent_.clear();
+  }
+  gap_.clear();
+  return true;
+}
+
+// Calls begin with these bytes. False: the grammar of calls does not allow them.
+bool Guide::BeginCalls(std::string_view bytes) {
+  GrammarCursor calls = *calls_begin_;
+  if (!calls.TakeBytes(bytes)) return false;
+  cursor_ = std::move(calls);
+  place_ = Place::kContent;
+  recent_.clear();
+  gap_.clear();
+  return true;
+}
+
+// The token's bytes where `n` bytes of the sign are there: white space may precede a sign at the beginning.
+std::string_view Guide::BytesBehind(const CallSign& sign, size_t n, int32_t token) const {
+  std::string_view bytes = vocabulary_->bytes(token);
+  if (sign.at_beginning && n == 0) bytes.remove_prefix(std::min(bytes.find_first_not_of(kWhiteSpace), bytes.size()));
+  return bytes;
+}
+
+// Each sign of calls that the text so far ends within, and how much of it is there.
+std::vector<std::pair<const CallSign*, size_t>> Guide::Begun() const {
+  std::vector<std::pair<const CallSign*, size_t>> begun;
+  const std::string_view text = Trimmed(before_);
+  for (const CallSign& sign : options_.calls->signs) {
+    const std::string_view whole = sign.text;
+    if (sign.at_beginning) {
+      const std::string_view read =
+          text.empty() ? text : std::string_view(before_).substr(before_.find_first_not_of(kWhiteSpace));
+      if (is_whole_ && read.size() < whole.size() && whole.starts_with(read)) begun.emplace_back(&sign, read.size());
+      continue;
+    }
+    for (size_t n = std::min(before_.size(), whole.size() - 1) + 1; n-- > 0;) {
+      if (before_.ends_with(whole.substr(0, n))) begun.emplace_back(&sign, n);
+    }
+  }
+  return begun;
+}
+
+// Of the tokens that complete a sign of which `n` bytes are there, those that go on as no call does.
+const std::vector<int32_t>& Guide::WrongBehind(const CallSign& sign, size_t n) {
+  const auto [place, is_new] = wrong_.try_emplace({&sign, n});
+  const std::string_view rest = std::string_view(sign.text).substr(n);
+  if (!is_new || vocabulary_->TokenNamed(rest) >= 0) return place->second;
+  for (int32_t token = 0; token < static_cast<int32_t>(vocabulary_->size()); ++token) {
+    const std::string_view bytes = BytesBehind(sign, n, token);
+    if (!bytes.starts_with(rest)) continue;
+    GrammarCursor calls = *calls_begin_;
+    if (!calls.TakeBytes(sign.text.substr(0, n).append(bytes))) place->second.push_back(token);
+  }
+  return place->second;
+}
+
+// All tokens but those that are no call behind a sign of one; empty: there are none of these.
+void Guide::MaskFree() {
+  more_.clear();
+  if (!may_be_calls_) return;
+  for (const auto& [sign, n] : Begun()) {
+    for (const int32_t token : WrongBehind(*sign, n)) {
+      if (more_.empty()) more_ = MaskWithout(vocabulary_->size(), {});
+      more_[static_cast<size_t>(token) / 64] &= ~(uint64_t{1} << (token % 64));
+    }
+  }
+}
+
+bool Guide::TakeFree(int32_t token) {
+  if (!may_be_calls_ || IsEnd(token)) return true;
+  if (token == thinking_ && is_whole_ && Trimmed(before_).empty()) {
+    place_ = Place::kThinking;
+    before_.clear();
+    return true;
+  }
+  for (const auto& [sign, n] : Begun()) {
+    const std::string_view bytes = BytesBehind(*sign, n, token);
+    if (bytes.starts_with(std::string_view(sign->text).substr(n))) return BeginCalls(sign->text.substr(0, n).append(bytes));
+  }
+  constexpr size_t kMostBefore = 1024;
+  before_ += vocabulary_->bytes(token);
+  if (before_.size() > kMostBefore) {
+    before_.erase(0, before_.size() - kMostBefore / 2);
+    is_whole_ = false;
   }
   return true;
 }
 
-// Whether the token ends what precedes the content.
 bool Guide::TakeBefore(int32_t token) {
+  if (IsEnd(token)) return is_free_;
+  if (place_ == Place::kThinking && options_.start.calls_in_thinking && calls_begin_) {
+    const auto is_sign = [&](const CallSign& sign) { return sign.text == vocabulary_->bytes(token); };
+    if (std::ranges::any_of(options_.calls->signs, is_sign)) return BeginCalls(vocabulary_->bytes(token));
+  }
   before_ += tokenizer_.IsControl(token) ? tokenizer_.ControlText(token) : tokenizer_.TokenBytes(token);
   if (place_ == Place::kThinking) {
-    const std::string& mark = thinking_end_;
-    const size_t end = before_.rfind(mark);
-    if (end == before_.npos) {
-      if (before_.size() > 4096) before_.erase(0, before_.size() - mark.size());
-      return true;
-    }
-    // Content begins anew after white space, which may be in the mark's own token.
-    const std::string rest = before_.substr(end + mark.size());
-    const bool is_space = rest.find_first_not_of(" \t\r\n") == rest.npos;
-    if (!is_space && (options_.call != nullptr || !cursor_.TakeBytes(rest))) {
-      before_.erase(0, end + 1);  // this mark did not end it
-      return true;
-    }
-    place_ = calls_.empty() ? Place::kContent : Place::kStart;
-    if (options_.start.channels) queue_ = TokensOf("<|start|>assistant<|channel|>");
-    more_.clear();
-    return true;
+    TakeThinking();
+  } else {
+    TakeHeader();
   }
-  if (!before_.ends_with("<|message|>")) return true;
-  const size_t channel = before_.rfind("<|channel|>");
-  const std::string header = channel == before_.npos ? before_ : before_.substr(channel + 11);
-  if (header.starts_with("final")) {
-    place_ = Place::kContent;
-  } else if (options_.may_call &&
-             before_.find("to=", before_.rfind("<|start|>") == before_.npos ? 0 : before_.rfind("<|start|>")) != before_.npos) {
-    place_ = Place::kFree;
-  }
-  before_.clear();
-  more_.clear();
   return true;
+}
+
+// Content begins if the text so far ends the thinking.
+void Guide::TakeThinking() {
+  const std::string& mark = options_.start.thinking_end;
+  const size_t end = before_.rfind(mark);
+  if (end == before_.npos) {
+    if (before_.size() > 4096) before_.erase(0, before_.size() - mark.size());
+    return;
+  }
+  // White space may be in the mark's own token.
+  const std::string rest = before_.substr(end + mark.size());
+  if (!is_free_ && !Trimmed(rest).empty() && !cursor_.TakeBytes(rest)) {
+    before_.erase(0, end + 1);  // this mark did not end it
+    return;
+  }
+  place_ = is_free_ ? Place::kFree : call_marks_.empty() ? Place::kContent : Place::kStart;
+  thinking_ = -1;
+  before_ = rest;
+  more_.clear();
+  for (const char* feeds : {"\n", "\n\n"}) {
+    const int32_t feed = rest.empty() ? TokenOf(tokenizer_, feeds) : -1;
+    if (feed >= 0) gap_.push_back(feed);
+  }
+}
+
+// Harmony: content or a call begins if the text so far ends a header of one.
+void Guide::TakeHeader() {
+  const AnswerChannels& channels = *options_.start.channels;
+  if (!before_.ends_with(channels.header_end)) return;
+  const size_t message = before_.rfind(channels.message_begin);
+  const std::string header = std::exchange(before_, "").substr(message == std::string::npos ? 0 : message);
+  more_.clear();
+  const size_t channel = header.rfind(channels.channel), recipient = header.find(channels.recipient);
+  if (channel != header.npos && header.substr(channel + channels.channel.size()).starts_with(channels.content)) {
+    if (!is_free_) place_ = Place::kContent;
+    return;
+  }
+  if (!options_.may_call || recipient == header.npos) return;
+  const std::string name = header.substr(recipient + channels.recipient.size());
+  if (calls_begin_) {
+    const auto call = options_.calls->headers.find(name.substr(0, name.find_first_of(" \t\r\n<")));
+    if (call != options_.calls->headers.end() && BeginCalls(call->second)) return;
+  }
+  if (!is_free_) place_ = Place::kFree;
 }
 
 size_t Guide::Allowed(std::span<const int32_t> tokens) const {
@@ -268,27 +318,52 @@ size_t Guide::Allowed(std::span<const int32_t> tokens) const {
 }
 
 std::vector<int32_t> Guide::Forced() const {
-  if (place_ != Place::kContent) return {};
-  if (!queue_.empty()) return queue_;
-  if (MayThink()) return {};
+  if (place_ != Place::kContent || !gap_.empty()) return {};
   const std::string forced = cursor_.Forced(kMostForced);
   if (forced.size() < kFewestForced) return {};
-  GrammarCursor after = cursor_;
-  after.TakeBytes(forced);
-  // The last tokens are cut again with what follows. The model may have cut an earlier word otherwise than the tokenizer does: then fewer.
+  std::vector<int32_t> tokens;
+  std::span<const int32_t> known = recent_;
+  for (size_t at = 0; at < forced.size();) {
+    const size_t name = forced.find(static_cast<char>(kFirstOfToken), at);
+    const std::string text = forced.substr(at, name == forced.npos ? name : name - at);
+    if (!text.empty()) {
+      std::optional<GrammarCursor> after;
+      if (name == forced.npos) {
+        after = cursor_;
+        after->TakeBytes(forced);
+        if (after->IsComplete()) after.reset();
+      }
+      const std::vector<int32_t> cut = CutOf(known, text, after ? &*after : nullptr);
+      tokens.insert(tokens.end(), cut.begin(), cut.end());
+      if (name == forced.npos || cut.empty()) break;
+    }
+    const size_t end = forced.find(static_cast<char>(kLastOfToken), name);
+    const int32_t token =
+        end == forced.npos ? -1 : vocabulary_->TokenNamed(std::string_view(forced).substr(name, end + 1 - name));
+    if (token < 0) break;
+    tokens.push_back(token);
+    known = {};
+    at = end + 1;
+  }
+  return tokens;
+}
+
+// The tokens of `text` behind known ones, without those that the text of `after` could change (null: none follows). The last known tokens
+// are cut again with it. The model may have cut an earlier word otherwise than the tokenizer does: then fewer.
+std::vector<int32_t> Guide::CutOf(std::span<const int32_t> all, const std::string& text, const GrammarCursor* after) const {
   std::vector<int32_t> tokens;
   for (const size_t context : {kContext, kContext / 4, size_t{1}}) {
-    const std::span<const int32_t> known = std::span(recent_).last(std::min(recent_.size(), context));
-    tokens = CutBehind(known, forced);
-    if (!after.IsComplete() && !tokens.empty()) {
+    const std::span<const int32_t> known = all.last(std::min(all.size(), context));
+    tokens = CutBehind(known, text);
+    if (after != nullptr && !tokens.empty()) {
       tokens.pop_back();  // the text that follows may lengthen it
-      for (const std::string& sample : Samples(after.FirstBytes())) {
+      for (const std::string& sample : Samples(after->FirstBytes())) {
         if (tokens.empty()) break;
-        const std::vector<int32_t> with = CutBehind(known, forced + sample);
+        const std::vector<int32_t> with = CutBehind(known, text + sample);
         tokens.resize(static_cast<size_t>(std::ranges::mismatch(tokens, with).in1 - tokens.begin()));
       }
     }
-    if (!tokens.empty() || known.size() == recent_.size()) break;
+    if (!tokens.empty() || known.size() == all.size()) break;
   }
   return tokens;
 }

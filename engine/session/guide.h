@@ -3,15 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/chat/chat_format.h"
 #include "engine/grammar/grammar.h"
+#include "engine/session/answer_calls.h"
 #include "engine/session/model.h"
-#include "engine/session/request.h"
 
 namespace tally {
 
@@ -20,20 +24,20 @@ std::vector<int32_t> EndTokens(const Model& model);
 
 // Where in an answer the grammar begins, and how it is followed.
 struct GuideOptions {
-  std::shared_ptr<Grammar> grammar = {};
+  std::shared_ptr<Grammar> grammar = {};  // of the content; null: it is free
   AnswerStart start = {};
-  bool may_call = false;                        // the answer may be calls instead: those are free
-  std::shared_ptr<const ForcedCall> call = {};  // in place of a grammar
+  bool may_call = false;                          // the answer may be calls instead
+  std::shared_ptr<const AnswerCalls> calls = {};  // what calls are held to; null: they are free
 };
 
 class Guide {
  public:
-  // kBadInput: calls may be made, and it cannot be seen where they begin.
+  // kBadInput: calls may be made beside content of a grammar, and it cannot be seen where they begin.
   static Status Check(const Model& model, const GuideOptions& options);
-  // The model has a tokenizer and outlives the guide.
+  // The model has a tokenizer and outlives the guide. There is a grammar, or calls are held to one.
   Guide(const Model& model, GuideOptions options);
 
-  // Which tokens may come next. Valid until the next call.
+  // Which tokens may come next; empty: all. Valid until the next call.
   std::span<const uint64_t> Mask();
   // The only token that may; -1: there are several, or none.
   int32_t Only();
@@ -49,33 +53,38 @@ class Guide {
   enum class Place : uint8_t {
     kStart,     // content may begin, and what may precede it
     kThinking,  // up to the mark that ends it
-    kChannels,  // harmony, up to the message of the final channel
-    kContent,   // the grammar; of a forced call: queue_, then it
-    kFree,      // calls
+    kChannels,  // harmony, up to the message of the final channel, or to a function
+    kContent,   // the grammar: of the content, or of calls
+    kFree,      // content without a grammar, or calls
   };
   bool IsEnd(int32_t token) const;
-  std::vector<int32_t> TokensOf(const std::string& text) const;
-  void BeginContent();
-  bool NextPart();
-  bool MayThink() const;
-  std::vector<int32_t> CutBehind(std::span<const int32_t> known, const std::string& text) const;
   bool TakeContent(int32_t token);
   bool TakeBefore(int32_t token);
+  bool TakeFree(int32_t token);
+  void TakeThinking();
+  void TakeHeader();
+  bool BeginCalls(std::string_view bytes);
+  const std::vector<int32_t>& WrongBehind(const CallSign& sign, size_t n);
+  void MaskFree();
+  std::string_view BytesBehind(const CallSign& sign, size_t n, int32_t token) const;
+  std::vector<std::pair<const CallSign*, size_t>> Begun() const;
+  std::vector<int32_t> CutOf(std::span<const int32_t> known, const std::string& text, const GrammarCursor* after) const;
+  std::vector<int32_t> CutBehind(std::span<const int32_t> known, const std::string& text) const;
 
   const Tokenizer& tokenizer_;
   std::shared_ptr<const Vocabulary> vocabulary_;
-  GrammarCursor cursor_;
   const GuideOptions options_;
+  std::optional<GrammarCursor> calls_begin_;  // of calls that may be made
+  GrammarCursor cursor_;
   Place place_ = Place::kContent;
-  std::string before_;          // text of the place before content, control tokens spelled
-  int32_t thinking_ = -1;       // the token that begins thinking; -1: it is not one token, or there is none
-  std::vector<int32_t> calls_;  // that begin calls
-  // A forced call. Tokens that come next, and which part follows the grammar of now.
-  std::vector<int32_t> queue_;
-  enum class Part : uint8_t { kNone, kName, kArguments, kEnd } part_ = Part::kNone;
-  std::string name_;       // read so far
-  int32_t analysis_ = -1;  // harmony: the token by which thinking begins in place of the call; -1: none, or no longer
-  std::string thinking_end_;
+  std::string before_;               // the text of the place, tokens that are no text spelled
+  bool is_whole_ = true;             // before_ is all of it
+  bool is_free_ = false;             // the content is
+  bool may_be_calls_ = false;        // kFree: signs of calls count
+  int32_t thinking_ = -1;            // the token that begins thinking; -1: it is not one token, or there is none
+  std::vector<int32_t> call_marks_;  // tokens that begin calls
+  std::vector<int32_t> gap_;         // tokens of line feeds, which may come before the content; none: no longer
+  std::map<std::pair<const CallSign*, size_t>, std::vector<int32_t>> wrong_;  // of WrongBehind
   TokenMask mask_;
   std::vector<uint64_t> more_;   // a mask that is more than the grammar's
   std::vector<int32_t> recent_;  // the last tokens of the answer

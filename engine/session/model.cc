@@ -41,7 +41,10 @@ std::shared_ptr<const Vocabulary> Model::vocabulary() const {
     if (tokenizer() == nullptr) return;
     std::vector<std::string> bytes(static_cast<size_t>(recipe().vocab));
     for (int32_t id = 0; id < std::min(recipe().vocab, tokenizer()->vocab_size()); ++id) {
-      if (!tokenizer()->IsControl(id) && !tokenizer()->IsAdded(id)) bytes[static_cast<size_t>(id)] = tokenizer()->TokenBytes(id);
+      const bool is_control = tokenizer()->IsControl(id);
+      std::string text = is_control ? tokenizer()->ControlText(id) : tokenizer()->TokenBytes(id);
+      if ((is_control || tokenizer()->IsAdded(id)) && !text.empty()) text = SpelledToken(text);
+      bytes[static_cast<size_t>(id)] = std::move(text);
     }
     vocabulary_ = std::make_shared<const Vocabulary>(std::move(bytes), EndTokens(*this));
   });

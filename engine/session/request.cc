@@ -16,7 +16,7 @@ namespace tally {
 namespace {
 
 GuideOptions GuideOf(const RequestOptions& options) {
-  return {.grammar = options.grammar, .start = options.start, .may_call = options.may_call, .call = options.call};
+  return {.grammar = options.grammar, .start = options.start, .may_call = options.may_call, .calls = options.calls};
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, con
       return BadInput("a bias is of token " + std::to_string(token) + ", and the vocabulary has " + std::to_string(vocab));
     }
   }
-  if (options.grammar != nullptr || options.call != nullptr) {
+  if (options.grammar != nullptr || options.calls != nullptr) {
     TALLY_RETURN_IF_ERROR(engine.model().tokenizer_status());
     if (engine.model().tokenizer() == nullptr) return BadInput("a grammar needs a tokenizer, and this model has none");
     TALLY_RETURN_IF_ERROR(Guide::Check(engine.model(), GuideOf(options)));
@@ -63,7 +63,7 @@ Request::Request(const Engine& engine, std::vector<int32_t> prompt, const Reques
       sampler_(options.sampling),
       drafter_(std::make_unique<LookupDrafter>(options.draft)),
       output_(std::move(output)) {
-  if (options.grammar != nullptr || options.call != nullptr) guide_ = std::make_unique<Guide>(engine.model(), GuideOf(options));
+  if (options.grammar != nullptr || options.calls != nullptr) guide_ = std::make_unique<Guide>(engine.model(), GuideOf(options));
   if (options.ignore_eos && !ends_.empty()) mask_ = MaskWithout(static_cast<size_t>(engine.model().recipe().vocab), ends_);
 }
 

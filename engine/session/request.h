@@ -28,16 +28,10 @@
 
 namespace tally {
 
+struct AnswerCalls;
 class Grammar;
 class Guide;
 class LookupDrafter;
-
-// An answer that is one call of a function, as the chat's format writes it (CallFrame); what the model may think before is free.
-struct ForcedCall {
-  CallFrame frame = {};
-  std::shared_ptr<Grammar> names = {};                             // before, a name, after_name
-  std::map<std::string, std::shared_ptr<Grammar>> arguments = {};  // of each of these texts
-};
 
 struct RequestOptions {
   int64_t max_tokens = -1;  // -1: until the context is full
@@ -60,9 +54,9 @@ struct RequestOptions {
   // that nothing may follow ends at once, with kEos and no end token. The model must have a tokenizer.
   std::shared_ptr<Grammar> grammar = {};
   AnswerStart start = {};  // the grammar begins where the content does: what may stand before it is free
-  bool may_call = false;   // calls may stand in its place: they are free
-  // In place of a grammar. Null: none.
-  std::shared_ptr<const ForcedCall> call = {};
+  bool may_call = false;   // calls may stand in its place
+  // What calls are held to, also where there is no other grammar. Null: nothing.
+  std::shared_ptr<const AnswerCalls> calls = {};
   // Text that the grammar leaves no choice about is not drawn: its tokens, cut as the tokenizer cuts the whole text, run in one step.
   bool jump = true;
   // A recorded answer, whose tokens replace the drawn ones from the first token on. Tokens are still drawn, and dropped.

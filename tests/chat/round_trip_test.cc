@@ -15,6 +15,7 @@
 #include "engine/app/chat_templates.h"
 #include "engine/chat/chat_format.h"
 #include "engine/chat/template_source.h"
+#include "engine/grammar/grammar.h"
 #include "loaders/loaders.h"
 #include "tests/support/temp_folder.h"
 
@@ -164,26 +165,59 @@ void ExpectRoundTrip(const ChatFormat& format, const ChatMessage& answer, std::s
 
 class PublishedTemplate : public testing::TestWithParam<Family> {};
 
-TEST_P(PublishedTemplate, ComesBack) {
-  const Family& family = GetParam();
+// Null: the template is not here.
+std::unique_ptr<ChatFormat> FormatOf(const Family& family) {
   const std::filesystem::path file =
       std::filesystem::path(TALLY_SOURCE_DIR) / "../shared/templates" / (std::string(family.model) + ".jinja");
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no chat template " << file;
+  if (!std::filesystem::exists(file)) return nullptr;
   ChatTemplateSource source = {.text = ReadAll(file)};
   source.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
   if (!family.without.empty()) source.text.erase(source.text.find(family.without), family.without.size());
-  const auto format = MakeChatFormat(source);
-  ASSERT_TRUE(format.ok()) << format.status().message();
-  EXPECT_EQ((*format)->Description(), "Jinja, calls: " + std::string(family.format));
+  auto format = MakeChatFormat(source);
+  EXPECT_TRUE(format.ok()) << format.status().message();
+  return format.ok() ? std::move(*format) : nullptr;
+}
+
+TEST_P(PublishedTemplate, ComesBack) {
+  const Family& family = GetParam();
+  const std::unique_ptr<ChatFormat> format = FormatOf(family);
+  if (format == nullptr) GTEST_SKIP() << "no chat template " << family.model;
+  EXPECT_EQ(format->Description(), "Jinja, calls: " + std::string(family.format));
   const auto expect = [&](const std::string& content, const std::vector<ToolCall>& calls) {
     const bool thinks = family.thinks == Thinks::kAlways || (family.thinks == Thinks::kWithCalls && !calls.empty());
-    ExpectRoundTrip(**format,
-                    {.role = "assistant", .content = content, .reasoning = thinks ? kThinking : "", .tool_calls = calls},
+    ExpectRoundTrip(*format, {.role = "assistant", .content = content, .reasoning = thinks ? kThinking : "", .tool_calls = calls},
                     calls.empty() || family.calls_end.empty() ? family.end : family.calls_end);
   };
   expect(kContent, {});
   if (family.renders != Renders::kNoCalls) expect("", Calls());
   if (family.renders == Renders::kCallsContent) expect(kContent, Calls());
+}
+
+// Calls that a template writes are those that a model is held to: the grammar has them, but for white space around them.
+TEST_P(PublishedTemplate, WritesWhatCallsAreHeldTo) {
+  const Family& family = GetParam();
+  if (family.renders == Renders::kNoCalls) GTEST_SKIP() << "the template writes no calls";
+  if (family.model.starts_with("mistralai-Mistral-Nemo")) GTEST_SKIP() << "its ids, behind the arguments, are left out";
+  const std::unique_ptr<ChatFormat> format = FormatOf(family);
+  if (format == nullptr) GTEST_SKIP() << "no chat template " << family.model;
+  ChatRequest request = Asked();
+  request.messages.push_back({.role = "assistant",
+                              .tool_calls = {{"call00001", "get_weather", R"({"zip": "90210", "days": 3, "text": "two\nlines"})"},
+                                             {"call00002", "now", "{}"}}});
+  request.add_generation_prompt = false;
+  const std::string text = Render(*format, request);
+  const std::vector<CallNotation> notations = format->CallNotations(/*json=*/false);
+  ASSERT_FALSE(notations.empty());
+  const Result<std::shared_ptr<Grammar>> grammar =
+      Grammar::FromCalls(notations, std::vector<CallTool>{{.name = "get_weather"}, {.name = "now"}});
+  ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+  const size_t begin = text.rfind(notations.front().sign.text, text.rfind("get_weather"));
+  ASSERT_NE(begin, text.npos) << text;
+  std::string calls = text.substr(begin);
+  while (!calls.empty() && !(*grammar)->Accepts(calls)) calls.pop_back();
+  EXPECT_NE(calls.find("get_weather"), calls.npos) << text.substr(begin);
+  if (family.model.starts_with("stepfun")) return;  // no line feed between calls
+  EXPECT_NE(calls.rfind("now"), calls.npos) << text.substr(begin);
 }
 
 INSTANTIATE_TEST_SUITE_P(RoundTrip, PublishedTemplate, testing::ValuesIn(kFamilies), [](const auto& tested) {

@@ -546,28 +546,5 @@ TEST(ToolFormats, AnyOutputIsTakenWhole) {
   }
 }
 
-// A call that is written as FrameOfCalls says is read as that call, and as nothing else.
-TEST(ToolFormats, ForcedCallsAreRead) {
-  std::set<std::string_view> formats;
-  const std::string arguments = R"({"zip": "01234", "n": 3, "tags": ["a}", {"b": null}]})";
-  for (const AnswerSample& sample : AnswerSamples()) {
-    const AnswerSyntax syntax = DetectAnswerSyntax(sample.signs);
-    const std::optional<CallFrame> frame = FrameOfCalls(syntax);
-    ASSERT_EQ(frame.has_value(), KnowsCalls(syntax)) << sample.format;
-    if (!frame || !formats.insert(sample.signs).second) continue;
-    for (const char* name : {"f", "get_weather"}) {
-      const std::string text = frame->marks + frame->before + name + frame->after_name + frame->name_marks + arguments +
-                               frame->after + frame->end_marks;
-      const Parsed parsed =
-          Parse(sample.signs, "<|assistant|>\n", {{text}}, {ToolOfTypes({}), R"({"function": {"name": "get_weather"}})"});
-      ASSERT_EQ(parsed.answer.calls.size(), 1u) << sample.format << ": " << text;
-      EXPECT_EQ(parsed.answer.calls[0].name, name) << sample.format;
-      EXPECT_EQ(parsed.answer.calls[0].arguments, arguments) << sample.format;
-      EXPECT_EQ(parsed.answer.content, "") << sample.format;
-    }
-  }
-  EXPECT_GT(formats.size(), 25u);
-}
-
 }  // namespace
 }  // namespace tally

@@ -172,37 +172,91 @@ TEST(Calls, OneWhereClientsAskForOne) {
   }
 }
 
-// Whatever the model would say, the answer is a call of a tool that may be called, with arguments that its schema allows.
-TEST(Calls, AreForced) {
-  const OrderedJson schema = OrderedJson::parse(
+const OrderedJson& RmSchema() {
+  static const OrderedJson schema = OrderedJson::parse(
       R"({"type": "object", "properties": {"path": {"type": "string", "maxLength": 3}, "force": {"type": "boolean"}},
           "required": ["path", "force"], "additionalProperties": false})");
-  const auto with_schema = [&](OrderedJson tools, const std::string& name) {
-    OrderedJson& function = tools[0].contains("function") ? tools[0]["function"] : tools[0];
-    function["name"] = name;
-    function[function.contains("input_schema") ? "input_schema" : "parameters"] = schema;
-    return tools[0];
-  };
+  return schema;
+}
+
+OrderedJson WithSchema(OrderedJson tools, const std::string& name, bool strict) {
+  OrderedJson& function = tools[0].contains("function") ? tools[0]["function"] : tools[0];
+  function["name"] = name;
+  function[function.contains("input_schema") ? "input_schema" : "parameters"] = RmSchema();
+  if (strict) function["strict"] = true;
+  return tools[0];
+}
+
+void ExpectRmArguments(const OrderedJson& call) {
+  const OrderedJson arguments = OrderedJson::parse(call["arguments"].get<std::string>(), nullptr, false);
+  ASSERT_TRUE(arguments.is_object()) << call;
+  EXPECT_EQ(arguments.size(), 2u);
+  EXPECT_TRUE(arguments.at("path").is_string() && arguments.at("force").is_boolean()) << arguments;
+}
+
+// The model may say what it will; once it calls a strict tool, the call is what the schema allows. Calls of others are its own.
+TEST(Calls, OfStrictToolsFollowTheirSchemas) {
+  const std::string kLlama = "{{ messages[0].content }}{{ tools|tojson }}<|start_header_id|>ipython";
+  const struct {
+    ChatSide side;
+    std::string script, text;
+  } kCases[] = {{{MakeHarmonyFormat(), {}},
+                 "<|channel|>analysis<|message|>to=functions.no<|end|><|start|>assistant<|channel|>commentary "
+                 "to=functions.rm<|message|>no no no no",
+                 ""},
+                {Side(kQwen), "Okay <tool_call>no no no no no no no", "Okay"},
+                {Side(kLlama), "{no no no no no no no", ""}};
+  for (const auto& c : kCases) {
+    ScriptedHarmony model(c.side);
+    for (const Api& api : Apis()) {
+      for (const bool strict : {true, false}) {
+        OrderedJson more = api.one;
+        more["tools"] = {WithSchema(api.tools, "rm", strict)};
+        more[api.path == "/v1/responses" ? "max_output_tokens" : "max_tokens"] = 200;
+        for (const Said& said : Ask(model, api, c.script, more)) {
+          SCOPED_TRACE(api.path + c.script);
+          if (!strict) {
+            for (const OrderedJson& call : said.calls)
+              EXPECT_NE(call["arguments"].get<std::string>().find("no"), std::string::npos);
+            continue;
+          }
+          EXPECT_EQ(said.text, c.text);
+          EXPECT_EQ(said.finish, "tool_calls");
+          ASSERT_EQ(said.calls.size(), 1u);
+          ExpectRmArguments(said.calls[0]);
+        }
+        // Nothing is held where it does not call.
+        for (const Said& said : Ask(model, api, "Nothing { to [ do.<|return|>", more)) {
+          EXPECT_EQ(said.text, "Nothing { to [ do.");
+          EXPECT_TRUE(said.calls.empty());
+        }
+      }
+    }
+  }
+}
+
+// Whatever the model would say, the answer is a call of a tool that may be called, with arguments that its schema allows.
+TEST(Calls, AreForced) {
   for (const bool harmony : {true, false}) {
     ScriptedHarmony model(harmony ? ChatSide{MakeHarmonyFormat(), {}} : Side(kQwen));
     for (const Api& api : Apis()) {
       const bool anthropic = api.path == "/v1/messages";
-      const OrderedJson tools = {with_schema(api.tools, "rm"), with_schema(api.tools, "rmdir")};
+      const OrderedJson tools = {WithSchema(api.tools, "rm", false), WithSchema(api.tools, "rmdir", false)};
       const OrderedJson any = anthropic ? OrderedJson{{"type", "any"}} : OrderedJson("required");
       const OrderedJson named = anthropic ? OrderedJson{{"type", "tool"}, {"name", "rmdir"}}
                                 : api.path == "/v1/chat/completions"
                                     ? OrderedJson{{"type", "function"}, {"function", {{"name", "rmdir"}}}}
                                     : OrderedJson{{"type", "function"}, {"name", "rmdir"}};
       for (const OrderedJson& choice : {any, named}) {
-        for (const Said& said : Ask(model, api, "no <|return|>", {{"tools", tools}, {"tool_choice", choice}})) {
+        OrderedJson more = {{"tools", tools}, {"tool_choice", choice}};
+        if (anthropic) more["tool_choice"]["disable_parallel_tool_use"] = true;
+        if (!anthropic) more["parallel_tool_calls"] = false;
+        for (const Said& said : Ask(model, api, "no <|return|>", more)) {
           SCOPED_TRACE(api.path + choice.dump());
           ASSERT_EQ(said.calls.size(), 1u);
           EXPECT_EQ(said.text, "");
           EXPECT_EQ(said.finish, "tool_calls");
-          const OrderedJson arguments = OrderedJson::parse(said.calls[0]["arguments"].get<std::string>(), nullptr, false);
-          ASSERT_TRUE(arguments.is_object()) << said.calls[0];
-          EXPECT_EQ(arguments.size(), 2u);
-          EXPECT_TRUE(arguments.at("path").is_string() && arguments.at("force").is_boolean()) << arguments;
+          ExpectRmArguments(said.calls[0]);
         }
       }
     }

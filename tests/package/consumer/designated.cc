@@ -22,7 +22,12 @@ int main() {
   TALLY_DESIGNATED(tally::RequestOptions, max_tokens);
   TALLY_DESIGNATED(tally::RequestEvent, token);
   TALLY_DESIGNATED(tally::AnswerStart, thinking_begin);
-  TALLY_DESIGNATED(tally::CallFrame, marks);
+  TALLY_DESIGNATED(tally::CallNotation, begin);
+  TALLY_DESIGNATED(tally::CallSign, text);
+  TALLY_DESIGNATED(tally::CallTool, name);
+  TALLY_DESIGNATED(tally::CallGrammarOptions, most);
+  TALLY_DESIGNATED(tally::AnswerChannels, message_begin);
+  TALLY_DESIGNATED(tally::AnswerCalls, grammar);
   TALLY_DESIGNATED(tally::ForcedCall, frame);
   TALLY_DESIGNATED(tally::SchemaOptions, space);
   TALLY_DESIGNATED(tally::SchemaKeyword, name);

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of functions as expressions: Grammar::FromCalls. Internal to the grammars.
+#pragma once
+
+#include <span>
+
+#include "engine/base/status.h"
+#include "engine/grammar/call_notation.h"
+#include "engine/grammar/expressions.h"
+
+namespace tally {
+
+Result<Expr> CallsIn(Expressions& e, std::span<const CallNotation> notations, std::span<const CallTool> tools,
+                     const CallGrammarOptions& options);
+
+}  // namespace tally

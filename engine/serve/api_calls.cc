@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/serve/api_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/format.h"
+#include "engine/chat/marks.h"
+#include "engine/serve/api_format.h"
+#include "engine/session/model.h"
+
+namespace tally {
+namespace {
+
+constexpr int64_t kMostCalls = 64;  // of an answer that is held: a model could go on for ever
+
+bool Has(const std::vector<std::string>& names, const std::string& name) { return std::ranges::find(names, name) != names.end(); }
+
+// The tools that calls may be of, and what their arguments are held to.
+std::vector<CallTool> ToolsOf(const ChatRequest& chat) {
+  std::vector<CallTool> tools;
+  for (const std::string& tool : chat.tools) {
+    const OrderedJson json = OrderedJson::parse(tool, nullptr, false);
+    const OrderedJson& function = json.is_object() && json.contains("function") ? json["function"] : json;
+    CallTool held{.name = function.value("name", "")};
+    if (!chat.callable.empty() && !Has(chat.callable, held.name)) continue;
+    if (chat.must_call || Has(chat.strict, held.name)) {
+      // Arguments are an object, whatever the schema leaves open.
+      OrderedJson schema = function.contains("parameters") ? function["parameters"] : OrderedJson::object();
+      if (!schema.is_object()) schema = OrderedJson::object();
+      if (!schema.contains("type")) schema["type"] = "object";
+      held.schema = schema.dump();
+    }
+    tools.push_back(std::move(held));
+  }
+  return tools;
+}
+
+// A prompt may end with the mark that begins calls, or with some of it.
+void DropBegun(std::string_view prompt, std::vector<CallNotation>& notations) {
+  for (CallNotation& notation : notations) {
+    const std::string& mark = notation.sign.text;
+    if (mark.empty() || notation.sign.at_beginning || !Trimmed(prompt).ends_with(mark)) continue;
+    std::string& first = notation.begin.empty() ? notation.call_begin : notation.begin;
+    if (first.starts_with(mark)) first.erase(0, mark.size());
+  }
+}
+
+std::string KeyOf(std::span<const CallNotation> notations, std::span<const CallTool> tools, uint32_t most) {
+  std::string key = "calls " + std::to_string(most);
+  for (const CallNotation& notation : notations) {
+    for (const std::string* text :
+         {&notation.begin, &notation.call_begin, &notation.after_name, &notation.key_begin, &notation.quote})
+      key += *text + '\0';
+  }
+  for (const CallTool& tool : tools) key += tool.name + '\0' + tool.schema + '\0';
+  return key;
+}
+
+}  // namespace
+
+std::optional<ApiError> HoldCalls(const Model& model, GrammarCache& grammars, const ChatRequest& chat, const ChatFormat& format,
+                                  std::string_view prompt, std::shared_ptr<const AnswerCalls>* calls) {
+  if (!MayCall(chat) || (!chat.must_call && chat.strict.empty() && chat.callable.empty())) return std::nullopt;
+  const std::string field = chat.must_call ? "tool_choice" : "tools";
+  const std::vector<CallTool> tools = ToolsOf(chat);
+  if (tools.empty()) return ApiError{.message = field + " names a function that is not among the tools", .param = field};
+  Result<std::shared_ptr<Grammar>> grammar = std::shared_ptr<Grammar>();
+  AnswerCalls made;
+  for (const bool json : {false, true}) {
+    std::vector<CallNotation> notations = format.CallNotations(json);
+    if (notations.empty()) {
+      return ApiError{.message = field + ": how this model calls tools is not known: calls cannot be held to schemas",
+                      .param = field,
+                      .code = "unsupported_value"};
+    }
+    uint32_t most = static_cast<uint32_t>(std::min(chat.most_calls.value_or(kMostCalls), kMostCalls));
+    if (chat.must_call) {
+      DropBegun(prompt, notations);
+      notations.resize(1);
+    }
+    if (std::ranges::any_of(notations, &CallNotation::once)) most = 1;
+    grammar = grammars.Get(KeyOf(notations, tools, most), [&] {
+      return Grammar::FromCalls(notations, tools,
+                                {.most = most, .spell = [&](std::string_view text) { return SpelledMarks(model, text); }});
+    });
+    if (!grammar.ok()) continue;  // a name or a constant that the model's own notation cannot write
+    made = DescribeCalls(model, notations, tools);
+    break;
+  }
+  if (!grammar.ok()) {
+    ApiError error = ApiErrorOf(grammar.status());
+    error.message = "tools: the parameters cannot be held: " + error.message;
+    error.param = "tools";
+    return error;
+  }
+  made.grammar = std::move(*grammar);
+  made.must = chat.must_call;
+  *calls = std::make_shared<const AnswerCalls>(std::move(made));
+  return std::nullopt;
+}
+
+}  // namespace tally
