@@ -3,7 +3,8 @@
 // run (probe.h), generate (generate.h), answer many requests at once (request.h, scheduler.h), talk (conversation.h, chat_format.h),
 // read the ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), what fits a machine (fit.h),
 // auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h,
-// draft_speed.h), reports of runs (report.h, page.h), random checkpoints (synth.h), models by their names on the Hugging Face hub (hub.h).
+// draft_speed.h, grammar_speed.h), reports of runs (report.h, page.h), random checkpoints (synth.h), models by their names on the Hugging
+// Face hub (hub.h).
 //
 // Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations passes
 // through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are kBadInput with one
@@ -27,6 +28,7 @@
 #include "engine/grammar/grammar.h"
 #include "engine/hub/hub.h"
 #include "engine/page/page.h"
+#include "engine/session/answer_calls.h"
 #include "engine/session/conversation.h"
 #include "engine/session/engine.h"
 #include "engine/session/generate.h"
@@ -42,6 +44,7 @@
 #include "engine/studies/draft_speed.h"
 #include "engine/studies/fit.h"
 #include "engine/studies/fit_models.h"
+#include "engine/studies/grammar_speed.h"
 #include "engine/studies/inspect.h"
 #include "engine/studies/kept_bench.h"
 #include "engine/studies/logits.h"

@@ -8,6 +8,7 @@
 
 #include "engine/api/tally.h"
 #include "engine/app/bench_drafts.h"
+#include "engine/app/bench_grammar.h"
 #include "engine/app/bench_report.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
@@ -32,6 +33,8 @@ struct BenchFlags {
   std::optional<std::string> report;
   std::string draft, replay;
   std::string beside_draft;  // an option that was given and that a replay does not follow
+  GrammarFlags grammar;
+  std::string beside_grammar;  // the same of a grammar
   bool json = false, full = false;
 };
 
@@ -72,26 +75,50 @@ Result<EngineOptions> ReadFlags(BenchFlags& flags) {
   return load;
 }
 
-Result<int> RunReplay(const BenchFlags& flags) {
-  if (Ranks() != nullptr) return BadInput("--draft: not possible with several processes");
-  if (!flags.beside_draft.empty()) return BadInput(flags.beside_draft + ": not with --draft, which measures recorded answers");
+bool IsOfGrammar(const BenchFlags& flags) { return flags.grammar.schema || flags.grammar.regex || flags.grammar.grammar; }
+
+// One number of threads and one type of KV cache, for what measures no grid.
+Result<ModelFlags> OneModel(const BenchFlags& flags, const std::string& beside) {
+  if (Ranks() != nullptr) return BadInput(beside + ": not possible with several processes");
   TALLY_RETURN_IF_ERROR(CheckOneOf("--format", flags.format, {"table", "json"}));
-  DraftBench drafts = {.model = flags.model,
-                       .draft = flags.draft,
-                       .replay = flags.replay,
-                       .rounds = flags.speed.rounds,
-                       .json = flags.json || flags.format == "json"};
+  ModelFlags model = flags.model;
   TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> threads, ParseNumbers("--threads", flags.threads, 0, 1024));
   const std::vector<std::string> kv = ListItems(flags.kv);
-  if (threads.size() > 1) return BadInput("--threads: one number with --draft");
-  if (kv.size() > 1) return BadInput("--kv: one type with --draft");
-  drafts.model.threads = threads.front();
-  drafts.model.kv = kv.front();
+  if (threads.size() > 1) return BadInput("--threads: one number with " + beside);
+  if (kv.size() > 1) return BadInput("--kv: one type with " + beside);
+  model.threads = threads.front();
+  model.kv = kv.front();
   TALLY_RETURN_IF_ERROR(ReadTarget(flags));
-  return RunDraftBench(drafts);
+  return model;
+}
+
+Result<int> RunGrammar(const BenchFlags& flags) {
+  TALLY_ASSIGN_OR_RETURN(const ModelFlags model, OneModel(flags, "a grammar"));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> tokens, ParseNumbers("-n", flags.generate, 2, int64_t{1} << 20));
+  if (tokens.size() > 1) return BadInput("-n: one number with a grammar");
+  return RunGrammarBench({.model = model,
+                          .grammar = flags.grammar,
+                          .tokens = tokens.front(),
+                          .rounds = flags.speed.rounds,
+                          .seed = flags.speed.seed,
+                          .json = flags.json || flags.format == "json"});
+}
+
+Result<int> RunReplay(const BenchFlags& flags) {
+  TALLY_ASSIGN_OR_RETURN(const ModelFlags model, OneModel(flags, "--draft"));
+  if (!flags.beside_draft.empty()) return BadInput(flags.beside_draft + ": not with --draft, which measures recorded answers");
+  return RunDraftBench({.model = model,
+                        .draft = flags.draft,
+                        .replay = flags.replay,
+                        .rounds = flags.speed.rounds,
+                        .json = flags.json || flags.format == "json"});
 }
 
 Result<int> RunBench(BenchFlags& flags) {
+  if (IsOfGrammar(flags)) {
+    if (!flags.beside_grammar.empty()) return BadInput(flags.beside_grammar + ": not with a grammar");
+    return RunGrammar(flags);
+  }
   if (!flags.draft.empty() || !flags.replay.empty()) return RunReplay(flags);
   TALLY_ASSIGN_OR_RETURN(EngineOptions load, ReadFlags(flags));
   SpeedOptions& speed = flags.speed;
@@ -158,6 +185,7 @@ Action AddBench(Command& app) {
       "--replay", flags->replay,
       "with --draft: file of recorded answers, a line each: {\"prompt\": a text or token ids, \"answer\": the same}; they "
       "are generated again, with drafts and without"));
+  AddGrammar(c, flags->grammar);
   AddNumber(c, "-r,--repetitions", flags->speed.rounds, "rounds over the grid; medians are taken over them");
   AddNumber(c, "-s,--seed", flags->speed.seed, "of the random tokens");
   Choices(c.Option("--format", flags->format, "what is printed").Preset(), {"table", "md", "csv", "json", "jsonl"});
@@ -165,10 +193,13 @@ Action AddBench(Command& app) {
       c.Option("--report", flags->report, "file for a page with the figures, and those of one run recorded op by op (HTML)"));
   c.Flag("--full", flags->full, "tables of all figures: bytes a token, sampling, peaks, the rounds that count");
   c.Flag("--json", flags->json, "--format json");
-  AddExamples(c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md"});
+  AddExamples(c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md", "tally bench demo --schema king.json -n 256"});
   return [flags, c] {
     for (const char* const name : {"--prompt", "--tokens", "--depth", "--batch", "--seed", "--report", "--full"}) {
       if (flags->beside_draft.empty() && c.Count(name) > 0) flags->beside_draft = name;
+    }
+    for (const char* const name : {"--prompt", "--depth", "--batch", "--report", "--full", "--draft", "--replay"}) {
+      if (flags->beside_grammar.empty() && c.Count(name) > 0) flags->beside_grammar = name;
     }
     return Report(RunBench(*flags));
   };

@@ -22,6 +22,8 @@ int main() {
   TALLY_DESIGNATED(tally::RequestOptions, max_tokens);
   TALLY_DESIGNATED(tally::RequestEvent, token);
   TALLY_DESIGNATED(tally::AnswerStart, thinking_begin);
+  TALLY_DESIGNATED(tally::GrammarSpeedOptions, make);
+  TALLY_DESIGNATED(tally::GrammarSpeed, compile_seconds);
   TALLY_DESIGNATED(tally::CallNotation, begin);
   TALLY_DESIGNATED(tally::CallSign, text);
   TALLY_DESIGNATED(tally::CallTool, name);
