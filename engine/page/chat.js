@@ -116,6 +116,7 @@ function showRun(run) {
 async function answer(parent) {
   if (running) return;
   const message = addMessage(conversation, { role: "assistant", parent, content: "", time: Date.now() });
+  if (settings.answer) message.held = settings.answer;
   const run = (running = { controller: new AbortController(), conversation, message, timer: 0, pause: 50, saved: 0, spoken: 0 });
   byId("spoken").replaceChildren();
   session.setItem("tally.open", conversation.id);
@@ -251,12 +252,22 @@ function expanded() {
   if (over) byId(listOpen ? "list" : "ledger").querySelector("button").focus();
 }
 
-const kFields = { system: "set-system", temperature: "set-temperature", max: "set-max", effort: "set-effort", theme: "set-theme", tools: "set-tools", key: "set-key" };
+const kFields = { system: "set-system", temperature: "set-temperature", max: "set-max", effort: "set-effort", theme: "set-theme", answer: "set-answer", schema: "set-schema", tools: "set-tools", key: "set-key" };
 
 function openSettings() {
   for (const [name, id] of Object.entries(kFields)) byId(id).value = settings[name];
-  byId("tools-error").textContent = "";
+  byId("tools-error").textContent = byId("schema-error").textContent = "";
+  showSchemaField();
   byId("settings").showModal();
+}
+
+const showSchemaField = () => (byId("schema-field").hidden = byId("set-answer").value !== "schema");
+
+async function dropSchema(event) {
+  const [file] = event.dataTransfer.files;
+  if (!file) return;
+  event.preventDefault();
+  byId("set-schema").value = await file.text();
 }
 
 function closeSettings() {
@@ -265,12 +276,21 @@ function closeSettings() {
     byId("tools-error").textContent = "This is no JSON list.";
     return;
   }
+  byId("schema-error").textContent = byId("set-answer").value === "schema" ? schemaError(byId("set-schema").value.trim()) : "";
+  if (byId("schema-error").textContent) return byId("set-schema").focus();
   for (const [name, id] of Object.entries(kFields)) settings[name] = byId(id).value.trim();
   saveSettings();
   applyTheme();
   byId("settings").close();
+  showHeld();
   showModel();
   followLive();
+}
+
+// Says by the message field what answers are held to.
+function showHeld() {
+  byId("held").hidden = !settings.answer;
+  byId("held-by").textContent = settings.answer === "schema" ? "JSON by a schema" : "JSON";
 }
 
 function applyTheme() {
@@ -318,7 +338,7 @@ function onInputKey(event) {
 
 function listen() {
   const clicks = {
-    "new": startConversation, "stop": stop, "to-end": toEnd, "shade": close, "show-settings": openSettings, "ledger-close": () => (wide.matches ? toggle("ledger") : close()),
+    "new": startConversation, "stop": stop, "to-end": toEnd, "shade": close, "show-settings": openSettings, "held-by": openSettings, "ledger-close": () => (wide.matches ? toggle("ledger") : close()),
     "settings-close": () => byId("settings").close(), "confirm-no": () => byId("confirm").close(), "show-list": () => toggle("list"),
     "show-ledger": () => toggle("ledger"), "export-all": () => download("tally-conversations.json", storedConversations()),
     "import": () => byId("import-file").click(),
@@ -327,6 +347,9 @@ function listen() {
   for (const [id, call] of Object.entries(clicks)) byId(id).addEventListener("click", call);
   byId("composer").addEventListener("submit", (event) => (event.preventDefault(), send()));
   byId("settings-form").addEventListener("submit", (event) => (event.preventDefault(), closeSettings()));
+  byId("set-answer").addEventListener("change", showSchemaField);
+  byId("set-schema").addEventListener("dragover", (event) => event.dataTransfer.types.includes("Files") && event.preventDefault());
+  byId("set-schema").addEventListener("drop", dropSchema);
   byId("import-file").addEventListener("change", (event) => importFiles([...event.target.files]));
   byId("input").addEventListener("input", sizeInput);
   byId("input").addEventListener("keydown", onInputKey);
@@ -351,6 +374,7 @@ function begin() {
   toEnd();
   close();
   sizeInput();
+  showHeld();
   showModel();
   if (wide.matches) byId("input").focus();
 }

@@ -94,7 +94,8 @@ function callsView(message, actions) {
 function costLine(message) {
   const cost = costOf(message);
   if (!cost) return "";
-  const parts = [`${count(cost.written)} tokens`];
+  const forced = cost.forced > 0 ? `, ${count(cost.forced)} forced by the ${message.held === "json" ? "grammar" : "schema"}` : "";
+  const parts = [`${count(cost.written)} tokens${forced}`];
   if (cost.seconds > 0 && cost.decoded > 0) parts.push(`${rate(cost.decoded / cost.seconds)} a second`);
   if (cost.flops > 0) parts.push(si(cost.flops, "FLOP"), si(cost.bytes, "B"));
   if (cost.cached > 0) parts.push(`${count(cost.cached)} of ${count(cost.read)} cached`);
