@@ -48,8 +48,10 @@ const actions = {
 
 // The whole conversation anew.
 function draw() {
+  const focused = document.activeElement;
   views = new Map(path(conversation).map((message) => [message, messageView(message, actions)]));
   byId("messages").replaceChildren(...[...views.values()].map((view) => view.item));
+  if (focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });  // in a tree, which stays
   byId("welcome").hidden = views.size > 0;
   document.title = conversation.title ? `${conversation.title} \u00b7 Tally` : "Tally";
   showCost(conversation);
@@ -80,7 +82,8 @@ function drawList() {
 
 // Says aloud what has come, sentence by sentence; `rest` too where the answer has ended.
 function speak(run, rest = false) {
-  const text = run.message.content.slice(run.spoken);
+  if (run.message.held && !rest) return;
+  const text = run.message.held ? spokenJson(run.message.content) : run.message.content.slice(run.spoken);
   const end = rest ? text.length : Math.max(...[". ", "! ", "? ", "\n"].map((stop) => text.lastIndexOf(stop) + 1));
   if (end <= 0) return;
   run.spoken += end;
