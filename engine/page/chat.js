@@ -48,8 +48,10 @@ const actions = {
 
 // The whole conversation anew.
 function draw() {
+  const focused = document.activeElement;
   views = new Map(path(conversation).map((message) => [message, messageView(message, actions)]));
   byId("messages").replaceChildren(...[...views.values()].map((view) => view.item));
+  if (focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });  // in a tree, which stays
   byId("welcome").hidden = views.size > 0;
   document.title = conversation.title ? `${conversation.title} \u00b7 Tally` : "Tally";
   showCost(conversation);
@@ -80,7 +82,8 @@ function drawList() {
 
 // Says aloud what has come, sentence by sentence; `rest` too where the answer has ended.
 function speak(run, rest = false) {
-  const text = run.message.content.slice(run.spoken);
+  if (run.message.held && !rest) return;
+  const text = run.message.held ? spokenJson(run.message.content) : run.message.content.slice(run.spoken);
   const end = rest ? text.length : Math.max(...[". ", "! ", "? ", "\n"].map((stop) => text.lastIndexOf(stop) + 1));
   if (end <= 0) return;
   run.spoken += end;
@@ -116,6 +119,7 @@ function showRun(run) {
 async function answer(parent) {
   if (running) return;
   const message = addMessage(conversation, { role: "assistant", parent, content: "", time: Date.now() });
+  if (settings.answer) message.held = settings.answer;
   const run = (running = { controller: new AbortController(), conversation, message, timer: 0, pause: 50, saved: 0, spoken: 0 });
   byId("spoken").replaceChildren();
   session.setItem("tally.open", conversation.id);
@@ -251,12 +255,22 @@ function expanded() {
   if (over) byId(listOpen ? "list" : "ledger").querySelector("button").focus();
 }
 
-const kFields = { system: "set-system", temperature: "set-temperature", max: "set-max", effort: "set-effort", theme: "set-theme", tools: "set-tools", key: "set-key" };
+const kFields = { system: "set-system", temperature: "set-temperature", max: "set-max", effort: "set-effort", theme: "set-theme", answer: "set-answer", schema: "set-schema", tools: "set-tools", key: "set-key" };
 
 function openSettings() {
   for (const [name, id] of Object.entries(kFields)) byId(id).value = settings[name];
-  byId("tools-error").textContent = "";
+  byId("tools-error").textContent = byId("schema-error").textContent = "";
+  showSchemaField();
   byId("settings").showModal();
+}
+
+const showSchemaField = () => (byId("schema-field").hidden = byId("set-answer").value !== "schema");
+
+async function dropSchema(event) {
+  const [file] = event.dataTransfer.files;
+  if (!file) return;
+  event.preventDefault();
+  byId("set-schema").value = await file.text();
 }
 
 function closeSettings() {
@@ -265,12 +279,21 @@ function closeSettings() {
     byId("tools-error").textContent = "This is no JSON list.";
     return;
   }
+  byId("schema-error").textContent = byId("set-answer").value === "schema" ? schemaError(byId("set-schema").value.trim()) : "";
+  if (byId("schema-error").textContent) return byId("set-schema").focus();
   for (const [name, id] of Object.entries(kFields)) settings[name] = byId(id).value.trim();
   saveSettings();
   applyTheme();
   byId("settings").close();
+  showHeld();
   showModel();
   followLive();
+}
+
+// Says by the message field what answers are held to.
+function showHeld() {
+  byId("held").hidden = !settings.answer;
+  byId("held-by").textContent = settings.answer === "schema" ? "JSON by a schema" : "JSON";
 }
 
 function applyTheme() {
@@ -318,7 +341,7 @@ function onInputKey(event) {
 
 function listen() {
   const clicks = {
-    "new": startConversation, "stop": stop, "to-end": toEnd, "shade": close, "show-settings": openSettings, "ledger-close": () => (wide.matches ? toggle("ledger") : close()),
+    "new": startConversation, "stop": stop, "to-end": toEnd, "shade": close, "show-settings": openSettings, "held-by": openSettings, "ledger-close": () => (wide.matches ? toggle("ledger") : close()),
     "settings-close": () => byId("settings").close(), "confirm-no": () => byId("confirm").close(), "show-list": () => toggle("list"),
     "show-ledger": () => toggle("ledger"), "export-all": () => download("tally-conversations.json", storedConversations()),
     "import": () => byId("import-file").click(),
@@ -327,6 +350,9 @@ function listen() {
   for (const [id, call] of Object.entries(clicks)) byId(id).addEventListener("click", call);
   byId("composer").addEventListener("submit", (event) => (event.preventDefault(), send()));
   byId("settings-form").addEventListener("submit", (event) => (event.preventDefault(), closeSettings()));
+  byId("set-answer").addEventListener("change", showSchemaField);
+  byId("set-schema").addEventListener("dragover", (event) => event.dataTransfer.types.includes("Files") && event.preventDefault());
+  byId("set-schema").addEventListener("drop", dropSchema);
   byId("import-file").addEventListener("change", (event) => importFiles([...event.target.files]));
   byId("input").addEventListener("input", sizeInput);
   byId("input").addEventListener("keydown", onInputKey);
@@ -351,6 +377,7 @@ function begin() {
   toEnd();
   close();
   sizeInput();
+  showHeld();
   showModel();
   if (wide.matches) byId("input").focus();
 }

@@ -45,11 +45,33 @@ async function modelName(signal) {
   return (await response.json()).data?.[0]?.id ?? "";
 }
 
+// What is wrong with a schema that is to be sent; empty: nothing that is seen without the server.
+function schemaError(text) {
+  if (!text) return "A schema is wanted.";
+  let schema;
+  try {
+    schema = JSON.parse(text);
+  } catch (error) {
+    return `This is no JSON: ${error.message}`;
+  }
+  if (typeof schema !== "boolean" && (schema === null || typeof schema !== "object" || Array.isArray(schema))) return "A JSON Schema is an object.";
+  // What APIs put around a schema would be one that holds nothing: unknown keywords are annotations.
+  return schema.schema && ("name" in schema || "strict" in schema) ? "The schema alone is wanted, without what stands around it." : "";
+}
+
+// The body of a request. The schema goes as it was pasted: as a value of this script its numbers could be rounded and its members sorted.
+function requestText(model, messages) {
+  const text = JSON.stringify(requestBody(model, messages));
+  if (settings.answer !== "schema") return text;
+  return `${text.slice(0, -1)},"response_format":{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":${settings.schema}}}}`;
+}
+
 function requestBody(model, messages) {
   const body = { model, messages, stream: true, stream_options: { include_usage: true } };
   if (settings.temperature !== "") body.temperature = Number(settings.temperature);
   if (settings.max !== "") body.max_tokens = Number(settings.max);
   if (settings.effort) body.reasoning_effort = settings.effort;
+  if (settings.answer === "json") body.response_format = { type: "json_object" };
   const tools = parsed(settings.tools || "[]", []);
   if (Array.isArray(tools) && tools.length > 0) body.tools = tools;
   return body;
@@ -103,7 +125,7 @@ async function ask(model, messages, message, signal, changed) {
   const response = await fetch("/v1/chat/completions", {
     method: "POST",
     headers: headers({ "Content-Type": "application/json", "X-Tally": "1" }),
-    body: JSON.stringify(requestBody(model, apiMessages(messages))),
+    body: requestText(model, apiMessages(messages)),
     signal,
   });
   if (!response.ok) throw new Error(await errorOf(response));
@@ -142,6 +164,7 @@ function costOf(message) {
     touched: bill?.parameters_touched ?? 0,
     seconds: bill?.generate_seconds ?? 0,
     decoded: bill?.decode_tokens ?? 0,
+    forced: bill?.forced_tokens ?? 0,
   };
 }
 

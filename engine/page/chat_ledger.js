@@ -17,7 +17,8 @@ function showCost(conversation) {
     rows.push(["arithmetic", si(all("flops"), "FLOP"), `of ${costs.length} ${costs.length === 1 ? "answer" : "answers"}`]);
     rows.push(["memory traffic", si(all("bytes"), "B"), "weights, KV, states"]);
     rows.push(["prompts", `${count(all("read"))} tokens`, `${count(all("cached"))} not run again`]);
-    rows.push(["answers", `${count(all("written"))} tokens`, all("seconds") > 0 ? `in ${si(all("seconds"), "s")}` : ""]);
+    const notes = [all("seconds") > 0 ? `in ${si(all("seconds"), "s")}` : "", all("forced") > 0 ? `${count(all("forced"))} forced` : ""];
+    rows.push(["answers", `${count(all("written"))} tokens`, notes.filter(Boolean).join(", ")]);
     if (last.touched > 0) rows.push(["touched", si(last.touched, ""), "parameters, last answer"]);
   }
   fill(byId("cost"), rows);

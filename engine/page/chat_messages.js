@@ -94,7 +94,8 @@ function callsView(message, actions) {
 function costLine(message) {
   const cost = costOf(message);
   if (!cost) return "";
-  const parts = [`${count(cost.written)} tokens`];
+  const forced = cost.forced > 0 ? `, ${count(cost.forced)} forced by the ${message.held === "json" ? "grammar" : "schema"}` : "";
+  const parts = [`${count(cost.written)} tokens${forced}`];
   if (cost.seconds > 0 && cost.decoded > 0) parts.push(`${rate(cost.decoded / cost.seconds)} a second`);
   if (cost.flops > 0) parts.push(si(cost.flops, "FLOP"), si(cost.bytes, "B"));
   if (cost.cached > 0) parts.push(`${count(cost.cached)} of ${count(cost.read)} cached`);
@@ -127,9 +128,10 @@ function footView(message, actions) {
 
 function noteOf(message, running) {
   if (message.error) return message.error;
-  if (message.stopped) return "Stopped.";
-  if (message.finish === "length") return "The limit of tokens ended this answer.";
-  return running || message.finish ? "" : "This answer was interrupted.";
+  const cut = !running && message.held && message.content && !readJson(message.content)?.whole ? " Its JSON is incomplete." : "";
+  if (message.stopped) return `Stopped.${cut}`;
+  if (message.finish === "length") return `The limit of tokens ended this answer.${cut}`;
+  return running || message.finish ? "" : `This answer was interrupted.${cut}`;
 }
 
 const openThoughts = new WeakSet();  // messages whose thinking the reader has unfolded
@@ -139,6 +141,8 @@ function assistantView(message, actions) {
   const answer = make("div", { className: "answer", dir: "auto" }), calls = make("div"), note = make("p", { className: "note" }), foot = make("div", { className: "foot" });
   const wait = make("p", { className: "wait", textContent: "Working" });
   const item = make("li", { className: "message assistant" }, make("h2", { className: "hidden", textContent: "Tally" }), think, answer, calls, wait, note, foot);
+  const tree = message.held ? treeView(message) : null;
+  if (tree) answer.append(tree.box);
   think.open = openThoughts.has(message);
   think.addEventListener("toggle", () => {
     openThoughts[think.open ? "add" : "delete"](message);
@@ -149,7 +153,8 @@ function assistantView(message, actions) {
     think.hidden = !message.reasoning;
     summary.textContent = running && !some ? "Thinking \u2026" : "Thought";
     if (think.open) patch(thought, rendered(message.reasoning ?? ""));
-    patch(answer, rendered(message.content));
+    if (tree) tree.update();
+    else patch(answer, rendered(message.content));
     calls.replaceChildren(...(message.calls ? callsView(message, actions) : []));
     wait.hidden = !running || Boolean(some || message.reasoning);
     note.textContent = noteOf(message, running);

@@ -39,7 +39,8 @@ const local = openStorage("localStorage"), session = openStorage("sessionStorage
 
 // --- settings
 
-const kSettings = { system: "", temperature: "", max: "", effort: "", theme: "", tools: "", ledger: true };
+// `answer`: how answers are held: "", "json" or "schema".
+const kSettings = { system: "", temperature: "", max: "", effort: "", theme: "", answer: "", schema: "", tools: "", ledger: true };
 const kSettingsName = "tally.settings";
 
 function parsed(text, otherwise) {
@@ -90,7 +91,7 @@ const isCall = (call) => call && [call.id, call.name, call.arguments].every(isTe
 // What of a file is a conversation: fields that are known and of their type. null: none is in it.
 function importedConversation(c) {
   if (!isConversation(c) || !/^[0-9-]{1,40}$/.test(c.id) || c.messages.some((m) => !["user", "assistant", "tool"].includes(m.role))) return null;
-  const fields = { reasoning: isText, finish: isText, error: isText, call: isText, name: isText, stopped: (v) => v === true, time: Number.isFinite, usage: isPlain, calls: (v) => Array.isArray(v) && v.every(isCall) };
+  const fields = { reasoning: isText, finish: isText, error: isText, call: isText, name: isText, held: (v) => v === "json" || v === "schema", stopped: (v) => v === true, time: Number.isFinite, usage: isPlain, calls: (v) => Array.isArray(v) && v.every(isCall) };
   const messages = c.messages.map((m) => {
     const kept = { id: m.id, parent: m.parent, role: m.role, content: m.content };
     for (const [name, holds] of Object.entries(fields)) if (holds(m[name])) kept[name] = m[name];

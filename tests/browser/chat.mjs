@@ -176,6 +176,95 @@ async function tools(page) {
   expect(sent.at(-1).role === "tool" && sent.at(-1).tool_call_id === sent.at(-2).tool_calls[0].id, `a tool's result is sent as ${JSON.stringify(sent)}`);
 }
 
+// Has answers held: "", "json" or "schema".
+async function hold(page, answers, schema = "") {
+  await page.click("#show-settings");
+  await page.select("#set-answer", answers);
+  await page.$eval("#set-schema", (field, schema) => (field.value = schema), schema);
+  await page.click("#settings [type='submit']");
+}
+
+// The page's reader of JSON, of every beginning of a text, and of what is none.
+async function reader() {
+  const [source] = /const kDeepest[^]*?\n}\n/.exec(await (await fetch(url)).text());
+  const readJson = new Function(`${source} return readJson;`)();
+  for (const json of ['{"a\\u00e9\\\\":-1.5e-7,"":[true,false,null,{},[],[[0]]],"\\n":"\\"x\\ud83d\\ude00" }', " [ 10 , -0.25E+3\t]", '"one"']) {
+    for (let end = json.search(/\S/) + 1; end <= json.length; ++end) {
+      const value = readJson(json.slice(0, end));
+      expect(value && value.whole === (end === json.length), `of ${json.slice(0, end)} is read ${JSON.stringify(value)}`);
+    }
+  }
+  const bad = ["", "x", "{a:1}", "[1,]", '{"a":1,}', "[1 2]", "[01]", "[1.]", "[-]", "[tru]", "nul ", '{"a" 1}', '["\\x"]', '["\n"]', "[]]", "['a']", "[}", "[".repeat(200)];
+  for (const text of bad) expect(readJson(text) === null, `${text} is read as JSON`);
+}
+
+async function structured(page) {
+  const schema = '{"type": "object", "properties": {"2": {"maximum": 1.50}, "1": {"maximum": 12345678901234567890}}}';
+  await page.click("#new");
+  for (const [bad, said] of [['{"type": ', "This is no JSON: "], ["[]", "A JSON Schema is an object."], [`{"name": "a", "schema": ${schema}}`, "The schema alone"]]) {
+    await hold(page, "schema", bad);
+    expect((await text(page, "#schema-error")).startsWith(said), `of the schema ${bad} is said '${await text(page, "#schema-error")}'`);
+    await page.click("#settings-close");
+  }
+  await hold(page, "schema", schema);
+  expect((await text(page, "#held")) === "Answers are JSON by a schema", "the page does not say what answers are held to");
+
+  // It is a tree while it comes, and what was folded stays so.
+  await page.type("#input", "json please");
+  await page.click("#send");
+  await page.waitForFunction(() => document.querySelectorAll(".tree ol > li").length > 0);
+  expect((await text(page, ".tree summary")).endsWith("members so far"), `a tree that comes says '${await text(page, ".tree summary")}'`);
+  await page.$eval(".tree ul > li > details > summary", (summary) => (summary.focus(), summary.click()));
+  await idle(page);
+  expect(!(await page.$eval(".tree ul > li > details", (part) => part.open)), "what was folded opens as the answer ends");
+  expect((await page.evaluate(() => document.activeElement.textContent)) === "lamps: 2 items", "a tree loses the focus as the answer ends");
+  const sent = await (await fetch(`${url}/asked_text`)).text();
+  expect(sent.endsWith(`"response_format":{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":${schema}}}}`), `a schema is sent as ${sent}`);
+  const names = (await texts(page, ".tree > li > details > ul > li > .name, .tree > li > details > ul > li > details > summary > .name")).join();
+  expect(names === "title,2,1,open,keeper,none,lamps,notes,last", `the tree has the names ${names}`);
+  expect((await texts(page, ".tree .number")).join() === "1.50,12345678901234567890,10,2.5e-1,5,-7", `the tree has the numbers ${await texts(page, ".tree .number")}`);
+  expect((await text(page, ".tree .string")) === '"The <b>Lighthouse</b>, \u00fcber all\n"quoted""', `a string is shown as ${await text(page, ".tree .string")}`);
+  expect(/ tokens, 12 forced by the schema/.test(await text(page, ".cost > summary")), `the bill says '${await text(page, ".cost > summary")}'`);
+  await accessible(page, "a tree");
+
+  const button = async (name) => (await page.$$eval(".assistant:last-child .code-head button", (all, name) => all.find((one) => one.textContent === name).click(), name));
+  await button("Fold");
+  await page.waitForFunction(() => ![...document.querySelectorAll(".tree details details")].some((part) => part.open));
+  await button("Unfold");
+  await button("Text");
+  const plain = await text(page, ".answer pre");
+  expect(plain.startsWith('{"title":"The <b>') && plain.endsWith('"last":-7}') && plain.includes("\\u00fc"), `the text is ${plain}`);
+  await accessible(page, "a tree's text");
+  await page.reload({ waitUntil: "load" });
+  expect((await page.$$(".tree")).length === 1 && !(await page.$eval("#held", (held) => held.hidden)), "a reload makes no tree, or forgets the schema");
+
+  await say(page, "json up to the limit");
+  expect((await text(page, ".assistant:last-child .note")) === "The limit of tokens ended this answer. Its JSON is incomplete.", "an answer that is cut is not told");
+  expect((await text(page, ".assistant:last-child .tree summary")).endsWith("so far"), "an answer that is cut looks whole");
+  await say(page, "words");
+  expect((await text(page, ".assistant:last-child .answer pre")) === "You said: words", "an answer that is no JSON is not shown");
+  await shot(page, "json-desktop-light");
+  await hold(page, "json", schema);
+  await say(page, "json again");
+  expect(JSON.stringify((await (await fetch(`${url}/asked`)).json()).at(-1).response_format) === '{"type":"json_object"}', "json_object is not sent");
+  await hold(page, "");
+  expect(await page.$eval("#held", (held) => held.hidden), "free answers are said to be held");
+}
+
+// A server that holds answers, and refuses what it cannot hold.
+async function held(page) {
+  page.expected.push("400");
+  await page.click("#new");
+  await hold(page, "schema", '{"properties": {"name": {"$dynamicRef": "#x"}}}');
+  await say(page, "Say a name.");
+  expect((await text(page, ".note.error")).includes("/properties/name: $dynamicRef"), `a refusal says '${await text(page, ".note.error")}'`);
+  await hold(page, "schema", '{"type": "object", "properties": {"name": {"enum": ["Romeo", "Juliet"]}}, "required": ["name"], "additionalProperties": false}');
+  await say(page, "Say a name.");
+  expect(/^"(Romeo|Juliet)"$/.test(await text(page, ".assistant:last-child .tree .string")), `by a schema comes ${await answers(page)}`);
+  expect(/ tokens, \d+ forced by the schema/.test(await text(page, ".assistant:last-child .cost > summary")), "the bill has no forced tokens");
+  await hold(page, "");
+}
+
 async function errors(page) {
   await page.click("#new");
   page.expected.push("400", "ERR_INCOMPLETE_CHUNKED_ENCODING");
@@ -285,7 +374,11 @@ if (scripted) {
   await hostile(page);
   await tools(page);
   await errors(page);
+  await reader();
+  await structured(page);
   await markdown(page);
+} else {
+  await held(page);
 }
 await fits(page);
 await accessible(page, "conversation");
@@ -328,6 +421,17 @@ for (const scheme of ["light", "dark"]) {
   await fits(page);
   await accessible(page, "conversation");
   await shot(page, `phone-${scheme}`);
+  if (scripted) {
+    await hold(page, "schema", "{}");
+    await page.click("#show-settings");
+    await accessible(page, "settings with a schema");
+    await shot(page, `settings-phone-${scheme}`);
+    await page.click("#settings-close");
+    await say(page, "json");
+    await fits(page);
+    await accessible(page, "a tree");
+    await shot(page, `json-phone-${scheme}`);
+  }
   await page.click("#show-ledger");
   await ledger(page);
   await fits(page);

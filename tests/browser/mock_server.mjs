@@ -11,6 +11,7 @@ const read = (name) => readFileSync(`${folder}/${name}`, "utf8");
 const liveEvents = read("live.txt").split("\n\n").filter(Boolean);
 let key = "";
 const asked = [];  // bodies, for the test to look at
+let askedText = "";  // the last one as it came
 const open = new Set();  // ids of answers that come
 
 const kMarkdown = `Here is a **list**:
@@ -51,6 +52,10 @@ const kHostile = [
   "<table><td background=\"https://example.com/t.png\">j</td></table>", "<base href=\"https://example.com/\">", "</script></style><!--",
 ];
 
+// Spelled as no JSON.stringify spells it.
+const kJson = `{"title":"The <b>Lighthouse</b>, \\u00fcber all\\n\\"quoted\\"","2":1.50,"1":12345678901234567890,"open":true,"keeper":null,"none":{},` +
+  `"lamps":[{"colour":"white","seconds":[10,2.5e-1]},{"colour":"red","seconds":[5]}],"notes":["${"a long note ".repeat(12)}","${"w".repeat(90)}"],"last":-7}`;
+
 // What is sent as deltas for a message.
 function scriptOf(text, messages) {
   const words = (s) => s.match(/\S+\s*|\s+/g) ?? [];
@@ -68,6 +73,10 @@ function scriptOf(text, messages) {
   if (/think/.test(text)) {
     return { deltas: [...words("The question is short. I **compare** the two and choose.").map((reasoning_content) => ({ reasoning_content })), ...content("It is the first.")] };
   }
+  if (/json/.test(text)) {
+    const pieces = (/limit/.test(text) ? kJson.slice(0, 300) : kJson).match(/.{1,6}/gs);
+    return { deltas: pieces.map((content) => ({ content })), pause: 5, finish: /limit/.test(text) ? "length" : "stop", forced: 12 };
+  }
   if (/cut/.test(text)) return { deltas: content("This breaks off"), cut: true };
   return { deltas: content(`You said: ${text}`), pause: 2 };
 }
@@ -77,10 +86,10 @@ const work = (rows, flops, weights, kv) => ({
   bytes: { "weights stored": weights, "weights packed": weights, "KV read": kv, "KV written": Math.round(kv / 50), "activations read": 100, "activations written": 100, "state read": 0, "state written": 0 },
   flops_by_class: { linear: Math.round(flops * 0.9), attention: Math.round(flops * 0.1) },
 });
-const usageOf = (tokens, prompt, bill) => ({
+const usageOf = (tokens, prompt, bill, forced) => ({
   prompt_tokens: prompt, completion_tokens: tokens, total_tokens: tokens + prompt, prompt_tokens_details: { cached_tokens: Math.floor(prompt / 2) },
   ...(bill && { tally: { prompt_tokens: prompt, decode_tokens: tokens, decode_steps: tokens, prompt_seconds: 0.2, first_token_seconds: 0.25, generate_seconds: tokens * 0.04,
-    prefill: work(prompt, prompt * 7e9, 4e9, 1e6), decode: work(tokens, tokens * 7e9, tokens * 4e9, tokens * 2e6), parameters_touched: 3608310144 } }),
+    prefill: work(prompt, prompt * 7e9, 4e9, 1e6), decode: work(tokens, tokens * 7e9, tokens * 4e9, tokens * 2e6), parameters_touched: 3608310144, ...(forced && { forced_tokens: forced }) } }),
 });
 
 async function answer(body, request, response) {
@@ -89,7 +98,7 @@ async function answer(body, request, response) {
     response.writeHead(400, { "Content-Type": "application/json" });
     return response.end(JSON.stringify({ error: { message: "max_tokens: <b>too</b> many", type: "invalid_request_error" } }));
   }
-  const { deltas, pause = 0, finish = "stop", cut = false } = scriptOf(text, body.messages);
+  const { deltas, pause = 0, finish = "stop", cut = false, forced = 0 } = scriptOf(text, body.messages);
   response.writeHead(200, { "Content-Type": "text/event-stream" });
   const id = `chatcmpl-${asked.length}`;
   open.add(id);
@@ -106,7 +115,7 @@ async function answer(body, request, response) {
   open.delete(id);
   if (cut) return setTimeout(() => response.destroy(), 200);
   send(choice({}, finish));
-  send([], { usage: usageOf(sent, 40, request.headers["x-tally"] === "1") });
+  send([], { usage: usageOf(sent, 40, request.headers["x-tally"] === "1", forced) });
   response.end("data: [DONE]\n\n");
 }
 
@@ -138,6 +147,7 @@ const server = createServer(async (request, response) => {
   if (request.url === "/v1/models") return json({ object: "list", data: [{ id: "gpt-oss-20b", object: "model" }] });
   if (request.url === "/live") return sendLive(response);
   if (request.url === "/asked") return json(asked);
+  if (request.url === "/asked_text") return response.end(askedText);
   if (request.url === "/cancel" && request.method === "POST") {
     let text = "";
     for await (const part of request) text += part;
@@ -146,7 +156,7 @@ const server = createServer(async (request, response) => {
   if (request.url === "/v1/chat/completions" && request.method === "POST") {
     let text = "";
     for await (const part of request) text += part;
-    asked.push(JSON.parse(text));
+    asked.push(JSON.parse((askedText = text)));
     return answer(asked.at(-1), request, response);
   }
   response.statusCode = 404;
