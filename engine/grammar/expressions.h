@@ -131,6 +131,9 @@ class Expressions {
   Expr head(Expr concat) const { return nodes_[concat].a; }  // of a concatenation
   Expr tail(Expr concat) const { return nodes_[concat].b; }
   std::span<const Expr> parts(Expr e) const;  // of Or and And
+  Expr part(Expr repeat) const { return nodes_[repeat].a; }
+  uint32_t least(Expr repeat) const { return nodes_[repeat].min; }
+  uint32_t most(Expr repeat) const { return nodes_[repeat].max; }
   size_t size() const { return nodes_.size(); }
   size_t states() const { return rows_.size() / (class_count_ == 0 ? 1 : class_count_); }
   uint64_t bytes() const;  // of memory, about
