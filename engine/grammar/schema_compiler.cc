@@ -10,7 +10,7 @@ namespace {
 
 using Json = SchemaJson;
 
-constexpr size_t kMostSchemas = 5'000;  // conjunctions of schemas that are compiled
+constexpr size_t kMostSchemas = 3'000;  // conjunctions of schemas that are compiled
 constexpr int kMostDepth = 100;
 constexpr size_t kMostIgnoredPlaces = 100;
 constexpr uint64_t kMostCount = 1'000'000;

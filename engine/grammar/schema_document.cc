@@ -17,6 +17,7 @@ namespace {
 
 using Json = SchemaJson;
 
+constexpr size_t kMostText = size_t{1} << 20;
 constexpr int kMostNegations = 64;
 constexpr const char* kTypeNames[] = {"null", "boolean", "integer", "string", "array", "object"};
 constexpr uint8_t kTypeBits[] = {kNullType, kBooleanType, kIntegerType, kStringType, kArrayType, kObjectType};
@@ -151,6 +152,7 @@ bool AreEqual(const Json& x, const Json& y) {
 }
 
 Result<SchemaDocument> SchemaDocument::Parse(std::string_view text) {
+  if (text.size() > kMostText) return BadInput("schema: more than 1 MiB of text");
   TALLY_ASSIGN_OR_RETURN(Json json, ReadJson<Json>("schema", std::string(text), kOrderedJsonLimits));
   if (!json.is_object() && !json.is_boolean()) return BadInput("/: a schema is an object, true or false");
   SchemaDocument document;

@@ -99,6 +99,7 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
                      "enum or const of objects or lists beside keywords about their parts is not supported");
       }
       Expr written = writer_.Value(*value, style);
+      if (e_.is_full()) return NoRoom("enum has too many values");
       if (written == Expressions::kNone) return Error(*items.front().schema, "a constant that cannot be written as an argument");
       if ((type & (kIntegerType | kFractionType)) != 0 && of_numbers) {
         TALLY_ASSIGN_OR_RETURN(const Expr numbers, Numbers(items, type == kIntegerType ? uint8_t{kIntegerType} : types, {}));
@@ -113,7 +114,6 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
       } else {
         written = json(written);
       }
-      if (e_.is_full()) return NoRoom("enum has too many values");
       parts.push_back(written);
     }
     return e_.Or(parts);

@@ -74,6 +74,13 @@ std::optional<ApiError> HoldCalls(const Model& model, GrammarCache& grammars, co
                       .param = field,
                       .code = "unsupported_value"};
     }
+    // Harmony's reader knows its marks as tokens alone.
+    const std::string& thinking = notations.front().thinking_begin;
+    if (!thinking.empty() && SpelledMarks(model, thinking) == thinking) {
+      return ApiError{.message = field + ": the vocabulary lacks the marks by which this template calls tools",
+                      .param = field,
+                      .code = "unsupported_value"};
+    }
     uint32_t most = static_cast<uint32_t>(std::min(chat.most_calls.value_or(kMostCalls), kMostCalls));
     if (chat.must_call) {
       DropBegun(prompt, notations);
