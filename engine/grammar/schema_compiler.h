@@ -96,6 +96,7 @@ class SchemaCompiler {
   Result<Expr> Values(const Items& items, int depth);
   Result<Expr> Numbers(const Items& items, uint8_t types, const std::vector<const Json*>& except);
   Result<Expr> Strings(const Items& items, const std::vector<const Json*>& except);
+  static bool Fits(const Json& schema, std::string_view format);
   Result<Expr> Arrays(const Items& items, int depth);
   Result<Expr> Unique(const Items& items, uint64_t least, uint64_t most);
   const Json* Prefix(const Json& schema) const;

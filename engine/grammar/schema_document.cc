@@ -63,14 +63,25 @@ bool FindPath(const Json& from, const Json* to, std::string& path) {
   return false;
 }
 
-const Json* FindAnchor(const Json& from, const std::string& anchor, bool is_old) {
+// `schemas`: `from` is no schema, but schemas by their names.
+const Json* FindAnchor(const Json& from, const std::string& anchor, bool is_old, bool schemas = false) {
   if (!from.is_structured()) return nullptr;
-  if (from.is_object()) {
-    const Json* const name = Find(from, is_old ? "$id" : "$anchor");
-    if (name != nullptr && name->is_string() && name->get<std::string>() == (is_old ? "#" : "") + anchor) return &from;
+  if (from.is_object() && !schemas) {
+    const auto is_it = [&](const char* keyword, const std::string& value) {
+      const Json* const name = Find(from, keyword);
+      return name != nullptr && name->is_string() && name->get<std::string>() == value;
+    };
+    // To a $ref, a $dynamicAnchor is an anchor (2020-12, Core, section 8.2.2).
+    if (is_old ? is_it("$id", "#" + anchor) : is_it("$anchor", anchor) || is_it("$dynamicAnchor", anchor)) return &from;
   }
-  for (const Json& part : from) {
-    if (const Json* const found = FindAnchor(part, anchor, is_old); found != nullptr) return found;
+  for (auto it = from.begin(); it != from.end(); ++it) {
+    bool of_schemas = false;
+    if (from.is_object() && !schemas) {
+      if (it.key() == "enum" || it.key() == "const") continue;  // values, which name nothing
+      for (const char* keyword : {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+        of_schemas |= it.key() == keyword;
+    }
+    if (const Json* const found = FindAnchor(*it, anchor, is_old, of_schemas); found != nullptr) return found;
   }
   return nullptr;
 }
@@ -235,6 +246,10 @@ Result<std::vector<const Json*>> SchemaDocument::Negate(const Json& schema, int 
     return any;
   }
   if (!schema.is_object()) return Error(schema, "a schema is an object, true or false");
+  if (IsAlone(schema)) {
+    TALLY_ASSIGN_OR_RETURN(const Json* target, Resolve(schema));
+    return Negate(*target, depth + 1);
+  }
   static const std::set<std::string> kSilent = {"title",      "description", "default",   "examples", "$comment",
                                                 "deprecated", "readOnly",    "writeOnly", "$schema",  "$id",
                                                 "$defs",      "definitions", "$anchor"};
@@ -316,6 +331,12 @@ bool SchemaDocument::AreApart(const Json& x, const Json& y, int depth) const {
   if (depth > 8) return false;
   if (x == Json(false) || y == Json(false)) return true;
   if (!x.is_object() || !y.is_object()) return false;
+  for (const bool turned : {false, true}) {
+    if (const Json& a = turned ? y : x; IsAlone(a)) {
+      const Result<const Json*> target = Resolve(a);
+      return target.ok() && AreApart(**target, turned ? x : y, depth + 1);
+    }
+  }
   for (const bool turned : {false, true}) {
     const Json *const a = turned ? &y : &x, *const b = turned ? &x : &y;
     if (a->contains("$ref")) {

@@ -28,6 +28,8 @@ class SchemaDocument {
   const SchemaJson& root() const { return *root_; }
   // Drafts before 2019-09: siblings of $ref mean nothing, items may be a list, and additionalItems is what follows it.
   bool is_old() const { return is_old_; }
+  // It is a $ref, beside which nothing is said.
+  bool IsAlone(const SchemaJson& schema) const { return is_old_ && schema.is_object() && schema.contains("$ref"); }
   // What a $ref of `from` refers to: #, #/pointer, #anchor, or the document's own $id before these. kBadInput: nothing there, or outside.
   Result<const SchemaJson*> Resolve(const SchemaJson& from) const;
   // A schema of our own, as a part of `parent`.

@@ -42,6 +42,15 @@ const SchemaCase kCases[] = {
      {"\"a\"", "1", "1.0", "null", "{\"x\":[1,2]}", "true"},
      {"\"b\"", "2", "{\"x\":[2,1]}", "false"}},
     {R"({"const":"a/b\n"})", {"\"a/b\\n\""}, {"\"a/b\""}},
+    {R"({"$schema":"http://json-schema.org/draft-07/schema#","oneOf":[{"type":"string","$ref":"#/definitions/a"},{"type":"array"}],"definitions":{"a":{}}})",
+     {"\"x\"", "1"},  // beside $ref, draft 7 says nothing: the branches are not apart
+     {"[]"}},
+    {R"({"$schema":"http://json-schema.org/draft-07/schema#","not":{"type":"string","$ref":"#/definitions/a"},"definitions":{"a":{"type":"null"}}})",
+     {"1"},
+     {"null"}},
+    {R"({"$ref":"#a","$defs":{"x":{"const":{"$anchor":"a","type":"null"}},"y":{"$dynamicAnchor":"a","type":"integer"}}})",
+     {"1"},
+     {"null", "\"\""}},
     {R"({"type":["string","null"]})", {"\"\"", "null"}, {"1", "{}"}},
     {R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["b"]})",
      {R"({"b":"x"})", R"({"a":1,"b":"x"})", R"({"a":1,"b":"x","c":[null]})", R"({"b":"","zz":{}})"},
@@ -195,6 +204,12 @@ TEST(Schema, AnnotationsAreListed) {
   ASSERT_TRUE(grammar.ok());
   EXPECT_EQ((*grammar)->ignored(),
             (std::vector<std::string>{"/properties/a/format: color", "/properties/a/minLenght", "/x-order"}));
+  // A format that contradicts the pattern beside it.
+  const Result<std::shared_ptr<Grammar>> time =
+      Grammar::FromSchema(R"({"type":"string","format":"time","pattern":"^\\d\\d:\\d\\d$"})");
+  ASSERT_TRUE(time.ok());
+  EXPECT_EQ((*time)->ignored(), std::vector<std::string>{"/format: time"});
+  EXPECT_TRUE((*time)->Accepts("\"10:30\""));
 }
 
 TEST(Schema, ThePageHasTheTable) {
