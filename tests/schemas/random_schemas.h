@@ -73,6 +73,13 @@ class RandomSchemas {
     }
     if (Below(6) == 0) {
       *at = Value(1);
+    } else if (at->is_object() && at->size() > 1 && Below(3) == 0) {  // in another order
+      Json members = Json::object();
+      for (auto member = at->end(); member != at->begin();) {
+        --member;
+        members[member.key()] = member.value();
+      }
+      *at = std::move(members);
     } else if (at->is_object()) {
       Json members = Json::object();
       const uint64_t out = at->empty() || Below(2) == 0 ? at->size() : Below(at->size());
@@ -166,7 +173,30 @@ class RandomSchemas {
         s["format"] = Any(kFormats);
         s.erase("pattern");  // beside which it may be an annotation
         break;
-      default: s["pattern"] = Any(kPatterns); s.erase("format");
+      default: s["pattern"] = Below(2) == 0 ? Any(kPatterns) : Pattern(2); s.erase("format");
+    }
+  }
+
+  std::string Pattern(int depth) {
+    std::string text;
+    for (uint64_t n = Below(3) + 1; n > 0; --n) {
+      std::string atom = Any(std::vector<std::string>{"a", "b", "1", "[ab]", "[^a]", ".", "\\d", "\\w", "-", "\\u00e9"});
+      switch (Below(depth > 0 ? 12 : 8)) {
+        case 8: text += "(?=" + Pattern(depth - 1) + ")"; continue;
+        case 9: text += "(?!" + Pattern(depth - 1) + ")"; continue;
+        case 10:
+        case 11: atom = "(?:" + Pattern(depth - 1) + ")"; break;
+        default: break;
+      }
+      text += atom + Any(std::vector<std::string>{"", "", "", "*", "+?", "?", "{2}", "{1,3}", "{2,}"});
+    }
+    switch (Below(10)) {
+      case 0: return "^" + text;
+      case 1: return text + "$";
+      case 2: return "^" + text + "$";
+      case 3: return text + "|" + Pattern(0);
+      case 4: return "^" + text + "|" + Pattern(0) + "$";
+      default: return text;
     }
   }
 
@@ -190,9 +220,11 @@ class RandomSchemas {
       case 2:
         s["contains"] = part();
         if (!old_ && Below(2) == 0) s["minContains"] = Below(3);
+        if (Below(3) == 0) s["items"] = part();
         break;
       case 3:
         s["items"] = {{"enum", {Text(), Scalar(), Scalar()}}};
+        if (Below(2) == 0) s["items"]["not"] = {{"type", Type()}};
         s["uniqueItems"] = true;
         break;
       default: break;
@@ -209,7 +241,11 @@ class RandomSchemas {
     if (Below(6) == 0) s["maxProperties"] = Below(4);
     if (Below(6) == 0) s["minProperties"] = Below(3);
     if (Below(5) == 0) s["patternProperties"] = {{Any(kPatterns), part()}, {"^n_", part()}};
-    if (Below(8) == 0) s["propertyNames"] = Below(2) == 0 ? Json{{"pattern", Any(kPatterns)}} : Json{{"maxLength", Below(3) + 1}};
+    if (Below(8) == 0)
+      s["propertyNames"] = Any(std::vector<Json>{{{"pattern", Any(kPatterns)}},
+                                                 {{"maxLength", Below(3) + 1}},
+                                                 {{"enum", {Name(), Name()}}},
+                                                 {{"not", {{"const", Name()}}}}});
     if (Below(8) == 0) s[old_ ? "dependencies" : "dependentRequired"] = {{Name(), Json::array({Name()})}};
     if (Below(8) == 0) s[old_ ? "dependencies" : "dependentSchemas"] = {{Name(), Schema(depth - 1, below, first)}};
     if (!old_ && !s.contains("additionalProperties") && Below(8) == 0) s["unevaluatedProperties"] = part();

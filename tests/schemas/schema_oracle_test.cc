@@ -126,11 +126,9 @@ TEST(SchemaOracle, RandomSchemas) {
   while (trials.size() < wanted && tried < 3 * wanted) {
     RandomSchemas random(SplitMix64(seed * 1'000'000 + tried++));
     Trial trial{.schema = random.Document()};
-    const Result<std::shared_ptr<Grammar>> grammar = Grammar::FromSchema(trial.schema.dump());
-    if (!grammar.ok() && grammar.status().message() != "no answer is in it") {
-      if (std::getenv("TALLY_VERBOSE")) std::printf("%s\n", grammar.status().message().c_str());
-      continue;
-    }
+    const SchemaOptions spaced{.space = tried % 2 == 0 ? JsonSpace::kOne : JsonSpace::kNone};
+    const Result<std::shared_ptr<Grammar>> grammar = Grammar::FromSchema(trial.schema.dump(), spaced);
+    if (!grammar.ok() && grammar.status().message() != "no answer is in it") continue;
     for (int i = 0; i < 4; ++i) Add(trial, grammar, random.Value(2));
     for (int i = 0; i < 4 && grammar.ok(); ++i) {
       const std::string answer = Drawn(*grammar, vocabulary, random);
@@ -152,9 +150,45 @@ TEST(SchemaOracle, RandomSchemas) {
               static_cast<unsigned long long>(tried), static_cast<unsigned long long>(drawn),
               static_cast<unsigned long long>(accepted), static_cast<unsigned long long>(refused));
   EXPECT_EQ(trials.size(), wanted);
+  for (const SchemaKeyword& keyword : SchemaKeywords()) {
+    const std::string name = "\"" + std::string(keyword.name) + "\":";
+    const auto has = [&](const Trial& trial) { return trial.schema.dump().find(name) != std::string::npos; };
+    EXPECT_GE(std::ranges::count_if(trials, has), keyword.held == "refused" ? 0 : static_cast<std::ptrdiff_t>(wanted / 100))
+        << name;
+  }
   EXPECT_GT(drawn, wanted * 5 / 2);
   EXPECT_GT(accepted, wanted * 3);
   EXPECT_GT(refused, wanted * 3);
+  Judge(trials, folder);
+}
+
+TEST(SchemaOracle, AnswersOfTheDemoAtTemperatureTwo) {
+  const std::string folder = TALLY_SCHEMAS_DIR;
+  const std::string missing = InstallNpm(TALLY_SOURCE_DIR "/tests/schemas", folder, {"oracle.mjs"});
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  EngineOptions options;
+  options.context = 200;
+  const Opened opened = Open(TALLY_SOURCE_DIR "/models/demo/demo.gguf", options);
+  const std::vector<int32_t> prompt = *opened.engine->model().tokenizer()->Encode("ROMEO:\nWhat say you? ");
+  std::vector<Trial> trials;
+  int answers = 0;
+  for (uint64_t n = 0; n < 500; ++n) {
+    RandomSchemas random(SplitMix64(n));
+    Trial trial{.schema = random.Document()};
+    const Result<std::shared_ptr<Grammar>> grammar = Grammar::FromSchema(trial.schema.dump());
+    if (!grammar.ok()) continue;
+    GenerateOptions generate;
+    generate.max_tokens = 150;
+    generate.sampling = {.temperature = 2, .seed = n};
+    generate.grammar = *grammar;
+    const Result<GenerateResult> answer = Generate(*opened.engine, prompt, generate);
+    ASSERT_TRUE(answer.ok()) << answer.status().message();
+    if (answer->finish != FinishReason::kEos || HasLargeNumbers(answer->text)) continue;
+    trial.answers.push_back(answer->text);
+    trials.push_back(std::move(trial));
+    ++answers;
+  }
+  EXPECT_GT(answers, 150);
   Judge(trials, folder);
 }
 
