@@ -43,6 +43,16 @@ bool HasEnds(const Piece& piece) {
   return piece.kind != Piece::kAhead && piece.kind != Piece::kNotAhead && std::ranges::any_of(piece.parts, HasEnds);
 }
 
+bool MayBeEmpty(const Piece& piece) {
+  switch (piece.kind) {
+    case Piece::kChars: return false;
+    case Piece::kConcat: return std::ranges::all_of(piece.parts, MayBeEmpty);
+    case Piece::kOr: return std::ranges::any_of(piece.parts, MayBeEmpty);
+    case Piece::kRepeat: return piece.min == 0 || MayBeEmpty(piece.parts[0]);
+    default: return true;
+  }
+}
+
 CodePoints Digits() { return CodePoints::Of('0', '9'); }
 CodePoints WordCharacters() {
   CodePoints set = Digits();
@@ -399,7 +409,8 @@ class RegexBuilder {
       case Piece::kRepeat: {
         const bool unbounded = piece.max == Expressions::kUnbounded;
         uint32_t i = unbounded ? piece.min : piece.max;
-        if (i > kMostRepeatedAnchors || (unbounded && HasEnds(piece))) return BadInput("a repeated ^, $ or lookahead");
+        if (i > kMostRepeatedAnchors || (unbounded && (HasEnds(piece) || MayBeEmpty(piece.parts[0]))))
+          return BadInput("a repeated ^, $ or lookahead");
         Expr rest = after;
         if (unbounded) {
           const Expr rule = e_.NewRule("a repeated lookahead");

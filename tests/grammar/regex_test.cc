@@ -115,6 +115,8 @@ TEST(Regex, WhatIsNotHeldIsNamed) {
                                                        {"a^b", "^ where"},
                                                        {"a$b", "$ where"},
                                                        {"(^a)*", "repeated"},
+                                                       {"((?!a)b?)*", "repeated"},
+                                                       {"(((a(?!b)){0,16}){0,16}){0,16}", "too many"},
                                                        {"\\ud800", "no character"},
                                                        {"\\q", "\\q"},
                                                        {"a{99999999}", "count above"}};
