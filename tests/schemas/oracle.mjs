@@ -12,10 +12,11 @@ const checkers = [new Ajv.default(options), new Ajv2020.default(options)];
 for (const ajv of checkers) {
   addFormats.default(ajv);
   // ajv divides doubles, for which 19.99 is no multiple of 0.01. This one does it in decimals.
+  const places = (x) => (x.toString().split(".")[1] ?? "").length;
   ajv.removeKeyword("multipleOf");
   ajv.addKeyword({keyword: "multipleOf", type: "number", validate: (of, value) => {
-    const places = Math.max(...[of, value].map((x) => (x.toString().split(".")[1] ?? "").length));
-    return Number.isInteger(value) && Number.isInteger(of) ? value % of === 0 : BigInt(value.toFixed(places).replace(".", "")) % BigInt(of.toFixed(places).replace(".", "")) === 0n;
+    const [x, y] = [value, of].map((n) => BigInt(n.toFixed(Math.max(places(of), places(value))).replace(".", "")));
+    return x % y === 0n;
   }});
 }
 
@@ -56,7 +57,8 @@ for (const line of readFileSync(process.argv[2], "utf8").split("\n").filter(Bool
     const holds = valid(JSON.parse(text));
     if (holds === null) continue;
     ++counts[holds ? "valid" : "invalid"];
-    if (holds !== accepted) differences.push([accepted ? "accepted and invalid" : "valid and not accepted", schema, text, valid.errors?.[0]]);
+    if (holds !== accepted) differences.push([accepted ? "accepted and invalid" : "valid and not accepted", schema, text,
+      valid.errors?.[0]]);
   }
 }
 const shown = new Set();  // one difference of a schema

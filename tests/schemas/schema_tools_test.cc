@@ -53,7 +53,7 @@ TEST(SchemaTools, OfZodAndOpenai) {
   ASSERT_EQ(Shell("cd '" + folder + "' && timeout 60 node tools.mjs '" + made / "tools" + "' 2>'" + made / "said" + "'"), 0)
       << ReadAll(made / "said");
   const Json tools = Json::parse(ReadAll(made / "tools"));
-  EXPECT_GE(tools.size(), 20u);
+  EXPECT_GE(tools.size(), 29u);
   RunTools(tools);
 }
 
