@@ -112,8 +112,7 @@ Status SchemaCompiler::Flatten(const SchemaItem& item, Items& flat, bool& none, 
 
 Status SchemaCompiler::CheckKeywords(const Json& schema) {
   if (!checked_.insert(&schema).second) return {};
-  if (&schema != &document_.root() && schema.contains("$id") && schema["$id"].is_string() &&
-      schema["$id"].get<std::string>().rfind('#', 0) != 0) {
+  if (&schema != &document_.root() && SchemaDocument::HasOwnId(schema)) {
     return Error(schema, "a schema with an $id of its own within another is not supported");
   }
   const auto is_count = [](const Json& value) {

@@ -170,6 +170,8 @@ TEST(Schema, WhatCannotBeHeldIsNamedWithItsPlace) {
       {R"({"properties":{"a":{"$dynamicRef":"#x"}}})", "/properties/a: $dynamicRef"},
       {R"({"$ref":"http://example.com/x"})", "/: $ref http://example.com/x is outside"},
       {R"({"$ref":"#/$defs/none"})", "refers to nothing"},
+      {R"({"$ref":"#/$defs/x/items","$defs":{"x":{"$id":"http://a/b","items":{"$ref":"#/$defs/y"},"$defs":{"y":{}}},"y":true}})",
+       "/$defs/x/items: $ref within a schema with an $id"},
       {R"({"items":{"type":"strin"}})", "/items: type is not"},
       {R"({"type":"array","uniqueItems":true,"items":{"type":"string"}})", "/: uniqueItems"},
       {R"({"properties":{"a/b":{"pattern":"(a)\\1"}}})", "/properties/a~1b: pattern (a)\\1: a back reference"},
