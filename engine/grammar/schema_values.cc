@@ -213,11 +213,13 @@ Result<Expr> SchemaCompiler::Numbers(const Items& items, uint8_t types, const st
 bool SchemaCompiler::Fits(const Json& schema, std::string_view format) {
   const Json* const pattern = FindKeyword(schema, "pattern");
   if (pattern == nullptr) return true;
+  const auto [known, is_new] = fits_.try_emplace(&schema, true);
+  if (!is_new) return known->second;
   Expressions e;
   const Result<Expr> x = ParseRegex(e, pattern->get<std::string>(), {.search = true}), y = ParseRegex(e, format, {});
   if (!x.ok() || !y.ok()) return true;
   const Expr both = e.And({*x, *y});
-  return !e.Finish().ok() || !e.IsNone(both) || e.is_full();
+  return known->second = !e.Finish().ok() || !e.IsNone(both) || e.is_full();
 }
 
 Result<Expr> SchemaCompiler::Strings(const Items& items, const std::vector<const Json*>& except) {
