@@ -13,6 +13,8 @@ namespace {
 
 constexpr int kMostGroupDepth = 100;
 constexpr uint32_t kMostRegexCount = 1'000'000;
+constexpr uint32_t kMostRepeatedAnchors = 16;  // repetitions that a count of a piece with ^, $ or lookahead names
+constexpr int kMostExpanded = 2000;            // pieces with ^, $ or lookahead, each where it stands
 
 struct Piece;
 using Pieces = std::vector<Piece>;
@@ -32,6 +34,22 @@ bool HasAnchors(const Piece& piece) {
     case Piece::kAhead:
     case Piece::kNotAhead: return true;
     default: return std::ranges::any_of(piece.parts, HasAnchors);
+  }
+}
+
+// ^ or $, but in lookahead.
+bool HasEnds(const Piece& piece) {
+  if (piece.kind == Piece::kBegin || piece.kind == Piece::kEnd) return true;
+  return piece.kind != Piece::kAhead && piece.kind != Piece::kNotAhead && std::ranges::any_of(piece.parts, HasEnds);
+}
+
+bool MayBeEmpty(const Piece& piece) {
+  switch (piece.kind) {
+    case Piece::kChars: return false;
+    case Piece::kConcat: return std::ranges::all_of(piece.parts, MayBeEmpty);
+    case Piece::kOr: return std::ranges::any_of(piece.parts, MayBeEmpty);
+    case Piece::kRepeat: return piece.min == 0 || MayBeEmpty(piece.parts[0]);
+    default: return true;
   }
 }
 
@@ -132,7 +150,6 @@ class RegexParser {
         return piece;
       }
       if (!Take(U"?") && at_ < text_.size() && text_[at_] == U'+') return Error("a possessive count");
-      if (HasAnchors(piece)) return Error("a repeated ^, $ or lookahead");
       Piece counted{.kind = Piece::kRepeat, .min = min, .max = max};
       counted.parts.push_back(std::move(piece));
       piece = std::move(counted);
@@ -345,64 +362,81 @@ class RegexBuilder {
         TALLY_ASSIGN_OR_RETURN(const Expr part, Plain(piece.parts[0]));
         return e_.Repeat(part, piece.min, piece.max);
       }
-      case Piece::kBegin: return BadInput("^ where texts do not begin");
-      case Piece::kEnd: return BadInput("$ where texts do not end");
-      case Piece::kAhead:
-      case Piece::kNotAhead: return BadInput("lookahead that is not at the beginning of an alternative");
+      default: return Expressions::kNone;
     }
-    return Expressions::kNone;
   }
 
-  // Whole texts. `open_begin`: anything may precede; `open_end`: follow.
-  Result<Expr> Whole(const Piece& piece, bool open_begin, bool open_end) {
-    if (piece.kind == Piece::kOr) {
-      std::vector<Expr> parts;
-      for (const Piece& part : piece.parts) {
-        TALLY_ASSIGN_OR_RETURN(const Expr expr, Whole(part, open_begin, open_end));
-        parts.push_back(expr);
-      }
-      return e_.Or(parts);
-    }
-    Pieces items = Items(piece);
-    // ^ and $ at the ends, and alternatives there that have them: each with what stands beside it.
-    bool begins = false, ends = false;
-    while (!items.empty() && items.front().kind == Piece::kBegin) items.erase(items.begin()), begins = true;
-    while (!items.empty() && items.back().kind == Piece::kEnd) items.pop_back(), ends = true;
-    for (const size_t i : {size_t{0}, items.size() - 1}) {
-      if (items.empty() || items[i].kind != Piece::kOr || !HasAnchors(items[i])) continue;
-      if (++expanded_ > 64) return BadInput("too many alternatives with ^ or $");
-      Piece all{.kind = Piece::kOr};
-      for (const Piece& part : items[i].parts) {
-        Piece one{.kind = Piece::kConcat};
-        if (begins) one.parts.push_back({.kind = Piece::kBegin});
-        for (size_t k = 0; k < items.size(); ++k) one.parts.push_back(k == i ? part : items[k]);
-        if (ends) one.parts.push_back({.kind = Piece::kEnd});
-        all.parts.push_back(std::move(one));
-      }
-      return Whole(all, open_begin, open_end);
-    }
-    open_begin &= !begins;
-    open_end &= !ends;
-    // Lookahead at the beginning: the rest of the text is in both.
-    std::vector<Expr> also;
-    size_t first = 0;
-    for (; first < items.size() && (items[first].kind == Piece::kAhead || items[first].kind == Piece::kNotAhead); ++first) {
-      TALLY_ASSIGN_OR_RETURN(const Expr ahead, Whole(items[first].parts[0], /*open_begin=*/false, /*open_end=*/true));
-      also.push_back(items[first].kind == Piece::kAhead ? ahead : e_.Not(ahead));
-    }
-    items.erase(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(first));
-    Piece rest{.kind = Piece::kConcat, .parts = std::move(items)};
-    TALLY_ASSIGN_OR_RETURN(Expr whole, Plain(rest));
-    if (open_end) whole = e_.Concat(whole, Any());
-    if (!also.empty()) {
-      also.push_back(whole);
-      also.push_back(Any());
-      whole = e_.And(also);
-    }
-    return open_begin ? e_.Concat(Any(), whole) : whole;
+  // Whole texts; `open`: anything may precede a match and follow it.
+  Result<Expr> Whole(const Piece& piece, bool open) {
+    if (!open) return Build(piece, Expressions::kEmpty, Place::kBegin);
+    TALLY_ASSIGN_OR_RETURN(const Expr first, Build(piece, Any(), Place::kBegin));
+    TALLY_ASSIGN_OR_RETURN(const Expr later, Build(piece, Any(), Place::kLater));
+    if (first == later) return e_.Concat(Any(), first);
+    return e_.Or({first, e_.Concat({Chars(CodePoints::All()), Any(), later})});
   }
 
  private:
+  // Where a piece stands: where texts begin, later, or behind another piece, where either may be.
+  enum class Place : uint8_t { kBegin, kLater, kBehind };
+
+  // The texts from here to the end: what the piece has, and then `after`.
+  Result<Expr> Build(const Piece& piece, Expr after, Place place) {
+    if (!HasAnchors(piece)) {
+      TALLY_ASSIGN_OR_RETURN(const Expr plain, Plain(piece));
+      return e_.Concat(plain, after);
+    }
+    if (++expanded_ > kMostExpanded) return BadInput("too many alternatives and counts with ^, $ or lookahead");
+    switch (piece.kind) {
+      case Piece::kBegin:
+        if (place == Place::kBehind) return BadInput("^ where texts do not begin");
+        return place == Place::kBegin ? after : Expressions::kNone;
+      case Piece::kEnd:
+        if (!e_.MayEnd(after)) return BadInput("$ where texts do not end");
+        return Expressions::kEmpty;
+      case Piece::kAhead:
+      case Piece::kNotAhead: {
+        TALLY_ASSIGN_OR_RETURN(const Expr ahead, Build(piece.parts[0], Any(), place));
+        return e_.And({piece.kind == Piece::kAhead ? ahead : e_.Not(ahead), after});
+      }
+      case Piece::kOr: {
+        std::vector<Expr> parts;
+        for (const Piece& part : piece.parts) {
+          TALLY_ASSIGN_OR_RETURN(const Expr expr, Build(part, after, place));
+          parts.push_back(expr);
+        }
+        return e_.Or(parts);
+      }
+      case Piece::kRepeat: {
+        const bool unbounded = piece.max == Expressions::kUnbounded;
+        uint32_t i = unbounded ? piece.min : piece.max;
+        if (i > kMostRepeatedAnchors || (unbounded && (HasEnds(piece) || MayBeEmpty(piece.parts[0]))))
+          return BadInput("a repeated ^, $ or lookahead");
+        Expr rest = after;
+        if (unbounded) {
+          const Expr rule = e_.NewRule("a repeated lookahead");
+          TALLY_ASSIGN_OR_RETURN(const Expr one, Build(piece.parts[0], rule, Place::kBehind));
+          rest = e_.Or({one, after});
+          e_.Define(rule, rest);
+        }
+        for (; i > 0; --i) {
+          TALLY_ASSIGN_OR_RETURN(const Expr one, Build(piece.parts[0], rest, i == 1 ? place : Place::kBehind));
+          rest = i > piece.min ? e_.Or({one, after}) : one;
+        }
+        return rest;
+      }
+      default: break;
+    }
+    const Pieces items = Items(piece);
+    const auto reads = [](const Piece& item) {
+      return item.kind == Piece::kChars || item.kind == Piece::kOr || item.kind == Piece::kRepeat;
+    };
+    const size_t read = static_cast<size_t>(std::ranges::find_if(items, reads) - items.begin());
+    for (size_t i = items.size(); i-- > 0;) {
+      TALLY_ASSIGN_OR_RETURN(after, Build(items[i], after, i <= read ? place : Place::kBehind));
+    }
+    return after;
+  }
+
   // The parts of a concatenation, with those of concatenations within it.
   static Pieces Items(const Piece& piece) {
     if (piece.kind != Piece::kConcat) return {piece};
@@ -431,7 +465,7 @@ class RegexBuilder {
 Result<Expr> ParseRegex(Expressions& e, std::string_view pattern, const RegexOptions& options) {
   TALLY_ASSIGN_OR_RETURN(std::u32string text, DecodeUtf8(pattern));
   TALLY_ASSIGN_OR_RETURN(const Piece piece, RegexParser(std::move(text)).Parse());
-  return RegexBuilder(e, options.spelling).Whole(piece, options.search, options.search);
+  return RegexBuilder(e, options.spelling).Whole(piece, options.search);
 }
 
 }  // namespace tally

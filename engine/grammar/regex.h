@@ -22,8 +22,8 @@ struct RegexOptions {
 };
 
 // The texts that match. Alternatives, groups (captured or not, named), classes, \d \w \s and their complements, \p{Category}, escapes,
-// counts (greedy or not: it is one language), ^ and $ at the ends of alternatives, and lookahead at the beginning of one that reaches to
-// the end of the text. kBadInput names what is wrong or not supported (back references, \b, lookbehind, flags), and where.
+// counts (greedy or not: it is one language), ^ and $ where texts may begin and end, and lookahead; in counts of at most 16,
+// lookahead in others too. kBadInput names what is wrong or not supported (back references, \b, lookbehind, flags), and where.
 Result<Expr> ParseRegex(Expressions& e, std::string_view pattern, const RegexOptions& options);
 
 }  // namespace tally

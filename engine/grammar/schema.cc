@@ -47,6 +47,7 @@ const SchemaKeyword kKeywords[] = {
     {"minimum", "exactly"},
     {"multipleOf", "exactly, to 10,000 remainders"},
     {"not", "exactly of type, enum, const, pattern, bounds, required, properties, allOf, anyOf, not"},
+    {"nullable", "exactly: null too (OpenAPI, OpenAI's helpers for zod 3)"},
     {"oneOf", "exactly, where branches are apart by types, constants or required members, or not can be said of them"},
     {"pattern", "exactly, without back references, \\b and lookbehind"},
     {"patternProperties", "exactly, to 4 patterns"},

@@ -95,6 +95,15 @@ Status SchemaCompiler::Flatten(const SchemaItem& item, Items& flat, bool& none, 
     return {};
   }
   TALLY_RETURN_IF_ERROR(CheckKeywords(schema));
+  if (const Json* const nullable = FindKeyword(schema, "nullable"); nullable != nullptr && *nullable == true) {
+    const Json*& either = nullable_[&schema];
+    if (either == nullptr) {
+      Json without = schema;
+      without.erase("nullable");
+      either = &document_.Make(schema, {{"anyOf", Json::array({std::move(without), Json{{"type", "null"}}})}});
+    }
+    return Flatten({either, item.done}, flat, none, depth + 1);
+  }
   const bool has_ref = schema.contains("$ref");
   if (!has_ref || !document_.is_old()) {
     flat.push_back({.schema = item.schema, .done = static_cast<uint8_t>(item.done | SchemaItem::kExpanded)});
@@ -117,8 +126,7 @@ Status SchemaCompiler::Flatten(const SchemaItem& item, Items& flat, bool& none, 
 
 Status SchemaCompiler::CheckKeywords(const Json& schema) {
   if (!checked_.insert(&schema).second) return {};
-  if (&schema != &document_.root() && schema.contains("$id") && schema["$id"].is_string() &&
-      schema["$id"].get<std::string>().rfind('#', 0) != 0) {
+  if (&schema != &document_.root() && SchemaDocument::HasOwnId(schema)) {
     return Error(schema, "a schema with an $id of its own within another is not supported");
   }
   const auto is_count = [](const Json& value) {
@@ -159,7 +167,7 @@ Status SchemaCompiler::CheckKeywords(const Json& schema) {
     } else if (key == "properties" || key == "patternProperties" || key == "dependentSchemas" || key == "dependentRequired" ||
                key == "dependencies") {
       if (!value.is_object()) return wrong("an object");
-    } else if (key == "uniqueItems") {
+    } else if (key == "uniqueItems" || key == "nullable") {
       if (!value.is_boolean()) return wrong("true or false");
     }
   }

@@ -92,6 +92,7 @@ class SchemaCompiler {
   Result<Expr> Numbers(const Items& items, uint8_t types, const std::vector<const Json*>& except);
   Result<Expr> Strings(const Items& items, const std::vector<const Json*>& except, StringStyle style);
   Result<Expr> BareText(Expr text, uint8_t types);
+  bool Fits(const Json& schema, std::string_view format);
   Result<Expr> Arrays(const Items& items, int depth);
   Result<Expr> Unique(const Items& items, uint64_t least, uint64_t most);
   const Json* Prefix(const Json& schema) const;
@@ -109,8 +110,10 @@ class SchemaCompiler {
   SchemaDocument& document_;
   JsonWriter writer_;
   std::map<Items, Known> known_;
+  std::map<const Json*, const Json*> nullable_;  // what a schema with OpenAPI's nullable says
   std::vector<const Json*> refs_;  // that are being followed
   std::set<const Json*> checked_;
+  std::map<const Json*, bool> fits_;  // of schemas with a pattern and a format
   std::set<std::string> ignored_;
   std::map<std::string, std::pair<std::unique_ptr<Expressions>, Expr>> matchers_;  // by pattern
   const Json* string_schema_ = nullptr;

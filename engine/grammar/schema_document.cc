@@ -64,16 +64,43 @@ bool FindPath(const Json& from, const Json* to, std::string& path) {
   return false;
 }
 
-const Json* FindAnchor(const Json& from, const std::string& anchor, bool is_old) {
-  if (!from.is_structured()) return nullptr;
-  if (from.is_object()) {
-    const Json* const name = Find(from, is_old ? "$id" : "$anchor");
-    if (name != nullptr && name->is_string() && name->get<std::string>() == (is_old ? "#" : "") + anchor) return &from;
+// What is in `from`, and whether it is schemas by their names. Not in enum and const, whose values are no schemas.
+// `schemas`: `from` is that.
+template <class Visit>
+void EachPart(const Json& from, bool schemas, const Visit& visit) {
+  for (auto it = from.begin(); it != from.end(); ++it) {
+    bool of_schemas = false;
+    if (from.is_object() && !schemas) {
+      if (it.key() == "enum" || it.key() == "const") continue;
+      for (const char* keyword : {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+        of_schemas |= it.key() == keyword;
+    }
+    if (it->is_structured()) visit(*it, of_schemas);
   }
-  for (const Json& part : from) {
-    if (const Json* const found = FindAnchor(part, anchor, is_old); found != nullptr) return found;
+}
+
+const Json* FindAnchor(const Json& from, const std::string& anchor, bool is_old, bool schemas = false) {
+  if (from.is_object() && !schemas) {
+    const auto is_it = [&](const char* keyword, const std::string& value) {
+      const Json* const name = Find(from, keyword);
+      return name != nullptr && name->is_string() && name->get<std::string>() == value;
+    };
+    // To a $ref, a $dynamicAnchor is an anchor (2020-12, Core, section 8.2.2).
+    if (is_old ? is_it("$id", "#" + anchor) : is_it("$anchor", anchor) || is_it("$dynamicAnchor", anchor)) return &from;
   }
-  return nullptr;
+  const Json* found = nullptr;
+  EachPart(from, schemas, [&](const Json& part, bool of_schemas) {
+    if (found == nullptr) found = FindAnchor(part, anchor, is_old, of_schemas);
+  });
+  return found;
+}
+
+// Adds the schemas with a $ref in what has an $id of its own, where it says what # is.
+void FindInner(const Json& from, bool schemas, bool inner, std::set<const Json*>& found) {
+  if (from.is_object() && !schemas && inner && from.contains("$ref")) found.insert(&from);
+  EachPart(from, schemas, [&](const Json& part, bool of_schemas) {
+    FindInner(part, of_schemas, inner || (!of_schemas && SchemaDocument::HasOwnId(part)), found);
+  });
 }
 
 uint8_t TypesOf(const Json& schema) {
@@ -162,10 +189,17 @@ Result<SchemaDocument> SchemaDocument::Parse(std::string_view text) {
     const std::string name = draft->get<std::string>();
     for (const char* old : {"draft-04", "draft-06", "draft-07"}) document.is_old_ |= name.find(old) != std::string::npos;
   }
+  FindInner(document.root(), false, false, document.inner_);
   return document;
 }
 
+bool SchemaDocument::HasOwnId(const Json& schema) {
+  const Json* const id = Find(schema, "$id");
+  return id != nullptr && id->is_string() && !id->get<std::string>().starts_with('#');
+}
+
 Result<const Json*> SchemaDocument::Resolve(const Json& from) const {
+  if (inner_.contains(&from)) return Error(from, "$ref within a schema with an $id of its own is not supported");
   const Json& value = from.at("$ref");
   if (!value.is_string()) return Error(from, "$ref is no string");
   std::string ref = value.get<std::string>();
@@ -237,6 +271,10 @@ Result<std::vector<const Json*>> SchemaDocument::Negate(const Json& schema, int 
     return any;
   }
   if (!schema.is_object()) return Error(schema, "a schema is an object, true or false");
+  if (IsAlone(schema)) {
+    TALLY_ASSIGN_OR_RETURN(const Json* target, Resolve(schema));
+    return Negate(*target, depth + 1);
+  }
   static const std::set<std::string> kSilent = {"title",      "description", "default",   "examples", "$comment",
                                                 "deprecated", "readOnly",    "writeOnly", "$schema",  "$id",
                                                 "$defs",      "definitions", "$anchor"};
@@ -315,9 +353,17 @@ Result<std::vector<const Json*>> SchemaDocument::Negate(const Json& schema, int 
 }
 
 bool SchemaDocument::AreApart(const Json& x, const Json& y, int depth) const {
+  const auto may_be_null = [](const Json& schema) { return schema.is_object() && schema.value("nullable", Json()) == true; };
+  if (may_be_null(x) || may_be_null(y)) return false;
   if (depth > 8) return false;
   if (x == Json(false) || y == Json(false)) return true;
   if (!x.is_object() || !y.is_object()) return false;
+  for (const bool turned : {false, true}) {
+    if (const Json& a = turned ? y : x; IsAlone(a)) {
+      const Result<const Json*> target = Resolve(a);
+      return target.ok() && AreApart(**target, turned ? x : y, depth + 1);
+    }
+  }
   for (const bool turned : {false, true}) {
     const Json *const a = turned ? &y : &x, *const b = turned ? &x : &y;
     if (a->contains("$ref")) {

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,9 @@ class SchemaDocument {
   const SchemaJson& root() const { return *root_; }
   // Drafts before 2019-09: siblings of $ref mean nothing, items may be a list, and additionalItems is what follows it.
   bool is_old() const { return is_old_; }
+  // It is a $ref, beside which nothing is said.
+  bool IsAlone(const SchemaJson& schema) const { return is_old_ && schema.is_object() && schema.contains("$ref"); }
+  static bool HasOwnId(const SchemaJson& schema);
   // What a $ref of `from` refers to: #, #/pointer, #anchor, or the document's own $id before these. kBadInput: nothing there, or outside.
   Result<const SchemaJson*> Resolve(const SchemaJson& from) const;
   // A schema of our own, as a part of `parent`.
@@ -44,6 +48,7 @@ class SchemaDocument {
   std::deque<SchemaJson> documents_;  // the first is what was read; the others were made
   const SchemaJson* root_ = nullptr;
   std::vector<std::pair<const SchemaJson*, const SchemaJson*>> made_;  // and their parents
+  std::set<const SchemaJson*> inner_;  // with a $ref, in a schema with an $id that is not the root
   bool is_old_ = false;
 };
 

@@ -221,6 +221,19 @@ Result<Expr> SchemaCompiler::BareText(Expr text, uint8_t types) {
   return writer_.AsText(text);
 }
 
+// Whether a string has the schema's pattern and this of its format. zod's times have none: they are without the zone that RFC 3339 wants.
+bool SchemaCompiler::Fits(const Json& schema, std::string_view format) {
+  const Json* const pattern = FindKeyword(schema, "pattern");
+  if (pattern == nullptr) return true;
+  const auto [known, is_new] = fits_.try_emplace(&schema, true);
+  if (!is_new) return known->second;
+  Expressions e;
+  const Result<Expr> x = ParseRegex(e, pattern->get<std::string>(), {.search = true}), y = ParseRegex(e, format, {});
+  if (!x.ok() || !y.ok()) return true;
+  const Expr both = e.And({*x, *y});
+  return known->second = !e.Finish().ok() || !e.IsNone(both) || e.is_full();
+}
+
 Result<Expr> SchemaCompiler::Strings(const Items& items, const std::vector<const Json*>& except, StringStyle style) {
   uint64_t least = 0, most = Expressions::kUnbounded;
   std::vector<Expr> also;
@@ -243,7 +256,7 @@ Result<Expr> SchemaCompiler::Strings(const Items& items, const std::vector<const
     }
     if (const Json* const format = FindKeyword(*schema, "format"); format != nullptr) {
       const std::string_view pattern = FormatPattern(format->get<std::string>());
-      if (pattern.empty()) {
+      if (pattern.empty() || !Fits(*schema, pattern)) {
         Ignore(*schema, "format: " + format->get<std::string>());
       } else {
         TALLY_ASSIGN_OR_RETURN(const Expr expr, hold(*schema, std::string(pattern), false));

@@ -65,6 +65,9 @@ std::vector<std::string> GrammarSeeds() {
           R"({"oneOf":[{"prefixItems":[true,{"type":"string"}],"uniqueItems":false},{"type":"number","exclusiveMaximum":-1e3}],"if":{"minItems":1},"then":{"contains":{"const":1}}})",
           "-2000"),
       seed("^(?=.*[A-Z])(a|b{2,3}|\\p{Lu}[^x-z]*?)+$", "aA"),
+      seed(
+          R"({"type":"string","format":"duration","pattern":"^P(?:(\\d+W)|(?!.*W)(?=\\d|T\\d)(\\d+Y)?(T(?=\\d)(\\d+H)?(?:(?!H|$).)*)?)$","$ref":"#b","$defs":{"x":{"$anchor":"b","$id":"#b"}}})",
+          "\"P1YT2H\""),
       seed("root ::= \"a\" (x | [^b-d]{2,4})* # c\nx ::= \"\\u00e9\" x?", "axx"),
   };
 }

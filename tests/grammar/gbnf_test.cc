@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/grammar/grammar.h"
 
@@ -37,6 +42,48 @@ TEST(Gbnf, TextsOfGrammars) {
     for (const char* text : c.in) EXPECT_TRUE((*grammar)->Accepts(text)) << c.grammar << "\n" << text;
     for (const char* text : c.out) EXPECT_FALSE((*grammar)->Accepts(text)) << c.grammar << "\n" << text;
   }
+}
+
+// \n, \r, \t, \\ and \xHH.
+std::string Unescaped(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\') {
+      out += text[i];
+    } else if (text[++i] == 'x') {
+      out += static_cast<char>(std::stoi(std::string(text.substr(i + 1, 2)), nullptr, 16));
+      i += 2;
+    } else {
+      out += text[i] == 'n' ? '\n' : text[i] == 'r' ? '\r' : text[i] == 't' ? '\t' : text[i];
+    }
+  }
+  return out;
+}
+
+// gbnf_cases.txt: what is in grammars of many kinds, and what is not.
+TEST(Gbnf, Pairs) {
+  std::ifstream file(TALLY_SOURCE_DIR "/tests/grammar/gbnf_cases.txt");
+  std::string line, what, text;
+  std::shared_ptr<Grammar> grammar;
+  int pairs = 0;
+  std::getline(file, line);  // what the file is
+  while (std::getline(file, line)) {
+    if (line.starts_with("== ")) {
+      what = line.substr(3), text = "", grammar = nullptr;
+    } else if (!line.starts_with("+") && !line.starts_with("-")) {
+      text += (line.ends_with("\\r") ? line.substr(0, line.size() - 2) + "\r" : line) + "\n";
+    } else {
+      if (grammar == nullptr) {
+        const Result<std::shared_ptr<Grammar>> made = Grammar::FromGbnf(text);
+        ASSERT_TRUE(made.ok()) << what << ": " << made.status().message();
+        grammar = *made;
+      }
+      EXPECT_EQ(grammar->Accepts(Unescaped(line.substr(std::min<size_t>(line.size(), 2)))), line[0] == '+')
+          << what << ": " << line;
+      ++pairs;
+    }
+  }
+  EXPECT_GE(pairs, 300);
 }
 
 TEST(Gbnf, WhatIsWrongIsNamedWithItsLine) {

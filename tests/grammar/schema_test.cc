@@ -28,6 +28,9 @@ struct SchemaCase {
 };
 
 const SchemaCase kCases[] = {
+    {R"({"type":"object","properties":{"a":{"type":"string","enum":["x"],"nullable":true},"n":{"$ref":"#"}},"required":["a"],"nullable":true})",
+     {R"({"a":"x"})", R"({"a":null,"n":{"a":null,"n":null}})", "null"},
+     {R"({"a":"y"})", R"({"n":null})", "1"}},
     {R"({"type":"integer"})", {"0", "-7", "123456789012345678901234567890", "1.0"}, {"1.5", "\"1\"", "null"}},
     {R"({"type":"integer","minimum":-3,"exclusiveMaximum":12})", {"-3", "0", "9", "11"}, {"-4", "12", "100"}},
     {R"({"minimum":0.5,"maximum":12.25})", {"0.5", "12.25", "12.249", "1", "\"any\""}, {"0.49", "12.26", "13", "-1"}},
@@ -42,6 +45,15 @@ const SchemaCase kCases[] = {
      {"\"a\"", "1", "1.0", "null", "{\"x\":[1,2]}", "true"},
      {"\"b\"", "2", "{\"x\":[2,1]}", "false"}},
     {R"({"const":"a/b\n"})", {"\"a/b\\n\""}, {"\"a/b\""}},
+    {R"({"$schema":"http://json-schema.org/draft-07/schema#","oneOf":[{"type":"string","$ref":"#/definitions/a"},{"type":"array"}],"definitions":{"a":{}}})",
+     {"\"x\"", "1"},  // beside $ref, draft 7 says nothing: the branches are not apart
+     {"[]"}},
+    {R"({"$schema":"http://json-schema.org/draft-07/schema#","not":{"type":"string","$ref":"#/definitions/a"},"definitions":{"a":{"type":"null"}}})",
+     {"1"},
+     {"null"}},
+    {R"({"$ref":"#a","$defs":{"x":{"const":{"$anchor":"a","type":"null"}},"y":{"$dynamicAnchor":"a","type":"integer"}}})",
+     {"1"},
+     {"null", "\"\""}},
     {R"({"type":["string","null"]})", {"\"\"", "null"}, {"1", "{}"}},
     {R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["b"]})",
      {R"({"b":"x"})", R"({"a":1,"b":"x"})", R"({"a":1,"b":"x","c":[null]})", R"({"b":"","zz":{}})"},
@@ -161,6 +173,8 @@ TEST(Schema, WhatCannotBeHeldIsNamedWithItsPlace) {
       {R"({"properties":{"a":{"$dynamicRef":"#x"}}})", "/properties/a: $dynamicRef"},
       {R"({"$ref":"http://example.com/x"})", "/: $ref http://example.com/x is outside"},
       {R"({"$ref":"#/$defs/none"})", "refers to nothing"},
+      {R"({"$ref":"#/$defs/x/items","$defs":{"x":{"$id":"http://a/b","items":{"$ref":"#/$defs/y"},"$defs":{"y":{}}},"y":true}})",
+       "/$defs/x/items: $ref within a schema with an $id"},
       {R"({"items":{"type":"strin"}})", "/items: type is not"},
       {R"({"type":"array","uniqueItems":true,"items":{"type":"string"}})", "/: uniqueItems"},
       {R"({"properties":{"a/b":{"pattern":"(a)\\1"}}})", "/properties/a~1b: pattern (a)\\1: a back reference"},
@@ -195,6 +209,12 @@ TEST(Schema, AnnotationsAreListed) {
   ASSERT_TRUE(grammar.ok());
   EXPECT_EQ((*grammar)->ignored(),
             (std::vector<std::string>{"/properties/a/format: color", "/properties/a/minLenght", "/x-order"}));
+  // A format that contradicts the pattern beside it.
+  const Result<std::shared_ptr<Grammar>> time =
+      Grammar::FromSchema(R"({"type":"string","format":"time","pattern":"^\\d\\d:\\d\\d$"})");
+  ASSERT_TRUE(time.ok());
+  EXPECT_EQ((*time)->ignored(), std::vector<std::string>{"/format: time"});
+  EXPECT_TRUE((*time)->Accepts("\"10:30\""));
 }
 
 TEST(Schema, ThePageHasTheTable) {

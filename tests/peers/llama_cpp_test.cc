@@ -10,13 +10,17 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "engine/grammar/grammar.h"
 #include "engine/studies/synth.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
@@ -415,6 +419,34 @@ INSTANTIATE_TEST_SUITE_P(All, LlamaCpp, testing::Range(size_t{0}, std::size(kCas
                                name, [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) == 0; }, '_');
                            return name;
                          });
+
+// llama.cpp's own grammars, as they come with node-llama-cpp.
+TEST(LlamaCppGrammars, AreReadAsTheyAre) {
+  if (const std::string missing = InstallNpm(kSources, kInstalled, {"logits.mjs"}); !missing.empty()) GTEST_SKIP() << missing;
+  const std::map<std::string, std::pair<const char*, const char*>> texts = {
+      // that are in them, and not
+      {"arithmetic.gbnf", {"x*(2 )= y\n", "x=\n"}},
+      {"c.gbnf", {"int f(int x){x = y+1;while(x<3){return  f(x);}//c\n}", "int f(int x){x = ;}"}},
+      {"chess.gbnf", {"1. e4 e5\n2. Nf3 Nc6\n3. O-O exd5+\n", "2. e4 e5\n"}},
+      {"english.gbnf", {"An [odd] \"text\".", "na\xc3\xafve"}},
+      {"japanese.gbnf", {"\xe3\x81\xb2\xe3\x82\xab \xe4\xb8\x80", "a"}},
+      {"json.gbnf", {"{\"a\": [1, 2.5e3, \"x\\n\"]}", "[1]"}},
+      {"json_arr.gbnf", {"[\n1,\n{\"a\":null}]", "[1]"}},
+      {"list.gbnf", {"- a b\n- c\n", "- a"}}};
+  size_t read = 0;
+  for (const auto& file : std::filesystem::directory_iterator(kInstalled + "/node_modules/node-llama-cpp/llama/grammars")) {
+    const std::string name = file.path().filename().string();
+    if (!name.ends_with(".gbnf")) continue;
+    const Result<std::shared_ptr<Grammar>> grammar = Grammar::FromGbnf(ReadAll(file.path().string()));
+    ASSERT_TRUE(grammar.ok()) << name << ": " << grammar.status().message();
+    const auto text = texts.find(name);
+    if (text == texts.end()) continue;
+    ++read;
+    EXPECT_TRUE((*grammar)->Accepts(text->second.first)) << name;
+    EXPECT_FALSE((*grammar)->Accepts(text->second.second)) << name;
+  }
+  EXPECT_EQ(read, texts.size());
+}
 
 TEST(LlamaCppTable, HasEveryFamily) {
   std::set<std::string> rows, wanted;
