@@ -150,6 +150,10 @@ class RandomSchemas {
         default: Combined(s, depth, below, first);
       }
     }
+    // ajv adds null to the type alone; here it is one more value, whatever else is said.
+    const auto says = [&](const char* keyword) { return s.contains(keyword); };
+    const auto kOthers = {"enum", "const", "anyOf", "oneOf", "allOf", "not", "if", "$ref"};
+    if (!object && says("type") && s["type"].is_string() && std::ranges::none_of(kOthers, says) && Below(6) == 0) s["nullable"] = true;
     return s;
   }
 
@@ -217,7 +221,7 @@ class RandomSchemas {
       case 0: s["items"] = part(); break;
       case 1:
         s[old_ ? "items" : "prefixItems"] = {part(), part()};
-        if (Below(2) == 0) s[old_ ? "additionalItems" : "items"] = part();
+        if (Below(4) != 0) s[old_ ? "additionalItems" : "items"] = part();
         break;
       case 2:
         s["contains"] = part();
