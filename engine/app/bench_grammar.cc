@@ -70,9 +70,10 @@ Result<int> RunGrammarBench(const GrammarBench& bench) {
     return 0;
   }
   const std::vector<GrammarSpeed> rows = {speed};
-  const Table table = TableOf("masks of " + Thousands(loaded.model->recipe().vocab) +
-                                  " tokens; tokens/s of free answers and of held ones; time a character with jumps, of that without",
-                              GrammarFields(), rows);
+  const Table table =
+      TableOf("masks of " + Thousands(loaded.model->recipe().vocab) +
+                  " tokens; tokens/s of free answers and of held ones; time a character with jumps, of that without",
+              GrammarFields(), rows);
   Print(Printable(loaded.model->Description()) + "\n\n" + Render(table, TableFormat::kText));
   return 0;
 }

@@ -30,8 +30,8 @@ AnswerSyntax DetectAnswerSyntax(std::string_view template_text);
 // What may stand before the content of an answer that follows `prompt`.
 AnswerStart StartOfAnswer(const AnswerSyntax& syntax, std::string_view prompt);
 
-// How calls are written in each section, as the templates do. `json`: as JSON of name and arguments where a section is not that, which every
-// section takes. None: calls are not known.
+// How calls are written in each section, as the templates do. `json`: as JSON of name and arguments, which every section takes, where a
+// section's own notation is another. None: calls are not known.
 std::vector<CallNotation> CallNotationsOf(const AnswerSyntax& syntax, bool json);
 
 // Whose calls: "Qwen/Hermes", "Mistral"; "none".

@@ -111,7 +111,7 @@ class SchemaCompiler {
   JsonWriter writer_;
   std::map<Items, Known> known_;
   std::map<const Json*, const Json*> nullable_;  // what a schema with OpenAPI's nullable says
-  std::vector<const Json*> refs_;  // that are being followed
+  std::vector<const Json*> refs_;                // that are being followed
   std::set<const Json*> checked_;
   std::map<const Json*, bool> fits_;  // of schemas with a pattern and a format
   std::set<std::string> ignored_;

@@ -17,10 +17,10 @@ namespace tally {
 struct GrammarSpeedOptions {
   std::function<Result<std::shared_ptr<Grammar>>()> make = {};  // compiles it
   std::vector<int32_t> prompt = {};
-  int64_t tokens = 256;  // of the answers of a round, at least: answers are drawn until there are so many
-  int32_t rounds = 5;    // each has answers without a grammar, with it, and with jumps, in turns
-  uint64_t seed = 1;     // of the draws, at temperature 1
-  std::function<bool()> interrupted = {};                          // polled between answers; true: stop, kInterrupted
+  int64_t tokens = 256;                    // of the answers of a round, at least: answers are drawn until there are so many
+  int32_t rounds = 5;                      // each has answers without a grammar, with it, and with jumps, in turns
+  uint64_t seed = 1;                       // of the draws, at temperature 1
+  std::function<bool()> interrupted = {};  // polled between answers; true: stop, kInterrupted
   std::function<void(int64_t done, int64_t total)> progress = {};  // rounds
 };
 

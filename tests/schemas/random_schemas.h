@@ -153,7 +153,8 @@ class RandomSchemas {
     // ajv adds null to the type alone; here it is one more value, whatever else is said.
     const auto says = [&](const char* keyword) { return s.contains(keyword); };
     const auto kOthers = {"enum", "const", "anyOf", "oneOf", "allOf", "not", "if", "$ref"};
-    if (!object && says("type") && s["type"].is_string() && std::ranges::none_of(kOthers, says) && Below(6) == 0) s["nullable"] = true;
+    if (!object && says("type") && s["type"].is_string() && std::ranges::none_of(kOthers, says) && Below(6) == 0)
+      s["nullable"] = true;
     return s;
   }
 
