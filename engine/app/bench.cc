@@ -193,8 +193,7 @@ Action AddBench(Command& app) {
       c.Option("--report", flags->report, "file for a page with the figures, and those of one run recorded op by op (HTML)"));
   c.Flag("--full", flags->full, "tables of all figures: bytes a token, sampling, peaks, the rounds that count");
   c.Flag("--json", flags->json, "--format json");
-  AddExamples(c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md",
-                  "tally bench demo --schema king.json -n 256"});
+  AddExamples(c, {"tally bench -p 128 -n 32", "tally bench demo -p 0 -n 32 --batch 1,4 --format md"});
   return [flags, c] {
     for (const char* const name : {"--prompt", "--tokens", "--depth", "--batch", "--seed", "--report", "--full"}) {
       if (flags->beside_draft.empty() && c.Count(name) > 0) flags->beside_draft = name;

@@ -18,7 +18,7 @@ namespace tally {
 // Tokens that stand for no text (control tokens, added ones) are spelled as their name between these two bytes, which no UTF-8 has. So only
 // a grammar that names them allows them.
 inline constexpr uint8_t kFirstOfToken = 0xfe, kLastOfToken = 0xff;
-std::string SpelledToken(std::string_view name);
+TALLY_API std::string SpelledToken(std::string_view name);
 
 // Does not change: any number of threads may use one at once.
 class TALLY_API Vocabulary {

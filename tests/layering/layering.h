@@ -39,7 +39,7 @@ inline const Arrows& DirectArrows() {
       {"models", {"recipe", "inventory"}},
       {"catalog", {"models", "loaders"}},
       {"text", {"base", "inventory"}},
-      {"chat", {"text"}},
+      {"chat", {"text", "grammar"}},
       {"grammar", {"base"}},
       {"session", {"graph", "text", "chat", "grammar", "models", "books", "loaders"}},
       {"render", {"base"}},
