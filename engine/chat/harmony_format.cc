@@ -226,7 +226,8 @@ std::vector<CallNotation> HarmonyCallNotations() {
            .after_name = " <|constrain|>json<|message|>",
            .once = true,
            .thinking_begin = "<|channel|>analysis<|message|>",
-           .thinking_end = "<|end|><|start|>assistant"}};
+           .thinking_end = "<|end|><|start|>assistant",
+           .space = JsonSpace::kNone}};
 }
 
 std::unique_ptr<ChatFormat> MakeHarmonyFormat() { return std::make_unique<HarmonyFormat>(); }

@@ -10,6 +10,9 @@
 
 namespace tally {
 
+// The white space between the parts of a document: none anywhere, or one space after each comma and colon, as Python's json writes.
+enum class JsonSpace : uint8_t { kNone, kOne };
+
 enum class ArgumentNotation : uint8_t {
   kJson,    // an object
   kTagged,  // each argument between its tags; strings are bare text, other values JSON
@@ -41,6 +44,7 @@ struct CallNotation {
   std::string thinking_begin = {}, thinking_end = {};
 
   ArgumentNotation arguments = ArgumentNotation::kJson;
+  JsonSpace space = JsonSpace::kOne;  // in JSON; kBraced has none
   // kTagged: an argument is key_begin KEY key_end, text_begin TEXT or json_begin VALUE, value_end.
   std::string key_begin = {}, key_end = {}, text_begin = {}, json_begin = {}, value_end = {};
   std::string quote = {};      // kBraced

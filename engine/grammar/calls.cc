@@ -21,7 +21,8 @@ CallNotation Spelled(const CallNotation& notation, const CallGrammarOptions& opt
   return spelled;
 }
 
-Result<Expr> CallsInOne(Expressions& e, const CallNotation& notation, std::span<const CallTool> tools, uint32_t most) {
+Result<Expr> CallsInOne(Expressions& e, const CallNotation& notation, std::span<const CallTool> tools, uint32_t most,
+                        std::vector<Expr>& made) {
   Expr id = Expressions::kEmpty;
   if (notation.id != CallId::kNone) {
     ByteSet characters = ByteSet::Range('0', '9');
@@ -34,6 +35,7 @@ Result<Expr> CallsInOne(Expressions& e, const CallNotation& notation, std::span<
   for (const CallTool& tool : tools) {
     const Result<Expr> arguments = ParseArguments(e, tool.schema.empty() ? "{}" : tool.schema, notation);
     if (!arguments.ok()) return Status(arguments.status().code(), tool.name + ": " + std::string(arguments.status().message()));
+    made.push_back(*arguments);
     std::string name = tool.name;
     if (notation.name_in_string) {
       name = nlohmann::json(name).dump();
@@ -56,11 +58,11 @@ Result<Expr> CallsInOne(Expressions& e, const CallNotation& notation, std::span<
 }  // namespace
 
 Result<Expr> CallsIn(Expressions& e, std::span<const CallNotation> notations, std::span<const CallTool> tools,
-                     const CallGrammarOptions& options) {
+                     const CallGrammarOptions& options, std::vector<Expr>& arguments) {
   std::vector<Expr> parts;
   for (const CallNotation& notation : notations) {
     const CallNotation spelled = Spelled(notation, options);
-    TALLY_ASSIGN_OR_RETURN(const Expr part, CallsInOne(e, spelled, tools, options.most));
+    TALLY_ASSIGN_OR_RETURN(const Expr part, CallsInOne(e, spelled, tools, options.most, arguments));
     parts.push_back(part);
   }
   return e.Or(parts);

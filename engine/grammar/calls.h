@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "engine/base/status.h"
 #include "engine/grammar/call_notation.h"
@@ -10,7 +11,8 @@
 
 namespace tally {
 
+// `arguments`: appended, of each tool, notation by notation.
 Result<Expr> CallsIn(Expressions& e, std::span<const CallNotation> notations, std::span<const CallTool> tools,
-                     const CallGrammarOptions& options);
+                     const CallGrammarOptions& options, std::vector<Expr>& arguments);
 
 }  // namespace tally

@@ -17,6 +17,8 @@ namespace tally {
 
 namespace {
 
+constexpr const char* kNoAnswer = "no answer is in it";
+
 // What a message quotes of a grammar may be anything.
 Status OneLineOf(const Status& status) { return {status.code(), Printable(status.message(), 1000)}; }
 
@@ -40,7 +42,7 @@ Grammar::~Grammar() = default;
 Result<std::shared_ptr<Grammar>> Grammar::Machine::Finished(std::unique_ptr<Machine> machine, const Result<Expr>& root) {
   if (!root.ok()) return OneLineOf(root.status());
   if (const Status finished = machine->e.Finish(); !finished.ok()) return OneLineOf(finished);
-  if (machine->e.IsNone(*root)) return BadInput("no answer is in it");
+  if (machine->e.IsNone(*root)) return BadInput(kNoAnswer);
   machine->root = *root;
   return std::shared_ptr<Grammar>(new Grammar(std::move(machine)));
 }
@@ -84,8 +86,16 @@ Result<std::shared_ptr<Grammar>> Grammar::FromChoices(std::span<const std::strin
 Result<std::shared_ptr<Grammar>> Grammar::FromCalls(std::span<const CallNotation> notations, std::span<const CallTool> tools,
                                                     const CallGrammarOptions& options) {
   auto machine = std::make_unique<Machine>();
-  const Result<Expr> root = CallsIn(machine->e, notations, tools, options);
-  return Machine::Finished(std::move(machine), root);
+  std::vector<Expr> arguments;
+  const Result<Expr> root = CallsIn(machine->e, notations, tools, options, arguments);
+  Result<std::shared_ptr<Grammar>> grammar = Machine::Finished(std::move(machine), root);
+  const bool is_empty = !grammar.ok() && grammar.status().message() == kNoAnswer;
+  if (!grammar.ok() && !(is_empty && tools.size() == 1)) return grammar;
+  for (size_t i = 0; i < arguments.size(); ++i) {  // a tool that cannot be called would be lost
+    if (!grammar.ok() || (*grammar)->machine_->e.IsNone(arguments[i]))
+      return OneLineOf(BadInput(tools[i % tools.size()].name + ": no arguments are valid"));
+  }
+  return grammar;
 }
 
 bool Grammar::Accepts(std::string_view text) {

@@ -19,9 +19,6 @@
 
 namespace tally {
 
-// The white space between the parts of a document: none anywhere, or one space after each comma and colon, as Python's json writes.
-enum class JsonSpace : uint8_t { kNone, kOne };
-
 struct SchemaOptions {
   JsonSpace space = JsonSpace::kNone;
 };

@@ -86,8 +86,8 @@ Result<SchemaParts> ParseSchema(Expressions& e, std::string_view schema, const S
 
 Result<Expr> ParseArguments(Expressions& e, std::string_view schema, const CallNotation& notation) {
   TALLY_ASSIGN_OR_RETURN(SchemaDocument document, SchemaDocument::Parse(schema));
-  const bool spaced = notation.arguments != ArgumentNotation::kBraced;
-  return SchemaCompiler(e, document, {.space = spaced ? JsonSpace::kOne : JsonSpace::kNone}, &notation).Arguments();
+  const JsonSpace space = notation.arguments == ArgumentNotation::kBraced ? JsonSpace::kNone : notation.space;
+  return SchemaCompiler(e, document, {.space = space}, &notation).Arguments();
 }
 
 Result<Expr> AnyJson(Expressions& e, bool object, const SchemaOptions& options) {

@@ -19,6 +19,7 @@ using Json = SchemaJson;
 
 constexpr size_t kMostText = size_t{1} << 20;
 constexpr int kMostNegations = 64;
+constexpr size_t kMostNegated = 10'000, kMostCompared = 2'000'000, kMostMade = 1'000'000;
 constexpr const char* kTypeNames[] = {"null", "boolean", "integer", "string", "array", "object"};
 constexpr uint8_t kTypeBits[] = {kNullType, kBooleanType, kIntegerType, kStringType, kArrayType, kObjectType};
 
@@ -77,6 +78,14 @@ void EachPart(const Json& from, bool schemas, const Visit& visit) {
     }
     if (it->is_structured()) visit(*it, of_schemas);
   }
+}
+
+size_t ValuesIn(const Json& from) {
+  size_t n = 1;
+  if (from.is_structured()) {
+    for (const Json& part : from) n += ValuesIn(part);
+  }
+  return n;
 }
 
 const Json* FindAnchor(const Json& from, const std::string& anchor, bool is_old, bool schemas = false) {
@@ -243,6 +252,7 @@ Result<const Json*> SchemaDocument::Resolve(const Json& from) const {
 
 const Json& SchemaDocument::Make(const Json& parent, Json schema) {
   documents_.push_back(std::move(schema));
+  made_values_ += ValuesIn(documents_.back());
   made_.emplace_back(&documents_.back(), &parent);
   return documents_.back();
 }
@@ -264,6 +274,7 @@ std::string SchemaDocument::PlaceOf(const Json& part) const {
 
 Result<std::vector<const Json*>> SchemaDocument::Negate(const Json& schema, int depth) {
   if (depth > kMostNegations) return Error(schema, "not of a schema that is nested too deeply");
+  if (++negated_ > kMostNegated || made_values_ > kMostMade) return Error(schema, "not of a schema that comes to too many parts");
   std::vector<const Json*> any;
   const auto add = [&](Json made) { any.push_back(&Make(schema, std::move(made))); };
   if (schema.is_boolean()) {
@@ -355,7 +366,7 @@ Result<std::vector<const Json*>> SchemaDocument::Negate(const Json& schema, int 
 bool SchemaDocument::AreApart(const Json& x, const Json& y, int depth) const {
   const auto may_be_null = [](const Json& schema) { return schema.is_object() && schema.value("nullable", Json()) == true; };
   if (may_be_null(x) || may_be_null(y)) return false;
-  if (depth > 8) return false;
+  if (depth > 8 || ++compared_ > kMostCompared) return false;
   if (x == Json(false) || y == Json(false)) return true;
   if (!x.is_object() || !y.is_object()) return false;
   for (const bool turned : {false, true}) {

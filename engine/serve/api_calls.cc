@@ -47,28 +47,42 @@ void DropBegun(std::string_view prompt, std::vector<CallNotation>& notations) {
 }
 
 std::string KeyOf(std::span<const CallNotation> notations, std::span<const CallTool> tools, uint32_t most) {
-  std::string key = "calls " + std::to_string(most);
+  std::string key = "calls";
+  const auto add = [&](std::string_view part) { AddToKey(part, key); };
+  add(std::to_string(most));
   for (const CallNotation& notation : notations) {
     for (const std::string* text :
-         {&notation.begin, &notation.call_begin, &notation.after_name, &notation.key_begin, &notation.quote})
-      key += *text + '\0';
+         {&notation.begin, &notation.end, &notation.call_begin, &notation.id_begin, &notation.after_name, &notation.call_end,
+          &notation.between, &notation.key_begin, &notation.key_end, &notation.text_begin, &notation.json_begin,
+          &notation.value_end, &notation.quote, &notation.text_stop})
+      add(*text);
+    add(std::to_string(static_cast<int>(notation.arguments)) + std::to_string(static_cast<int>(notation.space)) +
+        std::to_string(static_cast<int>(notation.id)));
   }
-  for (const CallTool& tool : tools) key += tool.name + '\0' + tool.schema + '\0';
+  for (const CallTool& tool : tools) add(tool.name), add(tool.schema);
   return key;
 }
 
 }  // namespace
 
 std::optional<ApiError> HoldCalls(const Model& model, GrammarCache& grammars, const ChatRequest& chat, const ChatFormat& format,
-                                  std::string_view prompt, std::shared_ptr<const AnswerCalls>* calls) {
-  if (!MayCall(chat) || (!chat.must_call && chat.strict.empty() && chat.callable.empty())) return std::nullopt;
+                                  std::string_view prompt, bool content_is_held, std::shared_ptr<const AnswerCalls>* calls) {
+  const bool is_asked = chat.must_call || !chat.strict.empty() || !chat.callable.empty();
+  if (!MayCall(chat) || chat.tools.empty() || !(is_asked || content_is_held)) return std::nullopt;
   const std::string field = chat.must_call ? "tool_choice" : "tools";
   const std::vector<CallTool> tools = ToolsOf(chat);
+  for (size_t i = 0; i < tools.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      if (tools[k].name == tools[i].name)
+        return ApiError{.message = "tools: two are named " + Quote(tools[i].name), .param = "tools"};
+    }
+  }
   if (tools.empty()) return ApiError{.message = field + " names a function that is not among the tools", .param = field};
   Result<std::shared_ptr<Grammar>> grammar = std::shared_ptr<Grammar>();
   AnswerCalls made;
   for (const bool json : {false, true}) {
     std::vector<CallNotation> notations = format.CallNotations(json);
+    if (notations.empty() && !is_asked) return std::nullopt;
     if (notations.empty()) {
       return ApiError{.message = field + ": how this model calls tools is not known: calls cannot be held to schemas",
                       .param = field,
@@ -96,7 +110,7 @@ std::optional<ApiError> HoldCalls(const Model& model, GrammarCache& grammars, co
     break;
   }
   if (!grammar.ok()) {
-    ApiError error = ApiErrorOf(grammar.status());
+    ApiError error = ApiErrorOf(BadInput(std::string(grammar.status().message())));  // the same later would not do
     error.message = "tools: the parameters cannot be held: " + error.message;
     error.param = "tools";
     return error;

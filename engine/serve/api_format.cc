@@ -29,6 +29,8 @@ void SetSchemaFormat(ApiObject& object, const char* name, AnswerFormat* format) 
 
 void SetTextFormat(ApiObject& object, const char* name, FormatKind kind, AnswerFormat* format) {
   std::optional<std::string> text = object.Text(name);
+  const bool may_be_empty = object.Place(name) == "grammar";  // llama.cpp's clients send it so
+  if (text && text->empty() && !may_be_empty) return object.Fail(name, "is empty");
   if (text && !text->empty()) SetFormat(object, name, {.kind = kind, .text = std::move(*text)}, format);
 }
 
@@ -107,8 +109,8 @@ Result<std::shared_ptr<Grammar>> GrammarCache::Get(const AnswerFormat& format) {
   if (format.kind == FormatKind::kAny) return std::shared_ptr<Grammar>();
   std::string key(1, static_cast<char>('0' + static_cast<int>(format.kind)));
   key += static_cast<char>('0' + static_cast<int>(format.space));
-  key += format.text;
-  for (const std::string& choice : format.choices) key += choice + '\0';
+  AddToKey(format.text, key);
+  for (const std::string& choice : format.choices) AddToKey(choice, key);
   return Get(std::move(key), [&] {
     switch (format.kind) {
       case FormatKind::kJsonObject: return Grammar::Json(/*object=*/true);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,9 @@ void ReadAnswerFormat(ApiObject& body, AnswerFormat* format);
 // The object `name` of `parent`: {"type": "text"}, {"type": "json_object"}, {"type": "json_schema", "schema": ...}. `nested`: the schema
 // stands in a member "json_schema" of its own.
 void ReadFormatObject(ApiObject& parent, const char* name, bool nested, AnswerFormat* format);
+
+// Appends a part to a key of several, so that other parts give another key.
+inline void AddToKey(std::string_view part, std::string& key) { (key += std::to_string(part.size()) + ':') += part; }
 
 // Compiled grammars, the latest used of them. Any number of threads may use it at once.
 class GrammarCache {

@@ -227,8 +227,11 @@ void ReadToolChoice(ApiObject& body, ChatRequest* chat) {
     for (const OrderedJson& tool : allowed["tools"]) {
       if (tool.is_object()) add_name(tool);
     }
+    const OrderedJson mode = allowed.value("mode", OrderedJson("auto"));
+    if (mode != "auto" && mode != "required") return body.Fail("tool_choice", R"(has a mode that is not "auto" or "required")");
+    if (chat->callable.empty()) return body.Fail("tool_choice", "allows no tool");
     must_call();
-    chat->must_call = allowed.value("mode", "auto") == "required";
+    chat->must_call = mode == "required";
   } else if (*choice == "none") {
     chat->tools.clear();
     chat->most_calls = 0;

@@ -118,7 +118,7 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
   const AnswerFormat& format = request.format.kind != AnswerFormat::Kind::kAny ? request.format : model.format;
   Result<std::shared_ptr<Grammar>> grammar = model.grammars->Get(format);
   if (!grammar.ok()) {
-    ApiError error = ApiErrorOf(grammar.status());
+    ApiError error = ApiErrorOf(BadInput(std::string(grammar.status().message())));  // kNoRoom too: the same later would not do
     error.message = format.field + ": " + error.message;
     error.param = format.field;
     return error;
@@ -229,7 +229,8 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   const std::string prompt = JoinSegments(rendered.segments);
   const ChatFormat& format = *rendered.side->format;
   start_ = format.StartOf(prompt);
-  if (std::optional<ApiError> error = HoldCalls(model.engine->model(), *model.grammars, chat, format, prompt, &calls_))
+  if (std::optional<ApiError> error =
+          HoldCalls(model.engine->model(), *model.grammars, chat, format, prompt, grammar_ != nullptr, &calls_))
     return error;
   notes_ = std::move(rendered.notes);
   chat_ = chat;

@@ -8,30 +8,24 @@
 namespace tally {
 
 std::string SpelledMarks(const Model& model, std::string_view text) {
-  const Tokenizer& tokenizer = *model.tokenizer();
+  constexpr size_t kLongest = 64;  // bytes of a mark
   const Vocabulary& vocabulary = *model.vocabulary();
-  // SentencePiece puts a space before a text: an end of line takes it, and both are dropped.
-  const std::string before = tokenizer.DropsLeadingSpace() ? "\n" : "";
-  const Result<std::vector<int32_t>> ids =
-      tokenizer.EncodeSegments(std::vector<TextSegment>{{.text = before + std::string(text), .parse_special = true}});
-  if (!ids.ok()) return std::string(text);
   std::string spelled;
-  for (const int32_t id : *ids) spelled += vocabulary.bytes(id);
-  if (!before.empty()) spelled.erase(0, spelled.find('\n') + 1);
-  // A vocabulary may lack letters of the text, or change them: then no token of it can be a mark.
-  std::string plain;
-  for (const char c : spelled) {
-    if (static_cast<uint8_t>(c) < kFirstOfToken) plain += c;
+  while (!text.empty()) {
+    size_t size = std::min(text.size(), kLongest);
+    while (size > 0 && vocabulary.TokenNamed(SpelledToken(text.substr(0, size))) < 0) --size;
+    spelled += size > 0 ? SpelledToken(text.substr(0, size)) : std::string(1, text[0]);
+    text.remove_prefix(std::max<size_t>(size, 1));
   }
-  return plain == text ? spelled : std::string(text);
+  return spelled;
 }
 
 AnswerCalls DescribeCalls(const Model& model, std::span<const CallNotation> notations, std::span<const CallTool> tools) {
   AnswerCalls calls;
   for (const CallNotation& notation : notations) {
     if (!notation.thinking_begin.empty()) {
-      for (const CallTool& tool : tools)
-        calls.headers[tool.name] = SpelledMarks(model, notation.begin + notation.call_begin + tool.name + notation.after_name);
+      const std::string before = SpelledMarks(model, notation.begin + notation.call_begin);
+      for (const CallTool& tool : tools) calls.headers[tool.name] = before + tool.name + SpelledMarks(model, notation.after_name);
       continue;
     }
     if (notation.sign.text.empty()) continue;

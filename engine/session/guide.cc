@@ -139,6 +139,7 @@ bool Guide::Take(int32_t token) {
     case Place::kStart:
       if (token == thinking_) {
         place_ = Place::kThinking;
+        more_.clear();  // that was the mask of the place before
         return true;
       }
       if (std::ranges::find(call_marks_, token) != call_marks_.end()) {
@@ -208,7 +209,12 @@ std::vector<std::pair<const CallSign*, size_t>> Guide::Begun() const {
 const std::vector<int32_t>& Guide::WrongBehind(const CallSign& sign, size_t n) {
   const auto [place, is_new] = wrong_.try_emplace({&sign, n});
   const std::string_view rest = std::string_view(sign.text).substr(n);
-  if (!is_new || vocabulary_->TokenNamed(rest) >= 0) return place->second;
+  if (!is_new) return place->second;
+  if (const int32_t named = vocabulary_->TokenNamed(rest); named >= 0) {  // nothing goes on behind it
+    GrammarCursor calls = *calls_begin_;
+    if (!calls.TakeBytes(sign.text)) place->second.push_back(named);
+    return place->second;
+  }
   for (int32_t token = 0; token < static_cast<int32_t>(vocabulary_->size()); ++token) {
     const std::string_view bytes = BytesBehind(sign, n, token);
     if (!bytes.starts_with(rest)) continue;
@@ -345,6 +351,10 @@ std::vector<int32_t> Guide::Forced() const {
     known = {};
     at = end + 1;
   }
+  // A tokenizer takes added tokens out of any text, and a grammar has them by their names alone: those are left to the model.
+  GrammarCursor cursor = cursor_;
+  const auto refused = std::ranges::find_if(tokens, [&](int32_t token) { return !cursor.Take(token); });
+  tokens.erase(refused, tokens.end());
   return tokens;
 }
 

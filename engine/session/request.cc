@@ -209,9 +209,11 @@ void Request::End(FinishReason finish, Status error) {
   if (ended_) return;
   ended_ = true;
   RequestEvent event;
+  const bool is_cut = finish == FinishReason::kLength || finish == FinishReason::kContextFull;
+  const bool stopped = output_->stopped();  // what Finish makes of the rest is no call that ended
   output_->Finish(result_.end_token, &event.parts);
   if (!event.parts.empty()) events_.push_back(std::move(event));
-  result_.finish = error.ok() && output_->stopped() ? FinishReason::kStop : finish;
+  result_.finish = error.ok() && (is_cut ? stopped : output_->stopped()) ? FinishReason::kStop : finish;
   result_.error = std::move(error);
   if (decode_begin_ != 0) result_.generate_seconds = MonotonicSeconds() - decode_begin_;
   std::vector<float>().swap(biased_);

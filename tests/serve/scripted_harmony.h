@@ -62,10 +62,10 @@ class ScriptedHarmony {
     tokenizer_ = tokenizer.get();
     FakeModel& model = engine_->fake_model();
     model.tokenizer_ = std::move(tokenizer);
-    model.recipe_.eos_tokens = tokenizer_->eos();
+    model.recipe_.eos_tokens = ends_ = tokenizer_->eos();
     engine_->batch = 4096;
     engine_->room = 1 << 20;
-    engine_->next = [this](int32_t, int64_t) { return script_[at_++ % script_.size()]; };
+    engine_->next = [this](int32_t last, int64_t) { return Next(last); };
     served_.engine = engine_.get();
     served_.name = "gpt-oss";
     served_.sampling.temperature = 0;
@@ -82,10 +82,25 @@ class ScriptedHarmony {
   const ServedApi& api() const { return *api_; }
 
  private:
+  // Goes on behind `last` where that is what the script says next, though it was not drawn: a grammar left no other token. An answer that
+  // nothing may follow ends without its end token.
+  int32_t Next(int32_t last) {
+    constexpr size_t kMostForced = 8;
+    const auto said = [&](size_t at) { return script_[at % script_.size()]; };
+    const auto is_end = [&](int32_t token) { return std::ranges::find(ends_, token) != ends_.end(); };
+    if (at_ > 0 && said(at_ - 1) != last && !is_end(said(at_ - 1))) {
+      size_t next = at_;
+      while (next < at_ + kMostForced && said(next) != last && !is_end(said(next))) ++next;
+      if (said(next) == last || is_end(said(at_))) at_ = next + 1;
+    }
+    return script_[at_++ % script_.size()];
+  }
+
   std::unique_ptr<FakeEngine> engine_;
   const HarmonyTokenizer* tokenizer_ = nullptr;
   std::vector<int32_t> script_;
   size_t at_ = 0;
+  std::vector<int32_t> ends_;
   ServedModel served_;
   std::unique_ptr<ServedApi> api_;
 };

@@ -30,7 +30,6 @@ int main() {
   TALLY_DESIGNATED(tally::CallGrammarOptions, most);
   TALLY_DESIGNATED(tally::AnswerChannels, message_begin);
   TALLY_DESIGNATED(tally::AnswerCalls, grammar);
-  TALLY_DESIGNATED(tally::ForcedCall, frame);
   TALLY_DESIGNATED(tally::SchemaOptions, space);
   TALLY_DESIGNATED(tally::SchemaKeyword, name);
   TALLY_DESIGNATED(tally::Vocabulary::Node, size);
