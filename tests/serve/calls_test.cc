@@ -263,6 +263,55 @@ TEST(Calls, AreForced) {
   }
 }
 
+// What max_tokens cuts is no call that ended, though it is the only one that there may be.
+TEST(Calls, ThatAreCutEndByLength) {
+  ScriptedHarmony model(Side(kQwen));
+  for (const Api& api : Apis()) {
+    const bool anthropic = api.path == "/v1/messages";
+    OrderedJson more = {{"tools", {WithSchema(api.tools, "rm", false)}},
+                        {"tool_choice", anthropic ? OrderedJson{{"type", "tool"}, {"name", "rm"}} : OrderedJson("required")},
+                        {api.path == "/v1/responses" ? "max_output_tokens" : "max_tokens", 12}};
+    if (!anthropic) more["parallel_tool_calls"] = false;
+    OrderedJson body = api.body;
+    body.update(more);
+    model.Say("no <|return|>");
+    const OrderedJson answer = model.api().Ask(api.path, body);
+    SCOPED_TRACE(answer.dump());
+    ASSERT_EQ(answer.at("status"), 200);
+    if (anthropic) {
+      EXPECT_EQ(answer.at("stop_reason"), "max_tokens");
+    } else if (api.path == "/v1/responses") {
+      EXPECT_EQ(answer.at("incomplete_details").at("reason"), "max_output_tokens");
+    } else {
+      EXPECT_EQ(answer.at("choices")[0].at("finish_reason"), "length");
+    }
+  }
+}
+
+TEST(Calls, ToolsThatCannotBeHeldAreNamed) {
+  ScriptedHarmony model(Side(kQwen));
+  const Api& api = Apis()[0];
+  OrderedJson nothing = WithSchema(api.tools, "g", true), twice = WithSchema(api.tools, "rm", true), hung = twice;
+  nothing["function"]["parameters"] = {{"type", "string"}};
+  OrderedJson definitions = {{"a30", {{"type", "string"}}}};
+  for (int i = 0; i < 30; ++i) {
+    const OrderedJson next = {{"$ref", "#/$defs/a" + std::to_string(i + 1)}};
+    definitions["a" + std::to_string(i)] = {{"allOf", {next, next}}};
+  }
+  hung["function"]["parameters"] = {{"$defs", definitions}, {"not", {{"$ref", "#/$defs/a0"}}}};
+  const std::vector<std::pair<OrderedJson, std::string>> kCases = {{{twice, nothing}, "g: no arguments are valid"},
+                                                                   {{twice, twice}, "two are named"},
+                                                                   {OrderedJson::array({hung}), "too many parts"}};
+  for (const auto& [tools, message] : kCases) {
+    OrderedJson body = api.body;
+    body["tools"] = tools;
+    model.Say("no <|return|>");
+    const OrderedJson answer = model.api().Ask(api.path, body);
+    EXPECT_EQ(answer.at("status"), 400);
+    EXPECT_NE(answer.at("error").at("message").get<std::string>().find(message), std::string::npos) << answer;
+  }
+}
+
 // Thinking is free; the content is what the schema allows, over all endpoints, whole and streamed.
 TEST(Calls, ContentFollowsASchema) {
   const OrderedJson schema =

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -201,6 +202,32 @@ TEST(Guided, TheGrammarBeginsWhereTheContentDoes) {
           .status()
           .code(),
       StatusCode::kBadInput);
+}
+
+// Thinking that the model begins itself, by a token of its own, is free: also to end.
+TEST(Guided, ThinkingThatWasBegunCanEnd) {
+  const Demo demo = MakeDemo();
+  const auto token = [&](const char* text) {
+    const std::vector<int32_t> ids = *demo.tokenizer().EncodeSegments(std::vector<TextSegment>{{.text = text}});
+    EXPECT_EQ(ids.size(), 1u) << text;
+    return ids.front();
+  };
+  const int32_t begin = token("T"), end = token("\n");
+  const auto request = *Request::New(*demo.opened.engine, demo.prompt,
+                                     {.max_tokens = 300,
+                                      .logit_bias = {{begin, 1e5F}, {end, 1e6F}},
+                                      .grammar = demo.grammar,
+                                      .start = {.thinking_begin = "T", .thinking_end = "\n"}});
+  Scheduler scheduler(*demo.opened.engine);
+  scheduler.Add(request);
+  while (!scheduler.idle()) scheduler.Step();
+  const std::vector<int32_t>& tokens = request->result().tokens;
+  ASSERT_GT(tokens.size(), 3u);
+  EXPECT_EQ(tokens[0], begin);
+  EXPECT_EQ(tokens[1], end);
+  EXPECT_EQ(tokens[2], end);  // of the gap before the content
+  EXPECT_EQ(request->result().finish, FinishReason::kEos);
+  EXPECT_TRUE(IsValid(demo, demo.tokenizer().Decode(std::span(tokens).subspan(3)))) << demo.tokenizer().Decode(tokens);
 }
 
 }  // namespace
