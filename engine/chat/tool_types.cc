@@ -63,8 +63,6 @@ class SchemaReader {
     JsonTypes types = kAnyType;
     if (const OrderedJson* type = Member(&schema, "type")) {
       types = type->is_array() ? Either(List(type), Named) : Named(*type);
-      if (const OrderedJson* null = Member(&schema, "nullable"); null != nullptr && *null == true)
-        types |= kJsonNull;  // OpenAPI's
     } else if (Member(&schema, "properties") != nullptr) {
       types = kJsonObject;
     } else if (Member(&schema, "items") != nullptr) {
@@ -78,6 +76,7 @@ class SchemaReader {
     for (const char* key : {"anyOf", "oneOf"}) types &= Either(List(Member(&schema, key)), within);
     for (const OrderedJson& one : List(Member(&schema, "allOf"))) types &= within(one);
     if (const OrderedJson* other = Referred(schema)) types &= within(*other);
+    if (const OrderedJson* null = Member(&schema, "nullable"); null != nullptr && *null == true) types |= kJsonNull;  // OpenAPI's
     return types == 0 ? kAnyType : types;
   }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -54,6 +55,8 @@ struct CallNotation {
 struct CallTool {
   std::string name = {};
   std::string schema = {};  // of its arguments, an object; empty: any
+  // kTagged: arguments whose bare text is a string whatever it spells. Text of the others that spells a value is taken for that value.
+  std::set<std::string> texts = {};
 };
 
 struct CallGrammarOptions {

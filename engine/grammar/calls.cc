@@ -33,7 +33,7 @@ Result<Expr> CallsInOne(Expressions& e, const CallNotation& notation, std::span<
   }
   std::vector<Expr> calls;
   for (const CallTool& tool : tools) {
-    const Result<Expr> arguments = ParseArguments(e, tool.schema.empty() ? "{}" : tool.schema, notation);
+    const Result<Expr> arguments = ParseArguments(e, tool, notation);
     if (!arguments.ok()) return Status(arguments.status().code(), tool.name + ": " + std::string(arguments.status().message()));
     made.push_back(*arguments);
     std::string name = tool.name;

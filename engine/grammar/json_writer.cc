@@ -80,7 +80,10 @@ CodePoints JsonWriter::NameCharacters(bool argument) const {
 }
 
 std::optional<Expr> JsonWriter::Member(const std::string& name, Expr value, bool argument) const {
-  if (IsQuoted(argument)) return e_.Concat({e_.Literal(Json(name).dump()), Colon(), value});
+  if (IsQuoted(argument)) {
+    const std::string written = Inside(name, StringStyle::kQuoted);
+    return e_.Concat({e_.Literal("\"" + written + "\""), Colon(), value});
+  }
   const Result<std::u32string> letters = DecodeUtf8(name);
   const CodePoints allowed = NameCharacters(argument);
   const bool begins = !name.empty() && !(argument && notation() == ArgumentNotation::kPython && name[0] >= '0' && name[0] <= '9');
@@ -125,12 +128,20 @@ Spelling JsonWriter::Plain(StringStyle style) const { return HasEscapes(style) ?
 
 std::string JsonWriter::Inside(const std::string& text, StringStyle style) const {
   if (!HasEscapes(style)) return text;
-  const std::string written = Json(text).dump();
-  return written.substr(1, written.size() - 2);
+  std::string written = Json(text).dump();
+  written = written.substr(1, written.size() - 2);
+  if (notation() != ArgumentNotation::kTagged) return written;
+  for (size_t at; (at = written.find(notation_->text_stop)) != written.npos;) {
+    const size_t slash = written.find('/', at);
+    if (slash == written.npos) break;
+    written.insert(slash, 1, '\\');
+  }
+  return written;
 }
 
 Expr JsonWriter::Whole(Expr inside, StringStyle style) {
-  if (!HasEscapes(style)) {
+  if (!HasEscapes(style) ||
+      notation() == ArgumentNotation::kTagged) {  // a tag ends a value within a string too: it can be escaped
     const Expr any = e_.Star(e_.Bytes(ByteSet::All()));
     inside = e_.And({inside, e_.Not(e_.Concat({any, e_.Literal(notation_->text_stop), any}))});
   }
@@ -147,7 +158,7 @@ Expr JsonWriter::Value(const Json& value, StringStyle style) {
   }
   if (value.is_null()) return Null(style);
   if (value.is_boolean()) return Boolean(value.get<bool>(), style);
-  if (value.is_number() || notation() == ArgumentNotation::kJson || notation() == ArgumentNotation::kTagged)
+  if (value.is_number() || notation() == ArgumentNotation::kJson)
     return e_.Literal(WrittenJson(value, comma_ == "," ? JsonSpace::kNone : JsonSpace::kOne));
   Expr inside = Expressions::kEmpty;
   bool first = true;

@@ -52,6 +52,7 @@ class JsonWriter {
   Expr FreeString() { return Whole(e_.Star(AnyCharacter(StringStyle::kQuoted)), StringStyle::kQuoted); }
   // kNone: it cannot be written.
   Expr Value(const SchemaJson& value, StringStyle style);
+  bool SaysType() const { return notation_->text_begin != notation_->json_begin; }  // kTagged
   // kTagged: what stands before text, and before other values.
   Expr AsText(Expr text) const { return e_.Concat(e_.Literal(notation_->text_begin), text); }
   Expr AsValue(Expr value) const { return e_.Concat(e_.Literal(notation_->json_begin), value); }

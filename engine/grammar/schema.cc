@@ -84,10 +84,10 @@ Result<SchemaParts> ParseSchema(Expressions& e, std::string_view schema, const S
   return SchemaCompiler(e, document, options).Parse();
 }
 
-Result<Expr> ParseArguments(Expressions& e, std::string_view schema, const CallNotation& notation) {
-  TALLY_ASSIGN_OR_RETURN(SchemaDocument document, SchemaDocument::Parse(schema));
+Result<Expr> ParseArguments(Expressions& e, const CallTool& tool, const CallNotation& notation) {
+  TALLY_ASSIGN_OR_RETURN(SchemaDocument document, SchemaDocument::Parse(tool.schema.empty() ? "{}" : tool.schema));
   const JsonSpace space = notation.arguments == ArgumentNotation::kBraced ? JsonSpace::kNone : notation.space;
-  return SchemaCompiler(e, document, {.space = space}, &notation).Arguments();
+  return SchemaCompiler(e, document, {.space = space}, &notation).Arguments(tool.texts);
 }
 
 Result<Expr> AnyJson(Expressions& e, bool object, const SchemaOptions& options) {

@@ -23,7 +23,7 @@ struct SchemaParts {
 // not there; a schema too large.
 Result<SchemaParts> ParseSchema(Expressions& e, std::string_view schema, const SchemaOptions& options);
 // Arguments of a call, which are an object, in its notation. kBadInput too: names or values that it cannot write.
-Result<Expr> ParseArguments(Expressions& e, std::string_view schema, const CallNotation& notation);
+Result<Expr> ParseArguments(Expressions& e, const CallTool& tool, const CallNotation& notation);
 // Any document; `object`: any that is an object.
 Result<Expr> AnyJson(Expressions& e, bool object, const SchemaOptions& options);
 // Whether `root`, of an `e` that is finished, has the document, with its members in some order and its numbers and strings written as

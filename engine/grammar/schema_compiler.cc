@@ -24,7 +24,8 @@ Result<SchemaParts> SchemaCompiler::Parse() {
   return parts;
 }
 
-Result<Expr> SchemaCompiler::Arguments() {
+Result<Expr> SchemaCompiler::Arguments(const std::set<std::string>& texts) {
+  texts_ = texts;
   static const Json kNothing = Json::object();
   return Compile({{&document_.root()}, {&kNothing, SchemaItem::kExpanded | SchemaItem::kArguments}}, 0);
 }
@@ -106,7 +107,7 @@ Status SchemaCompiler::Flatten(const SchemaItem& item, Items& flat, bool& none, 
   }
   const bool has_ref = schema.contains("$ref");
   if (!has_ref || !document_.is_old()) {
-    flat.push_back({.schema = item.schema, .done = static_cast<uint8_t>(item.done | SchemaItem::kExpanded)});
+    flat.push_back({.schema = item.schema, .done = static_cast<uint16_t>(item.done | SchemaItem::kExpanded)});
   }
   if (has_ref) {
     TALLY_ASSIGN_OR_RETURN(const Json* target, document_.Resolve(schema));

@@ -33,7 +33,7 @@ inline uint64_t CountOf(const SchemaJson& value) { return static_cast<uint64_t>(
 
 // A schema that is to hold, and which of its choices were made.
 struct SchemaItem {
-  enum Done : uint8_t {
+  enum Done : uint16_t {
     kAnyOf = 1,
     kOneOf = 2,
     kIf = 4,
@@ -42,9 +42,10 @@ struct SchemaItem {
     kExpanded = 32,   // what it refers to is listed too
     kArguments = 64,  // of the list that it is in: the arguments of a call, in their notation
     kBare = 128,      // of the list that it is in: one argument, its strings bare text
+    kText = 256,      // and text whatever it spells: CallTool::texts
   };
   const SchemaJson* schema = nullptr;
-  uint8_t done = 0;
+  uint16_t done = 0;
   friend auto operator<=>(const SchemaItem&, const SchemaItem&) = default;
 };
 
@@ -57,7 +58,8 @@ class SchemaCompiler {
   SchemaCompiler(Expressions& e, SchemaDocument& document, const SchemaOptions& options, const CallNotation* notation = nullptr)
       : e_(e), document_(document), writer_(e, options.space, notation) {}
   Result<SchemaParts> Parse();
-  Result<Expr> Arguments();
+  // `texts`: CallTool::texts.
+  Result<Expr> Arguments(const std::set<std::string>& texts);
   // Any value; any list, any object.
   Expr Any();
   Expr AnyArray() { return Any(), any_array_; }
@@ -91,7 +93,7 @@ class SchemaCompiler {
   Result<Expr> Values(const Items& items, int depth);
   Result<Expr> Numbers(const Items& items, uint8_t types, const std::vector<const Json*>& except);
   Result<Expr> Strings(const Items& items, const std::vector<const Json*>& except, StringStyle style);
-  Result<Expr> BareText(Expr text, uint8_t types);
+  Expr BareText(Expr text, bool is_text);
   bool Fits(const Json& schema, std::string_view format);
   Result<Expr> Arrays(const Items& items, int depth);
   Result<Expr> Unique(const Items& items, uint64_t least, uint64_t most);
@@ -109,6 +111,7 @@ class SchemaCompiler {
   Expressions& e_;
   SchemaDocument& document_;
   JsonWriter writer_;
+  std::set<std::string> texts_;
   std::map<Items, Known> known_;
   std::map<const Json*, const Json*> nullable_;  // what a schema with OpenAPI's nullable says
   std::vector<const Json*> refs_;                // that are being followed

@@ -13,7 +13,7 @@ namespace {
 
 using Json = SchemaJson;
 
-constexpr uint8_t kMarks = SchemaItem::kArguments | SchemaItem::kBare;
+constexpr uint16_t kMarks = SchemaItem::kArguments | SchemaItem::kBare;
 constexpr size_t kMostPatterns = 4;  // of names that are not listed: each may hold or not
 constexpr size_t kMostCounted = 100'000;
 
@@ -112,7 +112,9 @@ Result<Expr> SchemaCompiler::Objects(const Items& items, int depth) {
       if (additional != nullptr) of.push_back({additional});
     }
     static const Json kNothing = Json::object();
-    if (as_text) of.push_back({&kNothing, SchemaItem::kExpanded | SchemaItem::kBare});
+    const bool is_text = name != nullptr && texts_.contains(*name);
+    const uint16_t text = is_text ? SchemaItem::kBare | SchemaItem::kText : SchemaItem::kBare;
+    if (as_text) of.push_back({&kNothing, static_cast<uint16_t>(SchemaItem::kExpanded | text)});
     return All(of, depth);
   };
 

@@ -68,7 +68,8 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
   const auto is_marked = [&](SchemaItem::Done mark) {
     return std::ranges::any_of(items, [&](const SchemaItem& item) { return (item.done & mark) != 0; });
   };
-  const bool arguments = is_marked(SchemaItem::kArguments), bare = is_marked(SchemaItem::kBare);
+  const bool arguments = is_marked(SchemaItem::kArguments), bare = is_marked(SchemaItem::kBare),
+             is_text = is_marked(SchemaItem::kText);
   const StringStyle style = bare ? StringStyle::kBare : StringStyle::kQuoted;
   const auto json = [&](Expr value) { return bare ? writer_.AsValue(value) : value; };
   const auto has = [&](std::initializer_list<const char*> keywords) {
@@ -87,8 +88,6 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
     return (types & kObjectType) != 0 ? Objects(items, depth) : Result<Expr>(Expressions::kNone);
   }
   if (values) {
-    uint8_t others = 0;  // that text could spell
-    for (const Json* value : *values) others |= TypeOf(*value) & types;
     std::vector<Expr> parts;
     for (const Json* value : *values) {
       const uint8_t type = TypeOf(*value);
@@ -110,7 +109,7 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
         written = e_.And({written, strings});
       }
       if (bare && type == kStringType) {
-        TALLY_ASSIGN_OR_RETURN(written, BareText(written, others));
+        written = BareText(written, is_text);
       } else {
         written = json(written);
       }
@@ -132,11 +131,8 @@ Result<Expr> SchemaCompiler::Values(const Items& items, int depth) {
     parts.push_back(json(numbers));
   }
   if ((types & kStringType) != 0) {
-    TALLY_ASSIGN_OR_RETURN(Expr strings, Strings(items, except, style));
-    if (bare) {
-      TALLY_ASSIGN_OR_RETURN(strings, BareText(strings, types));
-    }
-    parts.push_back(strings);
+    TALLY_ASSIGN_OR_RETURN(const Expr strings, Strings(items, except, style));
+    parts.push_back(bare ? BareText(strings, is_text) : strings);
   }
   for (const uint8_t type : {uint8_t{kArrayType}, uint8_t{kObjectType}}) {
     if ((types & type) != 0 && std::ranges::any_of(except, [&](const Json* value) { return TypeOf(*value) == type; })) {
@@ -199,26 +195,18 @@ Result<Expr> SchemaCompiler::Numbers(const Items& items, uint8_t types, const st
   return *numbers;
 }
 
-// Text of an argument that may have other types too: not what its reader takes for a value of these (BareTextToJson in chat/).
-Result<Expr> SchemaCompiler::BareText(Expr text, uint8_t types) {
-  std::vector<Expr> values;
-  if ((types & kNullType) != 0) values.push_back(writer_.Null(StringStyle::kBare));
-  for (const bool value : {false, true}) {
-    if ((types & kBooleanType) != 0) values.push_back(writer_.Boolean(value, StringStyle::kBare));
-  }
-  if ((types & (kIntegerType | kFractionType)) != 0) values.push_back(*NumbersOf(e_, NumberBounds()));
-  // Whether the rest is JSON would need a stack: any text that begins so.
-  const Expr rest = e_.Star(e_.Bytes(ByteSet::All()));
-  if ((types & kArrayType) != 0) values.push_back(e_.Concat(e_.Literal("["), rest));
-  if ((types & kObjectType) != 0) values.push_back(e_.Concat(e_.Literal("{"), rest));
-  if (types == kAllTypes) values.push_back(e_.Concat(e_.Literal("\""), rest));
-  if (!values.empty()) {
-    ByteSet spaces;
-    for (const char c : {' ', '\t', '\n', '\r'}) spaces.Add(static_cast<uint8_t>(c));
-    const Expr space = e_.Star(e_.Bytes(spaces));
-    text = e_.And({text, e_.Not(e_.Concat({space, e_.Or(values), space}))});
-  }
-  return writer_.AsText(text);
+// Text of an argument. Where it may also be of another type, not what spells a value: its reader takes that for one (BareTextToJson in chat/).
+Expr SchemaCompiler::BareText(Expr text, bool is_text) {
+  if (is_text || writer_.SaysType()) return writer_.AsText(text);
+  // Whether the rest of a list, an object or a string is JSON would need a stack: any text that begins so.
+  const Expr begins = e_.Or({e_.Literal("["), e_.Literal("{"), e_.Literal("\"")});
+  const StringStyle style = StringStyle::kBare;
+  const Expr values = e_.Or({writer_.Null(style), writer_.Boolean(true, style), writer_.Boolean(false, style),
+                             *NumbersOf(e_, NumberBounds()), e_.Concat(begins, e_.Star(e_.Bytes(ByteSet::All())))});
+  ByteSet spaces;
+  for (const char c : {' ', '\t', '\n', '\r'}) spaces.Add(static_cast<uint8_t>(c));
+  const Expr space = e_.Star(e_.Bytes(spaces));
+  return writer_.AsText(e_.And({text, e_.Not(e_.Concat({space, values, space}))}));
 }
 
 // Whether a string has the schema's pattern and this of its format. zod's times have none: they are without the zone that RFC 3339 wants.

@@ -6,6 +6,7 @@
 
 #include "engine/base/format.h"
 #include "engine/chat/marks.h"
+#include "engine/chat/tool_types.h"
 #include "engine/serve/api_format.h"
 #include "engine/session/model.h"
 
@@ -18,6 +19,7 @@ bool Has(const std::vector<std::string>& names, const std::string& name) { retur
 
 // The tools that calls may be of, and what their arguments are held to.
 std::vector<CallTool> ToolsOf(const ChatRequest& chat) {
+  const ToolTypes types(chat.tools);
   std::vector<CallTool> tools;
   for (const std::string& tool : chat.tools) {
     const OrderedJson json = OrderedJson::parse(tool, nullptr, false);
@@ -30,6 +32,11 @@ std::vector<CallTool> ToolsOf(const ChatRequest& chat) {
       if (!schema.is_object()) schema = OrderedJson::object();
       if (!schema.contains("type")) schema["type"] = "object";
       held.schema = schema.dump();
+    }
+    if (function.contains("parameters") && function["parameters"].is_object() && function["parameters"].contains("properties")) {
+      for (const auto& [parameter, schema] : function["parameters"]["properties"].items()) {
+        if (types.Of(held.name, parameter) == kJsonString) held.texts.insert(parameter);
+      }
     }
     tools.push_back(std::move(held));
   }
@@ -59,7 +66,12 @@ std::string KeyOf(std::span<const CallNotation> notations, std::span<const CallT
     add(std::to_string(static_cast<int>(notation.arguments)) + std::to_string(static_cast<int>(notation.space)) +
         std::to_string(static_cast<int>(notation.id)));
   }
-  for (const CallTool& tool : tools) add(tool.name), add(tool.schema);
+  for (const CallTool& tool : tools) {
+    add(tool.name);
+    add(tool.schema);
+    for (const std::string& text : tool.texts) add(text);
+    add("");
+  }
   return key;
 }
 

@@ -27,6 +27,14 @@ const char* const kWeather = R"({"type": "object", "properties": {
   "required": ["city", "days", "when", "unit", "at"], "additionalProperties": false})";
 const char* const kOpen = R"({"type": "object", "properties": {"x": {"type": "string"}}})";
 
+// What bare text makes hard: strings that spell other values, and marks within strings.
+const char* const kOdd = R"({"type": "object", "properties": {
+  "a": {"anyOf": [{"type": "string", "pattern": "^[0-9x]{2}$"}, {"type": "integer", "minimum": 1, "maximum": 3}]},
+  "e": {"type": "string", "enum": ["p", "5"], "nullable": true},
+  "b": {"type": "object", "properties": {"c": {"const": "</parameter></arg_value>"}, "s": {"type": "string", "maxLength": 4}},
+        "required": ["c", "s"], "additionalProperties": false}},
+  "required": ["a", "e", "b"], "additionalProperties": {"type": "string", "pattern": "^[0-9a]{2}$"}, "maxProperties": 4})";
+
 // A text of the grammar, by a walk over bytes that prefers to end.
 std::string SampleOf(const std::shared_ptr<Grammar>& grammar, std::mt19937& random) {
   static const auto kNoVocabulary = std::make_shared<const Vocabulary>(std::vector<std::string>(), std::vector<int32_t>());
@@ -51,11 +59,13 @@ std::string SampleOf(const std::shared_ptr<Grammar>& grammar, std::mt19937& rand
 }
 
 TEST(HeldCalls, AreReadAndTheirArgumentsFollowTheSchema) {
-  const std::vector<CallTool> tools = {{"get_weather", kWeather}, {"f", kOpen}};
+  const std::vector<CallTool> tools = {{"get_weather", kWeather, {"city"}}, {"f", kOpen, {}}, {"odd", kOdd, {}}};
   const std::vector<std::string> declared = {
       std::string(R"({"type": "function", "function": {"name": "get_weather", "parameters": )") + kWeather + "}}",
-      std::string(R"({"type": "function", "function": {"name": "f", "parameters": )") + kOpen + "}}"};
-  const std::shared_ptr<Grammar> weather = *Grammar::FromSchema(kWeather), open = *Grammar::FromSchema(kOpen);
+      std::string(R"({"type": "function", "function": {"name": "f", "parameters": )") + kOpen + "}}",
+      std::string(R"({"type": "function", "function": {"name": "odd", "parameters": )") + kOdd + "}}"};
+  const std::shared_ptr<Grammar> weather = *Grammar::FromSchema(kWeather), open = *Grammar::FromSchema(kOpen),
+                                 odd = *Grammar::FromSchema(kOdd);
   std::set<std::string_view> formats;
   std::mt19937 random(1);
   int read = 0, several = 0, native = 0;
@@ -83,8 +93,11 @@ TEST(HeldCalls, AreReadAndTheirArgumentsFollowTheSchema) {
           ASSERT_FALSE(answer.calls.empty());
           several += answer.calls.size() > 1 ? 1 : 0;
           for (const ToolCall& call : answer.calls) {
-            ASSERT_TRUE(call.name == "get_weather" || call.name == "f") << call.name;
-            const Result<bool> valid = (call.name == "f" ? open : weather)->AcceptsDocument(call.arguments);
+            ASSERT_TRUE(call.name == "get_weather" || call.name == "f" || call.name == "odd") << call.name;
+            const Result<bool> valid = (call.name == "f"     ? open
+                                        : call.name == "odd" ? odd
+                                                             : weather)
+                                           ->AcceptsDocument(call.arguments);
             // Open objects may have a name twice, or 1e999.
             if (const std::string error(valid.status().message());
                 error.find("overflow") < error.npos || error.find("twice") < error.npos)
