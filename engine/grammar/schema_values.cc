@@ -195,7 +195,8 @@ Result<Expr> SchemaCompiler::Numbers(const Items& items, uint8_t types, const st
   return *numbers;
 }
 
-// Text of an argument. Where it may also be of another type, not what spells a value: its reader takes that for one (BareTextToJson in chat/).
+// Text of an argument. Where it may also be of another type, not what spells a value: its reader takes that for one (BareTextToJson
+// in chat/).
 Expr SchemaCompiler::BareText(Expr text, bool is_text) {
   if (is_text || writer_.SaysType()) return writer_.AsText(text);
   // Whether the rest of a list, an object or a string is JSON would need a stack: any text that begins so.

@@ -16,7 +16,8 @@ namespace tally {
 class GrammarCache;
 class Model;
 
-// `content_is_held`: to a grammar; calls that take its place are held too. Null: calls are free. An error: it is not known how the model calls; a schema that cannot be held.
+// `content_is_held`: to a grammar; calls that take its place are held too. Null: calls are free.
+// Errors: it is not known how the model calls; a schema that cannot be held.
 std::optional<ApiError> HoldCalls(const Model& model, GrammarCache& grammars, const ChatRequest& chat, const ChatFormat& format,
                                   std::string_view prompt, bool content_is_held, std::shared_ptr<const AnswerCalls>* calls);
 
