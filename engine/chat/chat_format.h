@@ -44,9 +44,14 @@ struct LeftOut {
 
 // Answers that are messages, as harmony has them. Each has a header, which `message_begin` begins and `header_end` ends. `channel` is
 // followed by the channel's name, which is `content` for the content; `recipient` by the function that a message is a call of.
+//
+// Where the content is held to a grammar, headers are too: to these, whole but for the name in a call. Behind a header of thinking comes
+// any text, up to `thinking_end`, then another header.
 struct AnswerChannels {
   std::string message_begin = {}, channel = {}, header_end = {};
   std::string content = {}, recipient = {};
+  std::vector<std::string> thinking_headers = {}, content_headers = {}, call_headers = {};
+  std::string thinking_end = {};  // of a message, and what precedes the next header
 };
 
 // What may stand in an answer before its content. Marks are spelled as in the vocabulary.

@@ -214,11 +214,16 @@ class HarmonyFormat final : public ChatFormat {
 }  // namespace
 
 AnswerStart HarmonyStart() {
-  return {.channels = AnswerChannels{.message_begin = "<|start|>",
-                                     .channel = "<|channel|>",
-                                     .header_end = "<|message|>",
-                                     .content = "final",
-                                     .recipient = "to=functions."}};
+  return {.channels =
+              AnswerChannels{.message_begin = "<|start|>",
+                             .channel = "<|channel|>",
+                             .header_end = "<|message|>",
+                             .content = "final",
+                             .recipient = "to=functions.",
+                             .thinking_headers = {"<|channel|>analysis<|message|>"},
+                             .content_headers = {"<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>"},
+                             .call_headers = {"<|channel|>commentary to=", "<|channel|>analysis to="},
+                             .thinking_end = "<|end|><|start|>assistant"}};
 }
 
 std::vector<CallNotation> HarmonyCallNotations() {

@@ -56,7 +56,12 @@ std::vector<int32_t> EndTokens(const Model& model) {
 }
 
 Status Guide::Check(const Model& model, const GuideOptions& options) {
-  if (!options.may_call || options.grammar == nullptr || options.start.channels) return {};
+  if (options.grammar != nullptr && options.start.channels) {
+    const std::string& end = options.start.channels->thinking_end;
+    return SpelledMarks(model, end) != end ? Status()
+                                           : BadInput("the vocabulary lacks the marks of harmony: its content cannot be held");
+  }
+  if (!options.may_call || options.grammar == nullptr) return {};
   if (options.calls != nullptr && options.calls->must) return {};
   const auto is_token = [&](const std::string& mark) { return TokenOf(*model.tokenizer(), mark) >= 0; };
   if (std::ranges::any_of(options.start.call_marks, is_token)) return {};
@@ -88,11 +93,35 @@ Guide::Guide(const Model& model, GuideOptions options)
   place_ = is_free_ ? Place::kFree : Place::kContent;
   if (start.channels && !must) {
     place_ = Place::kChannels;
+    if (!is_free_) HoldHeaders(model);
   } else if (start.in_thinking) {
     place_ = Place::kThinking;
   } else if (!is_free_ && (thinking_ >= 0 || !call_marks_.empty())) {
     place_ = Place::kStart;
   }
+}
+
+// Harmony: the answer begins with a header.
+void Guide::HoldHeaders(const Model& model) {
+  const AnswerChannels& channels = *options_.start.channels;
+  const std::string end = SpelledMarks(model, channels.thinking_end);
+  std::map<std::string, Place> after;
+  for (const std::string& header : channels.thinking_headers) after[end + SpelledMarks(model, header)] = Place::kMessage;
+  for (const std::string& header : channels.content_headers) after[end + SpelledMarks(model, header)] = Place::kContent;
+  if (calls_begin_) {
+    for (const auto& [name, header] : options_.calls->headers) after[end + header] = Place::kChannels;
+  } else if (options_.may_call) {
+    for (const std::string& header : channels.call_headers) after[end + SpelledMarks(model, header)] = Place::kFree;
+  }
+  std::vector<std::string> texts;
+  for (const auto& [text, place] : after) texts.push_back(text);
+  const Result<std::shared_ptr<Grammar>> grammar = Grammar::FromChoices(texts);
+  place_ = grammar.ok() ? Place::kHeader : Place::kContent;  // the latter: more names than a grammar may have
+  if (!grammar.ok()) return;
+  const GrammarCursor begin(*grammar, vocabulary_);
+  headers_ = std::make_shared<const Headers>(Headers{begin, std::exchange(cursor_, begin), std::move(after), end});
+  cursor_.TakeBytes(end);
+  before_ = end;
 }
 
 bool Guide::IsComplete() const { return place_ == Place::kContent && cursor_.IsComplete(); }
@@ -108,10 +137,19 @@ std::span<const uint64_t> Guide::Mask() {
       if (is_free_) return {};
       if (more_.empty()) more_ = MaskWithout(vocabulary_->size(), vocabulary_->ends());
       return more_;
+    case Place::kMessage:  // text, and what ends it
+      if (more_.empty()) {
+        std::vector<int32_t> others(vocabulary_->ends().begin(), vocabulary_->ends().end());
+        for (int32_t token = 0; token < static_cast<int32_t>(vocabulary_->size()); ++token) {
+          if (vocabulary_->IsNamed(token) && !headers_->end.starts_with(vocabulary_->bytes(token))) others.push_back(token);
+        }
+        more_ = MaskWithout(vocabulary_->size(), others);
+      }
+      return more_;
     default: break;
   }
   mask_ = cursor_.Mask();
-  if (place_ == Place::kContent && gap_.empty()) return *mask_;
+  if (place_ != Place::kStart && gap_.empty()) return *mask_;
   more_ = *mask_;
   for (const int32_t token : gap_) allow(token);
   if (place_ == Place::kStart) {
@@ -136,6 +174,15 @@ bool Guide::Take(int32_t token) {
   switch (place_) {
     case Place::kFree: return TakeFree(token);
     case Place::kContent: return TakeContent(token);
+    case Place::kHeader: return TakeHeldHeader(token);
+    case Place::kMessage:
+      if (IsEnd(token)) return false;
+      if (!vocabulary_->IsNamed(token)) return true;
+      if (!headers_->end.starts_with(vocabulary_->bytes(token))) return false;
+      cursor_ = headers_->begin;
+      before_.clear();
+      place_ = Place::kHeader;
+      return TakeHeldHeader(token);
     case Place::kStart:
       if (token == thinking_) {
         place_ = Place::kThinking;
@@ -165,6 +212,18 @@ bool Guide::TakeContent(int32_t token) {
     if (recent_.size() > 4 * kContext) recent_.erase(recent_.begin(), recent_.end() - static_cast<std::ptrdiff_t>(kContext));
   }
   gap_.clear();
+  return true;
+}
+
+bool Guide::TakeHeldHeader(int32_t token) {
+  if (!TakeContent(token)) return false;
+  before_ += vocabulary_->bytes(token);
+  const auto after = headers_->after.find(before_);
+  if (after == headers_->after.end()) return true;
+  if (after->second == Place::kChannels) return BeginCalls(before_.substr(headers_->end.size()));
+  if (after->second == Place::kContent) cursor_ = headers_->content;
+  place_ = after->second;
+  more_.clear();
   return true;
 }
 
@@ -295,25 +354,19 @@ void Guide::TakeThinking() {
   }
 }
 
-// Harmony: content or a call begins if the text so far ends a header of one.
+// Harmony: a call begins if the text so far ends a header of one.
 void Guide::TakeHeader() {
   const AnswerChannels& channels = *options_.start.channels;
   if (!before_.ends_with(channels.header_end)) return;
   const size_t message = before_.rfind(channels.message_begin);
   const std::string header = std::exchange(before_, "").substr(message == std::string::npos ? 0 : message);
-  more_.clear();
   const size_t channel = header.rfind(channels.channel), recipient = header.find(channels.recipient);
-  if (channel != header.npos && header.substr(channel + channels.channel.size()).starts_with(channels.content)) {
-    if (!is_free_) place_ = Place::kContent;
-    return;
-  }
-  if (!options_.may_call || recipient == header.npos) return;
+  const bool is_content =
+      channel != header.npos && header.substr(channel + channels.channel.size()).starts_with(channels.content);
+  if (is_content || !options_.may_call || recipient == header.npos) return;
   const std::string name = header.substr(recipient + channels.recipient.size());
-  if (calls_begin_) {
-    const auto call = options_.calls->headers.find(name.substr(0, name.find_first_of(" \t\r\n<")));
-    if (call != options_.calls->headers.end() && BeginCalls(call->second)) return;
-  }
-  if (!is_free_) place_ = Place::kFree;
+  const auto call = options_.calls->headers.find(name.substr(0, name.find_first_of(" \t\r\n<")));
+  if (call != options_.calls->headers.end()) BeginCalls(call->second);
 }
 
 size_t Guide::Allowed(std::span<const int32_t> tokens) const {
@@ -324,7 +377,7 @@ size_t Guide::Allowed(std::span<const int32_t> tokens) const {
 }
 
 std::vector<int32_t> Guide::Forced() const {
-  if (place_ != Place::kContent || !gap_.empty()) return {};
+  if ((place_ != Place::kContent && place_ != Place::kHeader) || !gap_.empty()) return {};
   const std::string forced = cursor_.Forced(kMostForced);
   if (forced.size() < kFewestForced) return {};
   std::vector<int32_t> tokens;

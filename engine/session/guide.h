@@ -53,12 +53,22 @@ class Guide {
   enum class Place : uint8_t {
     kStart,     // content may begin, and what may precede it
     kThinking,  // up to the mark that ends it
-    kChannels,  // harmony, up to the message of the final channel, or to a function
+    kChannels,  // harmony, free content: up to a function's header
+    kHeader,    // harmony, content of a grammar: a header, which follows a grammar of its own
+    kMessage,   // harmony, content of a grammar: a message of thinking
     kContent,   // the grammar: of the content, or of calls
     kFree,      // content without a grammar, or calls
   };
+  struct Headers {
+    GrammarCursor begin;                 // before the end of a message
+    GrammarCursor content;               // where it begins
+    std::map<std::string, Place> after;  // the end of a message and a header, spelled; kChannels: a call that is held
+    std::string end;                     // of a message, and what precedes the next header
+  };
   bool IsEnd(int32_t token) const;
+  void HoldHeaders(const Model& model);
   bool TakeContent(int32_t token);
+  bool TakeHeldHeader(int32_t token);
   bool TakeBefore(int32_t token);
   bool TakeFree(int32_t token);
   void TakeThinking();
@@ -75,6 +85,7 @@ class Guide {
   std::shared_ptr<const Vocabulary> vocabulary_;
   const GuideOptions options_;
   std::optional<GrammarCursor> calls_begin_;  // of calls that may be made
+  std::shared_ptr<const Headers> headers_;    // of kHeader and kMessage
   GrammarCursor cursor_;
   Place place_ = Place::kContent;
   std::string before_;               // the text of the place, tokens that are no text spelled

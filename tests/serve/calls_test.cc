@@ -211,7 +211,7 @@ TEST(Calls, OfStrictToolsFollowTheirSchemas) {
     for (const Api& api : Apis()) {
       for (const bool strict : {true, false}) {
         OrderedJson more = api.one;
-        more["tools"] = {WithSchema(api.tools, "rm", strict)};
+        more["tools"] = OrderedJson::array({WithSchema(api.tools, "rm", strict)});
         more[api.path == "/v1/responses" ? "max_output_tokens" : "max_tokens"] = 200;
         for (const Said& said : Ask(model, api, c.script, more)) {
           SCOPED_TRACE(api.path + c.script);
@@ -327,14 +327,24 @@ TEST(Calls, ContentFollowsASchema) {
       if (api.path == "/v1/chat/completions")
         more = {{"response_format",
                  {{"type", "json_schema"}, {"json_schema", {{"name", "x"}, {"strict", true}, {"schema", schema}}}}}};
-      const std::string script =
-          harmony ? "<|channel|>analysis<|message|>Hm, {}.<|end|><|start|>assistant<|channel|>final<|message|>nonsense<|return|>"
-                  : "nonsense<|return|>";
-      for (const Said& said : Ask(model, api, script, more)) {
-        SCOPED_TRACE(api.path);
-        EXPECT_EQ(said.text, R"({"a":"no","b":null})");
-        EXPECT_EQ(said.finish, "stop");
-        EXPECT_TRUE(said.calls.empty());
+      std::vector<std::string> scripts = {"nonsense<|return|>"};
+      if (harmony) {
+        const std::string thinking = "<|channel|>analysis<|message|>Hm, {}.", next = "<|end|><|start|>assistant",
+                          content = "<|channel|>final<|message|>nonsense<|return|>";
+        scripts = {thinking + next + content,
+                   thinking + content,
+                   thinking + "<|return|>" + next + content,
+                   "<|channel|>commentary<|message|>unheld" + next + content,
+                   "unheld" + content,
+                   "<|channel|>final<|constrain|>text<|message|>unheld<|return|>"};
+      }
+      for (const std::string& script : scripts) {
+        SCOPED_TRACE(api.path + " " + script);
+        for (const Said& said : Ask(model, api, script, more)) {
+          EXPECT_TRUE(said.text == R"({"a":"no","b":null})" || said.text == R"({"a":"yes","b":null})") << said.text;
+          EXPECT_EQ(said.finish, "stop");
+          EXPECT_TRUE(said.calls.empty());
+        }
       }
     }
   }
