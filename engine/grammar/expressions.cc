@@ -134,11 +134,9 @@ Expressions::Life Expressions::LifeOf(const Node& n) const {
 
 Expr Expressions::Bytes(const ByteSet& set) {
   if (set.empty()) return kNone;
-  // Sets are few, and equal ones must be one.
-  const auto place = std::ranges::find(sets_, set);
-  const uint32_t index = static_cast<uint32_t>(place - sets_.begin());
-  if (place == sets_.end()) sets_.push_back(set);
-  return Intern({.kind = ExprKind::kBytes, .a = index});
+  const auto [place, is_new] = known_sets_.try_emplace(set, static_cast<uint32_t>(sets_.size()));
+  if (is_new) sets_.push_back(set);
+  return Intern({.kind = ExprKind::kBytes, .a = place->second});
 }
 
 Expr Expressions::Literal(std::string_view text) {
@@ -238,6 +236,7 @@ Expr Expressions::Or(const std::vector<Expr>& parts) {
       add(part);
     }
   }
+  Work(alternatives.size());
   std::ranges::sort(alternatives);
   alternatives.erase(std::unique(alternatives.begin(), alternatives.end()), alternatives.end());
   if (alternatives.size() > 1 && !empty && alternatives.front().first == alternatives.back().first) return OrBehind(alternatives);
@@ -327,7 +326,7 @@ Status Expressions::Finish() {
   for (const Rule& rule : rules_) {
     if (!rule.defined) return BadInput("rule " + rule.name + " is not defined");
   }
-  if (is_full_) return NoRoom("it needs more than " + std::to_string(limit_) + " expressions");
+  if (is_full_) return NoRoom("it is too large: it needs more than " + std::to_string(limit_) + " expressions, or too much work");
   FindNullable();
   most_work_ = work_ + kMostCompileWork;
   TALLY_RETURN_IF_ERROR(CheckRecursion());
@@ -335,7 +334,7 @@ Status Expressions::Finish() {
   finished_ = true;
   FindLife();
   if (is_full_) return NoRoom("it needs too many states");
-  most_work_ = kMostWork;
+  BeginText();
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -122,6 +123,11 @@ class Expressions {
   // The expression with counts that no text of at most `bytes` bytes reaches made unbounded: the same texts up to that length begin texts
   // of it.
   Expr Clipped(Expr e, uint32_t bytes);
+  // What is done from now on is bounded, up to the next call: finding one mask, reading one token; or reading a whole text. Walking counts
+  // by Walked.
+  void BeginStep() { most_work_ = work_ + kMostStepWork; }
+  void BeginText() { most_work_ = work_ + kMostTextWork; }
+  void Walked(size_t steps) { Work(steps / 16); }
   // A limit was reached: results are kNone from then on.
   bool is_full() const { return is_full_; }
 
@@ -175,13 +181,15 @@ class Expressions {
     is_full_ = is_full_ || work_ > most_work_;
   }
 
-  static constexpr uint64_t kMostCompileWork = uint64_t{1} << 20, kMostWork = uint64_t{1} << 30;
+  static constexpr uint64_t kMostCompileWork = uint64_t{1} << 20, kMostTextWork = uint64_t{1} << 30,
+                            kMostStepWork = uint64_t{1} << 21;
   const size_t limit_;
-  uint64_t work_ = 0, most_work_ = uint64_t{1} << 25;  // the latter until Finish
+  uint64_t work_ = 0, most_work_ = uint64_t{1} << 23;  // the latter until Finish
   bool finished_ = false, is_full_ = false;
   std::vector<Node> nodes_;
   std::vector<Expr> parts_;
   std::vector<ByteSet> sets_;
+  std::map<ByteSet, uint32_t> known_sets_;  // index in sets_
   std::vector<Rule> rules_;
   std::unordered_set<Expr, Hash, Equal> known_;
   std::array<uint8_t, 256> classes_ = {};  // of bytes that no set tells apart

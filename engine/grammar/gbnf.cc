@@ -12,6 +12,7 @@
 namespace tally {
 namespace {
 
+constexpr size_t kMostGbnfBytes = size_t{1} << 20;
 constexpr int kMostGbnfDepth = 100;
 constexpr uint32_t kMostGbnfCount = 1'000'000;
 
@@ -262,6 +263,7 @@ class GbnfParser {
 }  // namespace
 
 Result<Expr> ParseGbnf(Expressions& e, std::string_view text) {
+  if (text.size() > kMostGbnfBytes) return BadInput("a grammar of more than 1 MiB is not supported");
   TALLY_ASSIGN_OR_RETURN(std::u32string decoded, DecodeUtf8(text));
   return GbnfParser(e, std::move(decoded)).Parse();
 }

@@ -100,12 +100,14 @@ Result<std::shared_ptr<Grammar>> Grammar::FromCalls(std::span<const CallNotation
 
 bool Grammar::Accepts(std::string_view text) {
   const std::scoped_lock lock(machine_->mutex);
+  machine_->e.BeginText();
   const Expr end = machine_->e.Read(machine_->root, text);
   return end != Expressions::kNone && machine_->e.MayEnd(end);
 }
 
 Result<bool> Grammar::AcceptsDocument(std::string_view document) {
   const std::scoped_lock lock(machine_->mutex);
+  machine_->e.BeginText();
   return tally::AcceptsDocument(machine_->e, machine_->root, document, machine_->options);
 }
 
@@ -114,6 +116,11 @@ const std::vector<std::string>& Grammar::ignored() const { return machine_->igno
 size_t Grammar::states() const {
   const std::scoped_lock lock(machine_->mutex);
   return machine_->e.states();
+}
+
+bool Grammar::is_full() const {
+  const std::scoped_lock lock(machine_->mutex);
+  return machine_->e.is_full();
 }
 
 uint64_t Grammar::bytes() const {
@@ -137,11 +144,13 @@ GrammarCursor::GrammarCursor(std::shared_ptr<Grammar> grammar, std::shared_ptr<c
 TokenMask GrammarCursor::Mask() {
   if (ended_) return std::make_shared<const std::vector<uint64_t>>(vocabulary_->words());
   const std::scoped_lock lock(grammar_->machine_->mutex);
+  grammar_->machine_->e.BeginStep();
   return grammar_->machine_->MasksOf(vocabulary_).Of(state_);
 }
 
 void GrammarCursor::Prepare() {
   const std::scoped_lock lock(grammar_->machine_->mutex);
+  grammar_->machine_->e.BeginStep();
   grammar_->machine_->MasksOf(vocabulary_).Prepare(grammar_->machine_->root);
 }
 
@@ -157,6 +166,7 @@ bool GrammarCursor::Take(int32_t token) {
 
 bool GrammarCursor::TakeBytes(std::string_view bytes) {
   const std::scoped_lock lock(grammar_->machine_->mutex);
+  grammar_->machine_->e.BeginStep();
   const Expr next = grammar_->machine_->e.Read(state_, bytes);
   if (ended_ || next == Expressions::kNone) return false;
   state_ = next;
@@ -170,6 +180,7 @@ bool GrammarCursor::MayEnd() const {
 
 std::array<uint64_t, 4> GrammarCursor::FirstBytes() const {
   const std::scoped_lock lock(grammar_->machine_->mutex);
+  grammar_->machine_->e.BeginStep();
   return ended_ ? ByteSet().words() : grammar_->machine_->e.FirstBytes(state_).words();
 }
 
@@ -177,6 +188,7 @@ bool GrammarCursor::IsComplete() const { return MayEnd() && FirstBytes() == std:
 
 std::string GrammarCursor::Forced(size_t most) const {
   const std::scoped_lock lock(grammar_->machine_->mutex);
+  grammar_->machine_->e.BeginStep();
   std::string forced;
   Expr state = state_;
   while (!ended_ && forced.size() < most && !grammar_->machine_->e.MayEnd(state)) {

@@ -59,7 +59,9 @@ class TALLY_API Grammar {
   Result<bool> AcceptsDocument(std::string_view document);
   // What a schema has that says nothing here, by its place: "/properties/a/format: color".
   const std::vector<std::string>& ignored() const;
-  size_t states() const;   // that texts have reached so far
+  size_t states() const;  // that texts have reached so far
+  // A text needed more states than there may be, or more work: no token follows any longer, for no answer. Another must be made.
+  bool is_full() const;
   uint64_t bytes() const;  // of memory, about
 
  private:

@@ -29,7 +29,8 @@ void VocabularyMasks::Walk(uint32_t node, Expr state, Mask& mask) {
   Expr* const states_read = path_.data();
   Expressions::Reader reader(e_);
   states_read[base] = state;
-  for (uint32_t i = node + 1; i < end;) {
+  size_t steps = 1;
+  for (uint32_t i = node + 1; i < end && !e_.is_full();) {
     const Vocabulary::Node& n = nodes[i];
     const Expr next = reader.Next(states_read[n.depth - 1u], n.byte);
     if (next == Expressions::kNone) {
@@ -39,7 +40,9 @@ void VocabularyMasks::Walk(uint32_t node, Expr state, Mask& mask) {
     if (n.token >= 0) Allow(mask, n.token);
     states_read[n.depth] = next;
     ++i;
+    ++steps;
   }
+  e_.Walked(steps);
 }
 
 const VocabularyMasks::Part& VocabularyMasks::PartOf(Expr part) {
@@ -209,6 +212,7 @@ void VocabularyMasks::Prepare(Expr root) {
   std::vector<Expr> order = {root};
   std::unordered_set<Expr> seen = {root};
   for (size_t i = 0; i < order.size() && i < kMostStates && std::chrono::steady_clock::now() < end; ++i) {
+    e_.BeginStep();
     Of(order[i]);
     const ByteSet first = e_.FirstBytes(order[i]);
     for (int byte = 0; byte < 256; ++byte) {

@@ -230,6 +230,7 @@ Result<Expr> SchemaCompiler::Assembled(const Json& schema, const std::vector<Lis
   std::map<std::pair<size_t, uint64_t>, Expr> known;
   bool refused = false;
   const std::function<Expr(size_t, uint64_t)> rest = [&](size_t i, uint64_t count) -> Expr {
+    if (e_.is_full()) return Expressions::kNone;
     if (const auto place = known.find({i, count}); place != known.end()) return place->second;
     Expr expr = Expressions::kNone;
     const Expr separator = count == 0 ? Expressions::kEmpty : comma;

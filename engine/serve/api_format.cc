@@ -127,10 +127,11 @@ Result<std::shared_ptr<Grammar>> GrammarCache::Get(std::string key,
   {
     const std::scoped_lock lock(mutex_);
     const auto place = std::ranges::find(known_, key, &std::pair<std::string, std::shared_ptr<Grammar>>::first);
-    if (place != known_.end()) {
+    if (place != known_.end() && !place->second->is_full()) {
       known_.splice(known_.begin(), known_, place);
       return known_.front().second;
     }
+    if (place != known_.end()) known_.erase(place);
   }
   Result<std::shared_ptr<Grammar>> made = make();
   if (!made.ok()) return made.status();

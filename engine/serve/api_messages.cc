@@ -216,6 +216,9 @@ void ReadToolChoice(ApiObject& body, ChatRequest* chat) {
     chat->callable.push_back(named["name"].get<std::string>());
   };
   if (choice->is_object()) {
+    const OrderedJson type = choice->value("type", OrderedJson("function"));
+    if (type != "function" && type != "allowed_tools")
+      return body.Fail("tool_choice", R"(has a type that is not "function" or "allowed_tools")");
     const OrderedJson& allowed = choice->contains("allowed_tools") ? (*choice)["allowed_tools"] : *choice;
     const bool is_list = allowed.is_object() && allowed.contains("tools") && allowed["tools"].is_array();
     if (!is_list) {

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/chat/json_text.h"
+
 namespace tally {
 namespace {
 
@@ -84,7 +86,7 @@ void ResponseOutput::AddCall(const ToolCall& call, std::vector<OrderedJson>* eve
   Close("completed", events);
   items_.push_back({{"id", NewId("fc_")},
                     {"type", "function_call"},
-                    {"status", "completed"},
+                    {"status", IsJson(call.arguments) ? "completed" : "incomplete"},  // else it was cut
                     {"call_id", call.id},
                     {"name", call.name},
                     {"arguments", call.arguments}});

@@ -126,6 +126,11 @@ void Guide::HoldHeaders(const Model& model) {
 
 bool Guide::IsComplete() const { return place_ == Place::kContent && cursor_.IsComplete(); }
 
+bool Guide::is_full() const {
+  const auto is_full = [](const auto& of) { return of != nullptr && of->is_full(); };
+  return is_full(options_.grammar) || (options_.calls != nullptr && is_full(options_.calls->grammar));
+}
+
 bool Guide::IsEnd(int32_t token) const { return std::ranges::find(vocabulary_->ends(), token) != vocabulary_->ends().end(); }
 
 std::span<const uint64_t> Guide::Mask() {

@@ -44,6 +44,7 @@ class Guide {
   // False: it may not come, and nothing has changed.
   bool Take(int32_t token);
   bool IsComplete() const;  // nothing may follow
+  bool is_full() const;     // Grammar::is_full: no token is left
   // Of tokens that may follow in this order, how many the grammar allows. An end token is not among them.
   size_t Allowed(std::span<const int32_t> tokens) const;
   // Tokens that follow, whatever the model says, cut as the tokenizer cuts the whole text. What the text after them may change is left out.

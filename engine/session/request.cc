@@ -125,11 +125,11 @@ void Request::Take(std::span<const float> logits) {
   if (token == Sampler::kNoToken) token = sampler_.Sample(Biased(logits), tokens_, guide_ == nullptr ? mask_ : guide_->Mask());
   if (result_.tokens.size() < options_.replay.size()) token = options_.replay[result_.tokens.size()];
   if (token == Sampler::kNoToken) {
-    return End(
-        FinishReason::kError,
-        BadInput(guide_ != nullptr
-                     ? "the model has no token for what the grammar allows next, or the grammar has too many states"
-                     : "no token is left to draw: all tokens of the model end a text, and end tokens are not to be drawn"));
+    const char* const why =
+        guide_ == nullptr   ? "no token is left to draw: all tokens of the model end a text, and end tokens are not to be drawn"
+        : guide_->is_full() ? "the grammar is too complex: what may follow here needs more states than there may be"
+                            : "the model has no token for what the grammar allows next";
+    return End(FinishReason::kError, BadInput(why));
   }
   const bool ends = !options_.ignore_eos && std::find(ends_.begin(), ends_.end(), token) != ends_.end();
   if (ends && (guide_ == nullptr || guide_->Take(token))) {
@@ -147,7 +147,8 @@ bool Request::Append(int32_t token, std::span<const float> logits) {
     event.logprobs = logits.empty() ? TokenLogprobs() : LogprobsOf(Masked(logits), token, options_.top_logprobs);
   }
   if (guide_ != nullptr && !guide_->Take(token)) {
-    End(FinishReason::kError, BadInput("a replayed token, " + std::to_string(token) + ", is not what the grammar allows"));
+    End(FinishReason::kError,
+        BadInput("token " + std::to_string(token) + " of the recorded answer is not what the grammar allows"));
     return false;
   }
   result_.tokens.push_back(token);

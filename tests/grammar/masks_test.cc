@@ -2,6 +2,7 @@
 // Masks against reading every token by itself.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
@@ -132,6 +133,24 @@ TEST(Masks, ForcedBytesAreTheOnlyOnes) {
   ASSERT_TRUE(cursor.TakeBytes("le\"}"));
   EXPECT_EQ(cursor.Forced(), "");
   EXPECT_TRUE(cursor.IsComplete());
+}
+
+// Counts of counts of counts have more states than masks may visit: the answer ends there, and others are as before.
+TEST(Masks, AreRefusedWhereTheyTakeTooLong) {
+  const auto vocabulary = SomeVocabulary();
+  const auto words = [&](const char* pattern) {
+    const std::shared_ptr<Grammar> grammar = *Grammar::FromRegex(pattern);
+    GrammarCursor cursor(grammar, vocabulary);
+    for (int i = 0; i < 100 && !grammar->is_full(); ++i) {
+      const TokenMask mask = cursor.Mask();
+      EXPECT_EQ(std::ranges::any_of(*mask, [](uint64_t word) { return word != 0; }), !grammar->is_full());
+      const bool is_taken = cursor.TakeBytes("many a word");
+      EXPECT_EQ(is_taken, !grammar->is_full()) << i;
+    }
+    return grammar->is_full();
+  };
+  EXPECT_TRUE(words("((([a-z ]{0,100}){0,100}){0,100}){0,100}X"));
+  EXPECT_FALSE(words("([a-z ]{0,100}){0,100}X"));
 }
 
 TEST(Masks, OneGrammarServesManyThreads) {

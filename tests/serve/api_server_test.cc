@@ -267,6 +267,7 @@ TEST(ApiServer, Refusals) {
       {"/v1/responses", {{"input", "Hi"}, {"previous_response_id", "resp_1"}}, "previous_response_id"},
       {"/v1/responses", {{"input", "Hi"}, {"text", {{"format", {{"type", "sound"}}}}}}, "text.format.type"},
       {"/v1/responses", {{"input", "Hi"}, {"tool_choice", {{"type", "function"}, {"name", "f"}}}}, "tool_choice"},
+      {"/v1/responses", {{"input", "Hi"}, {"tool_choice", {{"type", "web_search"}, {"name", "f"}}}}, "tool_choice"},
       {"/v1/responses", {{"input", "Hi"}, {"background", true}}, "background"},
       {"/v1/responses", {{"input", {{{"type", "image"}}}}}, "input[0].type"},
       {"/v1/responses", OrderedJson::object(), "input"},

@@ -267,23 +267,26 @@ TEST(Calls, AreForced) {
 TEST(Calls, ThatAreCutEndByLength) {
   ScriptedHarmony model(Side(kQwen));
   for (const Api& api : Apis()) {
-    const bool anthropic = api.path == "/v1/messages";
-    OrderedJson more = {{"tools", {WithSchema(api.tools, "rm", false)}},
-                        {"tool_choice", anthropic ? OrderedJson{{"type", "tool"}, {"name", "rm"}} : OrderedJson("required")},
-                        {api.path == "/v1/responses" ? "max_output_tokens" : "max_tokens", 12}};
-    if (!anthropic) more["parallel_tool_calls"] = false;
-    OrderedJson body = api.body;
-    body.update(more);
-    model.Say("no <|return|>");
-    const OrderedJson answer = model.api().Ask(api.path, body);
-    SCOPED_TRACE(answer.dump());
-    ASSERT_EQ(answer.at("status"), 200);
-    if (anthropic) {
-      EXPECT_EQ(answer.at("stop_reason"), "max_tokens");
-    } else if (api.path == "/v1/responses") {
-      EXPECT_EQ(answer.at("incomplete_details").at("reason"), "max_output_tokens");
-    } else {
-      EXPECT_EQ(answer.at("choices")[0].at("finish_reason"), "length");
+    for (const int limit : {12, 60}) {
+      const bool anthropic = api.path == "/v1/messages";
+      OrderedJson more = {{"tools", {WithSchema(api.tools, "rm", false)}},
+                          {"tool_choice", anthropic ? OrderedJson{{"type", "tool"}, {"name", "rm"}} : OrderedJson("required")},
+                          {api.path == "/v1/responses" ? "max_output_tokens" : "max_tokens", limit}};
+      if (!anthropic) more["parallel_tool_calls"] = false;
+      OrderedJson body = api.body;
+      body.update(more);
+      model.Say("no <|return|>");
+      const OrderedJson answer = model.api().Ask(api.path, body);
+      SCOPED_TRACE(answer.dump());
+      ASSERT_EQ(answer.at("status"), 200);
+      if (anthropic) {
+        EXPECT_EQ(answer.at("stop_reason"), "max_tokens");
+      } else if (api.path == "/v1/responses") {
+        EXPECT_EQ(answer.at("incomplete_details").at("reason"), "max_output_tokens");
+        EXPECT_EQ(answer.at("output").back().at("status"), "incomplete");
+      } else {
+        EXPECT_EQ(answer.at("choices")[0].at("finish_reason"), "length");
+      }
     }
   }
 }
