@@ -11,6 +11,7 @@ namespace tally {
 namespace {
 
 constexpr uint32_t kUnset = UINT32_MAX;
+constexpr uint32_t kSoon = 64;  // bytes
 constexpr size_t kMostRowBytes = size_t{256} << 20;
 
 uint32_t Less(uint32_t count) { return count == 0 || count == Expressions::kUnbounded ? count : count - 1; }
@@ -71,7 +72,6 @@ Expr Expressions::Intern(Node node, std::span<const Expr> parts) {
     case ExprKind::kOr:
     case ExprKind::kAnd:
       for (const Expr part : parts) inherit(part);
-      if (n.kind == ExprKind::kAnd) n.counted = false;
       break;
     case ExprKind::kNot: break;
     case ExprKind::kRepeat:
@@ -559,9 +559,12 @@ const ByteSet& Expressions::FirstBytes(Expr state) {
   return first_bytes_[nodes_[state].first];
 }
 
-Expr Expressions::Clipped(Expr e, uint32_t bytes) {
+Expr Expressions::Clipped(Expr e, uint32_t bytes) { return ClippedCounts(e, bytes, /*least=*/true); }
+
+// `least`: the least of a count too.
+Expr Expressions::ClippedCounts(Expr e, uint32_t bytes, bool least) {
   if (!nodes_[e].counted) return e;
-  const uint64_t key = uint64_t{bytes} << 32 | e;
+  const uint64_t key = uint64_t{bytes} << 33 | uint64_t{least} << 32 | e;
   if (const auto known = clipped_.find(key); known != clipped_.end()) return known->second;
   const Node n = nodes_[e];
   Expr clipped = e;
@@ -571,23 +574,70 @@ Expr Expressions::Clipped(Expr e, uint32_t bytes) {
       Expr tail = e;
       for (; nodes_[tail].kind == ExprKind::kConcat && nodes_[tail].counted; tail = nodes_[tail].b)
         heads.push_back(nodes_[tail].a);
-      clipped = nodes_[tail].kind == ExprKind::kConcat ? tail : Clipped(tail, bytes);
-      for (size_t i = heads.size(); i-- > 0;) clipped = Concat(Clipped(heads[i], bytes), clipped);
+      clipped = nodes_[tail].kind == ExprKind::kConcat ? tail : ClippedCounts(tail, bytes, least);
+      for (size_t i = heads.size(); i-- > 0;) clipped = Concat(ClippedCounts(heads[i], bytes, least), clipped);
       break;
     }
     case ExprKind::kOr: {
       std::vector<Expr> of(parts(e).begin(), parts(e).end());
-      for (Expr& part : of) part = Clipped(part, bytes);
+      for (Expr& part : of) part = ClippedCounts(part, bytes, least);
       clipped = Or(of);
       break;
     }
+    case ExprKind::kAnd: {
+      // A text that begins one of the clipped parts' must have an end that no count forbids: one that comes soon.
+      std::vector<Expr> of(parts(e).begin(), parts(e).end());
+      for (Expr& part : of) part = ClippedCounts(part, bytes + kSoon, /*least=*/false);
+      const Expr loose = And(of);
+      if (EndsSoon(loose)) clipped = loose;
+      break;
+    }
     case ExprKind::kRepeat:
-      clipped = Repeat(Clipped(n.a, bytes), std::min(n.min, bytes + 1), n.max > bytes ? kUnbounded : n.max);
+      clipped = Repeat(ClippedCounts(n.a, bytes, least), least ? std::min(n.min, bytes + 1) : n.min,
+                       n.max > bytes ? kUnbounded : n.max);
       break;
     default: break;
   }
   clipped_[key] = clipped;
   return clipped;
+}
+
+// Whether any text that begins one of `e` has an end of at most kSoon bytes. False also where that would take long to find.
+bool Expressions::EndsSoon(Expr e) {
+  const auto [known, is_new] = ends_soon_.try_emplace(e);
+  if (!is_new) return known->second;
+  constexpr size_t kMostStates = 256;
+  std::vector<Expr> states = {e};
+  std::unordered_map<Expr, size_t> places = {{e, 0}};
+  std::vector<std::vector<size_t>> before(1);
+  for (size_t i = 0; i < states.size(); ++i) {
+    for (size_t c = 0; c < class_count_; ++c) {
+      const Expr next = Step(states[i], static_cast<uint8_t>(c));
+      if (next == kNone) continue;
+      const auto [place, is_new_state] = places.try_emplace(next, states.size());
+      if (is_new_state) {
+        if (states.size() == kMostStates) return false;
+        states.push_back(next);
+        before.emplace_back();
+      }
+      before[place->second].push_back(i);
+    }
+  }
+  std::vector<size_t> reached;
+  std::vector<bool> is_reached(states.size());
+  const auto reach = [&](size_t i) {
+    if (!is_reached[i]) reached.push_back(i);
+    is_reached[i] = true;
+  };
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (MayEnd(states[i])) reach(i);
+  }
+  for (size_t begin = 0, distance = 0; distance < kSoon && begin < reached.size(); ++distance) {
+    for (const size_t end = reached.size(); begin < end; ++begin) {
+      for (const size_t i : before[reached[begin]]) reach(i);
+    }
+  }
+  return ends_soon_[e] = reached.size() == states.size() && !is_full_;
 }
 
 uint64_t Expressions::bytes() const {

@@ -41,7 +41,7 @@ class Expressions {
   struct Node {
     ExprKind kind = ExprKind::kNone;
     bool nullable = false;
-    bool counted = false;  // a Repeat of bounded counts is in it, and in no And, Not or rule of it
+    bool counted = false;  // a Repeat of bounded counts is in it, and in no Not or rule of it
     Life life = Life::kUnknown;
     Expr a = 0, b = 0;            // head, tail; part; index in sets_, rules_; first of parts_ and their number
     uint32_t min = 0, max = 0;    // of Repeat
@@ -174,6 +174,8 @@ class Expressions {
   Expr Step(Expr e, uint8_t byte_class);  // kNone if it is
   bool IsDead(Expr e);
   bool Search(Expr e);
+  Expr ClippedCounts(Expr e, uint32_t bytes, bool least);
+  bool EndsSoon(Expr e);
 
   // More was done: that is counted against the limit of work.
   void Work(size_t amount) {
@@ -197,7 +199,8 @@ class Expressions {
   size_t class_count_ = 0;
   std::vector<Expr> rows_;  // [states, classes] derivatives
   std::vector<ByteSet> first_bytes_;
-  std::unordered_map<uint64_t, Expr> clipped_;  // by expression and bytes
+  std::unordered_map<uint64_t, Expr> clipped_;  // by expression, bytes, and whether least counts were clipped too
+  std::unordered_map<Expr, bool> ends_soon_;
 };
 
 }  // namespace tally

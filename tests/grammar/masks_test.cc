@@ -77,6 +77,10 @@ const char* const kSchemas[] = {
     R"({"type":"object","properties":{"id":{"type":"string","minLength":40,"maxLength":60},"day":{"type":"string","format":"date"}},"required":["id","day"],"additionalProperties":false})",
     R"({"$ref":"#/$defs/tree","$defs":{"tree":{"type":"object","properties":{"v":{"type":"number"},"kids":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["v"],"additionalProperties":false}}})",
     R"({"anyOf":[{"type":"string","pattern":"^[a-h]+$","maxLength":30},{"type":"array","minItems":3,"maxItems":40},{"type":"null"}]})",
+    R"({"type":"string","format":"uri","minLength":30,"maxLength":110})",
+    R"({"type":"string","pattern":"^([a-h]{2,}-?)*[a-h]{2}$","maxLength":100})",
+    R"({"type":"string","pattern":"^[a-h]+(-{40}[a-h])?$","maxLength":95})",
+    R"({"type":"string","pattern":"^[a-h ]+(,d{86})?$","maxLength":105})",
     "true"};
 
 TEST(Masks, AllowWhatReadingAllows) {
