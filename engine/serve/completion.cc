@@ -124,6 +124,10 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
     return error;
   }
   completion->grammar_ = std::move(*grammar);
+  if (completion->grammar_ != nullptr) {
+    for (const std::string& what : completion->grammar_->ignored())
+      completion->notes_.push_back(format.field + ": " + Printable(what) + " says nothing here");
+  }
   std::optional<ApiError> error = text ? completion->AddPrompts(model, request) : completion->AddChat(model, request, ids);
   if (!error) *made = std::move(completion);
   return error;
@@ -232,7 +236,7 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   if (std::optional<ApiError> error =
           HoldCalls(model.engine->model(), *model.grammars, chat, format, prompt, grammar_ != nullptr, &calls_))
     return error;
-  notes_ = std::move(rendered.notes);
+  std::ranges::move(rendered.notes, std::back_inserter(notes_));
   chat_ = chat;
   stop_ = request.stop;
   return AddChoices(model, request, std::move(rendered.tokens), [&] {

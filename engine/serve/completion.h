@@ -81,7 +81,7 @@ class Completion {
   // Id, model and the like, and the choices so far; no usage.
   const ApiAnswer& answer() const { return answer_; }
   const OrderedJson& echo() const { return *echo_; }  // kResponses
-  // What was sent in another form than the body has it: a sentence each.
+  // What was sent in another form than the body has it, and what of a schema says nothing: a sentence each.
   const std::vector<std::string>& notes() const { return notes_; }
   // Tokens so far.
   ApiUsage usage() const;
