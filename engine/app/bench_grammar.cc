@@ -8,6 +8,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/json.h"
 #include "engine/base/format.h"
+#include "engine/recipe/recipe.h"
 #include "engine/render/fields.h"
 #include "engine/render/words.h"
 
