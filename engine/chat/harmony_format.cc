@@ -16,6 +16,9 @@ namespace {
 
 using Role = HarmonyMessage::Role;
 
+constexpr const char* kThinkingHeader = "<|channel|>analysis<|message|>";
+constexpr const char* kThinkingEnd = "<|end|><|start|>assistant";  // and what precedes the next header
+
 std::string ListPlace(std::string_view list, size_t i) { return std::string(list) + "[" + std::to_string(i) + "]"; }
 
 Result<HarmonyTool> ReadTool(const std::string& text, const std::string& where) {
@@ -220,18 +223,18 @@ AnswerStart HarmonyStart() {
                              .header_end = "<|message|>",
                              .content = "final",
                              .recipient = "to=functions.",
-                             .thinking_headers = {"<|channel|>analysis<|message|>"},
+                             .thinking_headers = {kThinkingHeader},
                              .content_headers = {"<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>"},
                              .call_headers = {"<|channel|>commentary to=", "<|channel|>analysis to="},
-                             .thinking_end = "<|end|><|start|>assistant"}};
+                             .thinking_end = kThinkingEnd}};
 }
 
 std::vector<CallNotation> HarmonyCallNotations() {
   return {{.call_begin = "<|channel|>commentary to=functions.",
            .after_name = " <|constrain|>json<|message|>",
            .once = true,
-           .thinking_begin = "<|channel|>analysis<|message|>",
-           .thinking_end = "<|end|><|start|>assistant",
+           .thinking_begin = kThinkingHeader,
+           .thinking_end = kThinkingEnd,
            .space = JsonSpace::kNone}};
 }
 

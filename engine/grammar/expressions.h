@@ -127,7 +127,7 @@ class Expressions {
   // by Walked.
   void BeginStep() { most_work_ = work_ + kMostStepWork; }
   void BeginText() { most_work_ = work_ + kMostTextWork; }
-  void Walked(size_t steps) { Work(steps / 16); }
+  void Walked(size_t steps) { Work(1 + steps / 16); }
   // A limit was reached: results are kNone from then on.
   bool is_full() const { return is_full_; }
 
