@@ -91,6 +91,22 @@ if(TALLY_MPI)
   endif()
 endif()
 
+# The Python module (engine/python), for the interpreter that CMake finds, or -DPython_EXECUTABLE.
+set(TALLY_PYTHON AUTO CACHE STRING "The Python module (pybind11): ON, OFF, or AUTO, where Python's headers and pybind11 are found")
+set(TALLY_WITH_PYTHON OFF)
+if(TALLY_PYTHON AND NOT TALLY_SANITIZE)
+  if(NOT Python_EXECUTABLE AND EXISTS /usr/bin/python3)  # the one that the distribution's packages are for
+    set(Python_EXECUTABLE /usr/bin/python3 CACHE FILEPATH "")
+  endif()
+  find_package(Python 3.9 COMPONENTS Interpreter Development.Module QUIET)
+  find_package(pybind11 2.9 CONFIG QUIET)
+  if(Python_Development.Module_FOUND AND pybind11_FOUND)
+    set(TALLY_WITH_PYTHON ON)
+  elseif(NOT TALLY_PYTHON STREQUAL AUTO)
+    message(FATAL_ERROR "TALLY_PYTHON is on, and Python's headers or pybind11 were not found (Debian, Ubuntu: apt-get install python3-dev pybind11-dev)")
+  endif()
+endif()
+
 # What the chat page shows markdown with: two libraries that browsers run, embedded in the page. Without them answers are shown as they
 # come, as plain text.
 set(TALLY_MARKDOWN AUTO CACHE STRING "Markdown in the chat page (marked and DOMPurify): ON, OFF, or AUTO, where both are found")

@@ -13,10 +13,12 @@ set(public_headers
   engine/base/dtype.h engine/base/export.h engine/base/formats.inc engine/base/kinds.h engine/base/mat.h engine/base/rows.h engine/base/stack.h engine/base/status.h
   engine/base/stored_types.inc
   engine/chat/chat_format.h engine/chat/message.h engine/chat/output.h
-  engine/grammar/call_notation.h engine/grammar/grammar.h engine/grammar/vocabulary.h
+  engine/grammar/call_notation.h engine/grammar/grammar.h engine/grammar/grammar_cache.h engine/grammar/vocabulary.h
   engine/hub/hub.h engine/machine/peaks.h engine/page/page.h engine/page/report_data.h
-  engine/recipe/sizes.h engine/text/tokenizer.h
-  engine/session/answer_calls.h engine/session/batch.h engine/session/conversation.h engine/session/engine.h engine/session/generate.h engine/session/logprobs.h engine/session/model.h engine/session/output_stream.h engine/session/probe.h engine/session/request.h engine/session/sampling.h engine/session/scheduler.h engine/session/sequences.h
+  engine/recipe/sizes.h engine/render/html.h engine/render/json.h engine/render/table.h engine/render/value.h
+  engine/reports/audit_report.h engine/reports/bill_report.h engine/reports/claims_report.h engine/reports/count_report.h engine/reports/fit_report.h engine/reports/ledger_report.h engine/reports/training_report.h
+  engine/text/tokenizer.h
+  engine/session/answer_calls.h engine/session/batch.h engine/session/conversation.h engine/session/engine.h engine/session/generate.h engine/session/held_calls.h engine/session/logprobs.h engine/session/model.h engine/session/output_stream.h engine/session/probe.h engine/session/request.h engine/session/sampling.h engine/session/scheduler.h engine/session/sequences.h
   engine/studies/audit.h engine/studies/claims.h engine/studies/count.h engine/studies/count_figures.h engine/studies/draft_speed.h engine/studies/fit.h engine/studies/fit_models.h engine/studies/grammar_speed.h engine/studies/inspect.h engine/studies/kept_bench.h engine/studies/logits.h engine/studies/perplexity.h engine/studies/quantize.h engine/studies/report.h engine/studies/run_info.h engine/studies/speed.h
   engine/studies/summary.h engine/studies/synth.h
   counters/books/books.h counters/books/closed_form.h counters/books/communication.h counters/books/figure.h counters/books/form.h counters/books/model_count.h counters/books/parts.h counters/books/published.h
@@ -38,7 +40,7 @@ add_custom_command(OUTPUT ${public_copies} VERBATIM
   DEPENDS ${public_sources} ${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake)
 add_custom_target(tally_public_headers ALL DEPENDS ${public_copies})
 
-set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text chat grammar loaders catalog render page session studies hub)
+set(nodes base cost recipe inventory machine kernels ledger weights exec books graph models text chat grammar loaders catalog render page session studies reports hub)
 set(objects)
 foreach(node ${nodes})
   list(APPEND objects $<TARGET_OBJECTS:tally_${node}>)

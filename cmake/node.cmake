@@ -72,7 +72,7 @@ function(tally_node)
   # recipe is quick in any case: -Og saves a fifth of what is left.
   if(N_NAME MATCHES "^(recipe|books|chat|hub|render|page|serve|studies|loaders|inventory)$")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-  elseif(N_NAME MATCHES "^(models|catalog)$")
+  elseif(N_NAME MATCHES "^(models|catalog|reports)$")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
   endif()
   # Instrumented, the optimiser takes half of a file's time. What runs for every op and every weight keeps it.

@@ -3,7 +3,8 @@
 // run (probe.h), generate (generate.h), answer many requests at once (request.h, scheduler.h), talk (conversation.h, chat_format.h),
 // read the ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), what fits a machine (fit.h),
 // auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h,
-// draft_speed.h, grammar_speed.h), reports of runs (report.h, page.h), random checkpoints (synth.h), models by their names on the Hugging
+// draft_speed.h, grammar_speed.h), reports of runs (report.h, page.h), documents, tables and screens of what was
+// found (count_report.h, fit_report.h, audit_report.h, bill_report.h, training_report.h, value.h, table.h), random checkpoints (synth.h), models by their names on the Hugging
 // Face hub (hub.h).
 //
 // Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations passes
@@ -28,10 +29,19 @@
 #include "engine/grammar/grammar.h"
 #include "engine/hub/hub.h"
 #include "engine/page/page.h"
+#include "engine/render/html.h"
+#include "engine/render/json.h"
+#include "engine/reports/audit_report.h"
+#include "engine/reports/bill_report.h"
+#include "engine/reports/count_report.h"
+#include "engine/reports/fit_report.h"
+#include "engine/reports/ledger_report.h"
+#include "engine/reports/training_report.h"
 #include "engine/session/answer_calls.h"
 #include "engine/session/conversation.h"
 #include "engine/session/engine.h"
 #include "engine/session/generate.h"
+#include "engine/session/held_calls.h"
 #include "engine/session/model.h"
 #include "engine/session/probe.h"
 #include "engine/session/request.h"

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/app/audit_report.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/draft.h"
@@ -22,6 +21,7 @@
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 #include "engine/render/words.h"
+#include "engine/reports/audit_report.h"
 
 namespace tally::app {
 namespace {

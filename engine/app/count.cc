@@ -11,11 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/app/claims.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/count_argument.h"
-#include "engine/app/count_report.h"
 #include "engine/app/hub_models.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
@@ -23,10 +21,12 @@
 #include "engine/app/report_files.h"
 #include "engine/app/syntax.h"
 #include "engine/app/token_list.h"
-#include "engine/app/training_report.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 #include "engine/render/words.h"
+#include "engine/reports/claims_report.h"
+#include "engine/reports/count_report.h"
+#include "engine/reports/training_report.h"
 
 namespace tally::app {
 namespace {

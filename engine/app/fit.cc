@@ -12,8 +12,6 @@
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/count_argument.h"
-#include "engine/app/fit_ranks.h"
-#include "engine/app/fit_report.h"
 #include "engine/app/hub_models.h"
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
@@ -21,6 +19,8 @@
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/render/words.h"
+#include "engine/reports/fit_ranks.h"
+#include "engine/reports/fit_report.h"
 
 namespace tally::app {
 namespace {

@@ -16,11 +16,11 @@
 #include "engine/app/console.h"
 #include "engine/app/json.h"
 #include "engine/app/options.h"
-#include "engine/app/parts.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/recipe/recipe.h"
 #include "engine/render/words.h"
+#include "engine/reports/part_names.h"
 
 namespace tally::app {
 namespace {

@@ -5,6 +5,7 @@
 #include "engine/api/tally.h"
 #include "engine/render/json.h"
 #include "engine/render/table.h"
+#include "engine/reports/values.h"
 
 namespace tally::app {
 
@@ -12,10 +13,6 @@ using Json = Value;
 
 // The document as the one on standard output, with a newline.
 void PrintJson(const Json& document);
-inline Json Number(double x) { return WholeOr(x); }  // a whole number where it is one
-
-Json NotRunJson(const books::NotRun& not_run);
-Json ParametersJson(const books::RunFigures& figures);
 Json MemoryJson(const Engine& engine);
 
 }  // namespace tally::app

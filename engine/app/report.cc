@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "engine/api/tally.h"
-#include "engine/app/audit_report.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
@@ -21,6 +20,7 @@
 #include "engine/app/study_prompt.h"
 #include "engine/app/syntax.h"
 #include "engine/machine/machine.h"
+#include "engine/reports/audit_report.h"
 
 namespace tally::app {
 namespace {

@@ -7,8 +7,9 @@
 #include <string>
 
 #include "engine/api/tally.h"
+#include "engine/app/json.h"
 #include "engine/app/options.h"
-#include "engine/app/rank_report.h"
+#include "engine/reports/rank_report.h"
 
 namespace tally::app {
 

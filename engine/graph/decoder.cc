@@ -268,6 +268,12 @@ Result<Mat<const float>> Decoder::Predict(const StepBatch& batch, Mat<const floa
   return Forward(batch, cache, normed ? plan_.begin : 0);
 }
 
+void Decoder::TapStream(size_t next_op, int64_t rows) const {
+  const auto end = std::ranges::lower_bound(plan_.layer_ends, next_op);
+  if (end == plan_.layer_ends.end() || *end != next_op) return;
+  stream_tap_(static_cast<int32_t>(end - plan_.layer_ends.begin()), plan_.x.Rows(0, rows));
+}
+
 Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore& cache, size_t first_op) {
   const int64_t n = static_cast<int64_t>(batch.tokens.size()), logits = static_cast<int64_t>(batch.logit_rows.size());
   if (n == 0 || n > options_.max_batch || logits > options_.max_logit_rows) {
@@ -295,10 +301,13 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
   rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};
   for (size_t i = first_op; i < plan_.head; ++i) {
+    if (stream_tap_) [[unlikely]]
+      TapStream(i, n);
     if (i == plan_.place && !given_) continue;
     if (i == plan_.layer_lookup && given_ && !plan_.embedded.empty()) GroupByOwner(tokens, nullptr);
     TALLY_RETURN_IF_ERROR(Run(i, n, reshaped, cache));
   }
+  if (stream_tap_) TapStream(plan_.head, n);
   rows_ = n;
   // Rows without logits are checked too: their keys and values are stored and would fail in a later step.
   if (logits < n) CheckFinite(plan_.x.Rows(0, n), {});

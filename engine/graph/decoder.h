@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,6 +37,10 @@ class Decoder {
   std::vector<float>& hidden() { return hidden_; }
   // From now on Forward leaves the output of the last layer for each row of a batch in `rows`, [rows, d_model].
   void KeepOutput(std::vector<float>* rows) { kept_ = rows; }
+  // Called in Forward with the residual stream, [rows of the batch, d_model], valid during the call: after the embedding with 0, after each
+  // layer with how many have run. Null: no more calls.
+  using StreamTap = std::function<void(int32_t layers, Mat<const float> x)>;
+  void SetStreamTap(StreamTap tap) { stream_tap_ = std::move(tap); }
 
   // For the plan of a stack for prediction. `hidden`, for each row of the batch: the output of the model's last layer at its position, or,
   // with `normed`, what HeadInput gave for it. A row's token is the one that follows.
@@ -66,6 +71,7 @@ class Decoder {
   void GroupBySequence(int64_t n);
   void SetGiven(const StepBatch& batch);
   void FindOutputs(const StepBatch& batch);
+  void TapStream(size_t next_op, int64_t rows) const;
   void KeepHidden(std::span<const int32_t> hidden_rows);
   static void MoveUp(const Mat<float>& x, std::span<const int32_t> rows);
   void CheckKvRange(const KvStoreOp& op, Site site);
@@ -89,6 +95,7 @@ class Decoder {
   std::vector<int32_t> run_of_;       // by sequence: its run in this step
   std::vector<BadRow> bad_rows_;
   std::vector<float>* kept_ = nullptr;
+  StreamTap stream_tap_;
   Around around_;
 };
 

@@ -95,6 +95,7 @@ struct Plan {
   std::vector<PlannedOp> ops;
   size_t head = 0;  // ops from here on run only if some row has logits, those before `logits_from` also if one has a hidden state
   size_t logits_from = 0;
+  std::vector<size_t> layer_ends;  // the op after the embedding's last, then the one after each layer's
   // The op that places given embeddings, and the first one that looks up per-layer embeddings, which all rows have; SIZE_MAX: none.
   size_t place = SIZE_MAX, layer_lookup = SIZE_MAX;
 

@@ -21,7 +21,11 @@ void Planner::Make() {
   if (r_.prediction()) return Predict();
   Buffers();
   Embed();
-  for (layer_ = r_.first_layer; layer_ < r_.end_layer(); ++layer_) Layer();
+  plan_.layer_ends = {plan_.ops.size()};
+  for (layer_ = r_.first_layer; layer_ < r_.end_layer(); ++layer_) {
+    Layer();
+    plan_.layer_ends.push_back(plan_.ops.size());
+  }
   layer_ = -1;
   plan_.head = plan_.ops.size();
   rows_ = RowsOf::kOutputs;

@@ -6,15 +6,17 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/export.h"
 #include "engine/render/value.h"
 
 namespace tally {
 
-std::string JsonText(const Value& document);  // members and items on lines of their own, indented by two blanks; no newline
-std::string JsonLine(const Value& document);  // in one line, with a newline
+TALLY_API std::string JsonText(
+    const Value& document);  // members and items on lines of their own, indented by two blanks; no newline
+TALLY_API std::string JsonLine(const Value& document);  // in one line, with a newline
 
-std::string CsvCell(std::string_view text);  // quoted if that is needed (RFC 4180)
+TALLY_API std::string CsvCell(std::string_view text);  // quoted if that is needed (RFC 4180)
 // A head and a line for each object: a column for each member that is neither list nor object, in the order in which they first occur.
-std::string CsvText(std::span<const Value> objects);
+TALLY_API std::string CsvText(std::span<const Value> objects);
 
 }  // namespace tally

@@ -9,13 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/export.h"
 #include "engine/render/value.h"
 
 namespace tally {
 
 enum class TableFormat { kText, kMarkdown };
 
-Value WholeOr(double x);  // a whole number where it is one
+TALLY_API Value WholeOr(double x);  // a whole number where it is one
 
 // What is shown, and the value that it stands for: documents have that, and pages sort by it. Words alone have none.
 struct Cell {
@@ -27,9 +28,9 @@ struct Cell {
   std::string text;
   Value value = {};
 };
-Cell CountCell(uint64_t n);            // 1,234,567
-Cell FixedCell(double x, int digits);  // so many digits behind the point
-Cell WholeCell(double x);              // the nearest whole number as shown, the number itself as a value
+TALLY_API Cell CountCell(uint64_t n);            // 1,234,567
+TALLY_API Cell FixedCell(double x, int digits);  // so many digits behind the point
+TALLY_API Cell WholeCell(double x);              // the nearest whole number as shown, the number itself as a value
 // Of a figure of any type: whole numbers as CountCell; a text stands for itself.
 inline Cell CellOf(Cell cell) { return cell; }
 inline Cell CellOf(uint64_t n) { return CountCell(n); }
@@ -52,14 +53,14 @@ struct Table {
 // each behind the first column and without the rows that it has no cells of. A column that does not fit beside the first makes lines too
 // long all the same.
 // Markdown: a heading and a pipe table, of any width.
-std::string Render(const Table& table, TableFormat format, size_t width = 0);
+TALLY_API std::string Render(const Table& table, TableFormat format, size_t width = 0);
 
-Table WithoutEmptyColumns(const Table& table);  // those in which no row has a cell
+TALLY_API Table WithoutEmptyColumns(const Table& table);  // those in which no row has a cell
 
 // Columns that its longest line takes as text of any width.
-size_t TableWidth(const Table& table);
+TALLY_API size_t TableWidth(const Table& table);
 
 // A number with so many digits behind the point.
-std::string Fixed(double x, int digits);
+TALLY_API std::string Fixed(double x, int digits);
 
 }  // namespace tally

@@ -14,10 +14,12 @@
 #include <variant>
 #include <vector>
 
+#include "engine/base/export.h"
+
 namespace tally {
 
 // Nothing, a truth, a number, a text, a list, or an object, whose members keep the order in which they were written.
-class Value {
+class TALLY_API Value {
  public:
   using List = std::vector<Value>;
   using Members = std::vector<std::pair<std::string, Value>>;

@@ -18,30 +18,6 @@ OrderedJson MessageJson(const ChatAnswer& answer) {
   return message;
 }
 
-OrderedJson BytesOf(const Cost& cost) {
-  OrderedJson bytes = OrderedJson::object();
-  for (size_t k = 0; k < kByteKindNames.size(); ++k) {
-    bytes[std::string(kByteKindNames[k])] = cost.Bytes(static_cast<ByteKind>(k));
-  }
-  return bytes;
-}
-
-OrderedJson WorkJson(const BillWork& work) {
-  OrderedJson classes = OrderedJson::object();
-  for (size_t c = 0; c < kWorkClassNames.size(); ++c) {
-    const uint64_t flops = work.useful.Flops(static_cast<WorkClass>(c));
-    if (flops > 0) classes[std::string(kWorkClassNames[c])] = flops;
-  }
-  return {{"rows", work.rows},
-          {"logit_rows", work.logit_rows},
-          {"rows_again", work.rows_again},
-          {"rows_in_vain", work.rows_in_vain},
-          {"flops", work.useful.TotalFlops()},
-          {"special", work.useful.TotalSpecial()},
-          {"bytes", BytesOf(work.useful)},
-          {"flops_by_class", std::move(classes)}};
-}
-
 // JSON has no infinity.
 double Finite(double logprob) { return std::max(logprob, -9999.0); }
 
@@ -50,6 +26,25 @@ OrderedJson LogprobJson(const std::string& bytes, double logprob) {
 }
 
 }  // namespace
+
+OrderedJson ToOrderedJson(const Value& value) {
+  return std::visit(
+      [](const auto& x) {
+        using T = std::decay_t<decltype(x)>;
+        OrderedJson json;
+        if constexpr (std::is_same_v<T, Value::List>) {
+          json = OrderedJson::array();
+          for (const Value& item : x) json.push_back(ToOrderedJson(item));
+        } else if constexpr (std::is_same_v<T, Value::Members>) {
+          json = OrderedJson::object();
+          for (const auto& [name, member] : x) json[name] = ToOrderedJson(member);
+        } else {
+          json = x;
+        }
+        return json;
+      },
+      value.variant());
+}
 
 OrderedJson BytesJson(const std::string& bytes) {
   OrderedJson list = OrderedJson::array();
@@ -114,59 +109,6 @@ const char* ApiFinish(const ApiChoice& choice) {
     case FinishReason::kStop: return choice.answer.calls.empty() ? "stop" : "tool_calls";
     default: return "length";
   }
-}
-
-OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine) {
-  int64_t prompt_tokens = 0, decode_tokens = 0, decode_steps = 0, forced_tokens = 0, preemptions = 0;
-  uint64_t kv_bytes = 0;
-  double prompt_seconds = 0, first_token_seconds = 0, generate_seconds = 0;
-  Bill bill;
-  for (const std::shared_ptr<Request>& choice : choices) {
-    const GenerateResult& r = choice->result();
-    prompt_tokens += r.prompt_tokens;
-    decode_tokens += r.decode_tokens;
-    decode_steps += r.decode_steps;
-    forced_tokens += r.forced;
-    preemptions += choice->preemptions();
-    prompt_seconds += r.prompt_seconds;
-    generate_seconds += r.generate_seconds;
-    bill += r.bill;
-    kv_bytes += choice->held_bytes();
-    if (r.first_token_seconds > 0 && (first_token_seconds == 0 || r.first_token_seconds < first_token_seconds)) {
-      first_token_seconds = r.first_token_seconds;
-    }
-  }
-  OrderedJson json = {{"prompt_tokens", prompt_tokens},
-                      {"decode_tokens", decode_tokens},
-                      {"decode_steps", decode_steps},
-                      {"preemptions", preemptions},
-                      {"prompt_seconds", prompt_seconds},
-                      {"first_token_seconds", first_token_seconds},
-                      {"generate_seconds", generate_seconds},
-                      {"prefill", WorkJson(bill.at(Phase::kPrefill))},
-                      {"decode", WorkJson(bill.at(Phase::kDecode))},
-                      {"parameters_touched", bill.parameters_touched()},
-                      {"parameters_active", engine.model().parameters().active_all},
-                      {"kv_bytes", kv_bytes}};
-  if (forced_tokens > 0) json["forced_tokens"] = forced_tokens;
-  if (const DraftWork& drafts = bill.drafts; drafts.rows > 0) {
-    json["drafts"] = {{"rows", drafts.rows},
-                      {"accepted", drafts.accepted},
-                      {"not_accepted", drafts.rejected},
-                      {"not_accepted_flops", drafts.in_vain.TotalFlops()},
-                      {"not_accepted_bytes", BytesOf(drafts.in_vain)}};
-    if (drafts.predicting != Cost()) {
-      json["drafts"]["predicting_flops"] = drafts.predicting.TotalFlops();
-      json["drafts"]["predicting_bytes"] = BytesOf(drafts.predicting);
-    }
-  }
-  const std::vector<WeightInfo>& weights = engine.ledger().weights();
-  for (size_t id = 0; id < weights.size(); ++id) {
-    const WeightInfo& w = weights[id];
-    if (!w.experts || w.component != Component::kFfnDown || w.rows == 1) continue;
-    json["experts_touched"][std::to_string(w.layer)] = bill.touched.touched(static_cast<WeightId>(id)) / (w.rows * w.cols);
-  }
-  return json;
 }
 
 OrderedJson ErrorJson(const ApiError& error, ApiEndpoint endpoint) {

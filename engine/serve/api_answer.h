@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/chat/output.h"
+#include "engine/render/value.h"
 #include "engine/serve/api_request.h"
 #include "engine/session/request.h"
 #include "engine/session/unique_ids.h"
@@ -56,16 +57,7 @@ struct ApiAnswer {
 // "stop", "length" or "tool_calls"
 const char* ApiFinish(const ApiChoice& choice);
 
-// What an answer cost, of all its choices together: {"prompt_tokens", "decode_tokens", "decode_steps", "preemptions", "prompt_seconds",
-// "first_token_seconds", "generate_seconds", "prefill", "decode", "parameters_touched"}. prompt_tokens are those that ran;
-// first_token_seconds is the least of a choice; prefill and decode are the work of its Bill: {"rows", "logit_rows", "rows_again",
-// "rows_in_vain", "flops", "special", "bytes": {KIND: n}, "flops_by_class": {CLASS: n}}.
-// Also, for its choices together: "parameters_active", those of a token by the convention that counts all; "kv_bytes", what the choices
-// held of the KV cache and of states at their end, shared bytes counted for each; "experts_touched": {LAYER: n}, for models with experts;
-// "forced_tokens", if a grammar left no choice about some;
-// if tokens were drafted, "drafts": {"rows", "accepted", "not_accepted", "not_accepted_flops", "not_accepted_bytes": {KIND: n}}.
-// `engine` ran the choices.
-OrderedJson BillJson(std::span<const std::shared_ptr<Request>> choices, Engine& engine);
+OrderedJson ToOrderedJson(const Value& value);
 
 // `bill` becomes its member "tally" unless it is null.
 OrderedJson UsageJson(const ApiUsage& usage, OrderedJson bill);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/serve/api_format.h"
 
-#include <algorithm>
-
 #include "engine/base/format.h"
 #include "engine/serve/api_object.h"
 
@@ -104,14 +102,14 @@ void ReadAnswerFormat(ApiObject& body, AnswerFormat* format) {
   outputs.End();
 }
 
-Result<std::shared_ptr<Grammar>> GrammarCache::Get(const AnswerFormat& format) {
+Result<std::shared_ptr<Grammar>> GrammarOf(const AnswerFormat& format, GrammarCache& cache) {
   if (format.grammar != nullptr) return format.grammar;
   if (format.kind == FormatKind::kAny) return std::shared_ptr<Grammar>();
   std::string key(1, static_cast<char>('0' + static_cast<int>(format.kind)));
   key += static_cast<char>('0' + static_cast<int>(format.space));
   AddToKey(format.text, key);
   for (const std::string& choice : format.choices) AddToKey(choice, key);
-  return Get(std::move(key), [&] {
+  return cache.Get(std::move(key), [&] {
     switch (format.kind) {
       case FormatKind::kJsonObject: return Grammar::Json(/*object=*/true);
       case FormatKind::kSchema: return Grammar::FromSchema(format.text, {.space = format.space});
@@ -120,33 +118,6 @@ Result<std::shared_ptr<Grammar>> GrammarCache::Get(const AnswerFormat& format) {
       default: return Grammar::FromChoices(format.choices);
     }
   });
-}
-
-Result<std::shared_ptr<Grammar>> GrammarCache::Get(std::string key,
-                                                   const std::function<Result<std::shared_ptr<Grammar>>()>& make) {
-  {
-    const std::scoped_lock lock(mutex_);
-    const auto place = std::ranges::find(known_, key, &std::pair<std::string, std::shared_ptr<Grammar>>::first);
-    if (place != known_.end() && !place->second->is_full()) {
-      known_.splice(known_.begin(), known_, place);
-      return known_.front().second;
-    }
-    if (place != known_.end()) known_.erase(place);
-  }
-  Result<std::shared_ptr<Grammar>> made = make();
-  if (!made.ok()) return made.status();
-  const std::scoped_lock lock(mutex_);
-  known_.emplace_front(std::move(key), *made);
-  uint64_t bytes = 0;
-  size_t kept = 0;
-  for (auto it = known_.begin(); it != known_.end(); ++it, ++kept) {
-    bytes += it->second->bytes();
-    if (kept > 0 && (kept >= kMost || bytes > kMostBytes)) {
-      known_.erase(it, known_.end());
-      break;
-    }
-  }
-  return made;
 }
 
 }  // namespace tally

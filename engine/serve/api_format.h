@@ -4,16 +4,12 @@
 // json_schema and grammar of llama.cpp's.
 #pragma once
 
-#include <functional>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "engine/grammar/grammar.h"
+#include "engine/grammar/grammar_cache.h"
 
 namespace tally {
 
@@ -35,22 +31,7 @@ void ReadAnswerFormat(ApiObject& body, AnswerFormat* format);
 // stands in a member "json_schema" of its own.
 void ReadFormatObject(ApiObject& parent, const char* name, bool nested, AnswerFormat* format);
 
-// Appends a part to a key of several, so that other parts give another key.
-inline void AddToKey(std::string_view part, std::string& key) { (key += std::to_string(part.size()) + ':') += part; }
-
-// Compiled grammars, the latest used of them. Any number of threads may use it at once.
-class GrammarCache {
- public:
-  // Null: the format is kAny. Errors of Grammar's functions.
-  Result<std::shared_ptr<Grammar>> Get(const AnswerFormat& format);
-  // What `make` makes, unless that was made before for the same key.
-  Result<std::shared_ptr<Grammar>> Get(std::string key, const std::function<Result<std::shared_ptr<Grammar>>()>& make);
-
- private:
-  static constexpr size_t kMost = 64;
-  static constexpr uint64_t kMostBytes = uint64_t{512} << 20;  // of all together, about
-  std::mutex mutex_;
-  std::list<std::pair<std::string, std::shared_ptr<Grammar>>> known_;  // by kind and text, the latest first
-};
+// Null: the format is kAny. Errors of Grammar's functions.
+Result<std::shared_ptr<Grammar>> GrammarOf(const AnswerFormat& format, GrammarCache& cache);
 
 }  // namespace tally

@@ -11,9 +11,10 @@
 #include "engine/base/checksum.h"
 #include "engine/base/format.h"
 #include "engine/recipe/recipe.h"
+#include "engine/reports/bill_report.h"
 #include "engine/serve/api_anthropic.h"
-#include "engine/serve/api_calls.h"
 #include "engine/serve/api_responses.h"
+#include "engine/session/held_calls.h"
 #include "engine/session/output_stream.h"
 
 namespace tally {
@@ -116,7 +117,7 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
                          .token_ids = model.engine->model().tokenizer() == nullptr,
                          .logprobs = request.top_logprobs >= 0};
   const AnswerFormat& format = request.format.kind != AnswerFormat::Kind::kAny ? request.format : model.format;
-  Result<std::shared_ptr<Grammar>> grammar = model.grammars->Get(format);
+  Result<std::shared_ptr<Grammar>> grammar = GrammarOf(format, *model.grammars);
   if (!grammar.ok()) {
     ApiError error = ApiErrorOf(BadInput(std::string(grammar.status().message())));  // kNoRoom too: the same later would not do
     error.message = format.field + ": " + error.message;
@@ -233,9 +234,12 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   const std::string prompt = JoinSegments(rendered.segments);
   const ChatFormat& format = *rendered.side->format;
   start_ = format.StartOf(prompt);
-  if (std::optional<ApiError> error =
-          HoldCalls(model.engine->model(), *model.grammars, chat, format, prompt, grammar_ != nullptr, &calls_))
-    return error;
+  if (std::optional<CallsError> error =
+          HoldCalls(model.engine->model(), *model.grammars, chat, format, prompt, grammar_ != nullptr, &calls_)) {
+    return ApiError{.message = std::move(error->message),
+                    .param = std::move(error->field),
+                    .code = error->unsupported ? "unsupported_value" : ""};
+  }
   std::ranges::move(rendered.notes, std::back_inserter(notes_));
   chat_ = chat;
   stop_ = request.stop;
@@ -384,7 +388,10 @@ std::vector<int32_t> Completion::SharedBeginning() const {
   return {prompt.begin(), prompt.begin() + shared};
 }
 
-OrderedJson Completion::BillJson() const { return tally_ ? tally::BillJson(requests_, *model_->engine) : OrderedJson(); }
+OrderedJson Completion::BillJson() const {
+  return tally_ ? ToOrderedJson(BillDocument(requests_, model_->engine->model(), model_->engine->ledger().weights()))
+                : OrderedJson();
+}
 
 OrderedJson Completion::Answer() const {
   ApiAnswer answer = answer_;

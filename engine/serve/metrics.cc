@@ -20,13 +20,13 @@ void Describe(std::string_view name, std::string_view type, std::string_view hel
       "# HELP " + std::string(name) + " " + std::string(help) + "\n# TYPE " + std::string(name) + " " + std::string(type) + "\n";
 }
 
-void Value(std::string_view name, const std::string& labels, const std::string& value, std::string* text) {
+void Sample(std::string_view name, const std::string& labels, const std::string& value, std::string* text) {
   *text += std::string(name) + (labels.empty() ? "" : "{" + labels + "}") + " " + value + "\n";
 }
 
 void One(std::string_view name, std::string_view type, std::string_view help, uint64_t value, std::string* text) {
   Describe(name, type, help, text);
-  Value(name, "", std::to_string(value), text);
+  Sample(name, "", std::to_string(value), text);
 }
 
 std::string Label(std::string_view name, std::string_view value) { return std::string(name) + "=\"" + std::string(value) + "\""; }
@@ -44,7 +44,7 @@ void ExpertMetrics(const Ledger& ledger, std::string* text) {
   for (const auto& [layer, bytes] : expert_bytes) {
     uint64_t read = 0;
     for (const Phase p : kAllPhases) read += ledger.at(p, {layer, Component::kFfnDown}).useful.Bytes(ByteKind::kWeightsPacked);
-    Value("tally_experts_read_total", Label("layer", std::to_string(layer)), std::to_string(read / bytes), text);
+    Sample("tally_experts_read_total", Label("layer", std::to_string(layer)), std::to_string(read / bytes), text);
   }
 }
 
@@ -61,11 +61,11 @@ void Histogram::Write(std::string_view name, std::string_view help, std::string*
   uint64_t sum = 0;
   for (size_t i = 0; i < counts_.size(); ++i) {
     sum += counts_[i];
-    Value(std::string(name) + "_bucket", Label("le", i < kBounds.size() ? Number(kBounds[i]) : "+Inf"), std::to_string(sum),
-          text);
+    Sample(std::string(name) + "_bucket", Label("le", i < kBounds.size() ? Number(kBounds[i]) : "+Inf"), std::to_string(sum),
+           text);
   }
-  Value(std::string(name) + "_sum", "", Number(sum_), text);
-  Value(std::string(name) + "_count", "", std::to_string(sum), text);
+  Sample(std::string(name) + "_sum", "", Number(sum_), text);
+  Sample(std::string(name) + "_count", "", std::to_string(sum), text);
 }
 
 void Metrics::CountRequest(std::string_view path, int status) {
@@ -113,8 +113,8 @@ std::string Metrics::Text() const {
   std::string text;
   Describe("tally_requests_total", "counter", "Requests by path and status of HTTP.", &text);
   for (const auto& [what, n] : requests_) {
-    Value("tally_requests_total", Label("path", what.first) + "," + Label("status", std::to_string(what.second)),
-          std::to_string(n), &text);
+    Sample("tally_requests_total", Label("path", what.first) + "," + Label("status", std::to_string(what.second)),
+           std::to_string(n), &text);
   }
   One("tally_requests_cancelled_total", "counter", "Requests whose client left before it had its answer.", cancelled_, &text);
   One("tally_prompt_tokens_total", "counter", "Tokens of prompts, cached ones included.",
@@ -140,9 +140,9 @@ std::string EngineMetrics(Engine& engine, const LoopState& state) {
   One("tally_requests_running", "gauge", "Choices that run.", state.running, &text);
   One("tally_requests_waiting", "gauge", "Choices that wait for room.", state.waiting, &text);
   Describe("tally_busy_seconds_total", "counter", "Seconds in which there were requests.", &text);
-  Value("tally_busy_seconds_total", "", Number(state.busy_seconds), &text);
+  Sample("tally_busy_seconds_total", "", Number(state.busy_seconds), &text);
   Describe("tally_step_seconds_total", "counter", "Of these, in steps and sampling; the rest is the server's own time.", &text);
-  Value("tally_step_seconds_total", "", Number(state.step_seconds), &text);
+  Sample("tally_step_seconds_total", "", Number(state.step_seconds), &text);
   One("tally_kv_bytes", "gauge", "Bytes of the KV cache that live sequences hold.", engine.KvBytesInUse(), &text);
   One("tally_kv_budget_bytes", "gauge", "Bytes that the KV cache may take.", engine.KvBudget(), &text);
   const Ledger& ledger = engine.ledger();
@@ -151,8 +151,8 @@ std::string EngineMetrics(Engine& engine, const LoopState& state) {
   const auto by_phase = [&](const char* name, const char* help, const auto& value) {
     Describe(name, "counter", help, &text);
     for (size_t p = 0; p < accounts.size(); ++p) {
-      Value(name, Label("phase", kPhaseNames[static_cast<size_t>(kAllPhases[p])]),
-            std::to_string(value(kAllPhases[p], accounts[p])), &text);
+      Sample(name, Label("phase", kPhaseNames[static_cast<size_t>(kAllPhases[p])]),
+             std::to_string(value(kAllPhases[p], accounts[p])), &text);
     }
   };
   by_phase("tally_steps_total", "Steps of the engine.", [&](Phase p, const Account&) { return ledger.steps(p); });
@@ -166,7 +166,7 @@ std::string EngineMetrics(Engine& engine, const LoopState& state) {
   for (size_t k = 0; k < kByteKindNames.size(); ++k) {
     uint64_t bytes = 0;
     for (const Account& a : accounts) bytes += a.useful.Bytes(static_cast<ByteKind>(k));
-    Value("tally_bytes_total", Label("kind", kByteKindNames[k]), std::to_string(bytes), &text);
+    Sample("tally_bytes_total", Label("kind", kByteKindNames[k]), std::to_string(bytes), &text);
   }
   return text;
 }

@@ -46,6 +46,9 @@ class TALLY_API Probe {
   // Called after every op with a view of its output, valid during the call: row-major f32 [rows, width], rows of the step or one
   // for each row and expert; empty for some ops. Null: no more calls.
   virtual void SetTap(std::function<void(Site, std::string_view op, Mat<const float>)> tap) = 0;
+  // Called in every step with the residual stream, [rows of the step, d_model], valid during the call: after the embedding with 0, after
+  // each layer with how many layers have run. Null: no more calls.
+  virtual void SetStreamTap(std::function<void(int32_t layers, Mat<const float> x)> tap) = 0;
   // Called after every op with its record (record.h): charges, kernel and time. Ops are timed only while a recorder is set. Null:
   // no more calls.
   virtual void SetRecorder(Recorder recorder) = 0;

@@ -76,6 +76,7 @@ class Stepper final : public Engine, public Probe {
   int threads() const override { return team_.threads(); }
   int processes() const override { return group_ != nullptr ? group_->ranks() : 1; }
   void SetTap(Executor::Tap tap) override;
+  void SetStreamTap(Decoder::StreamTap tap) override { decoder_->SetStreamTap(std::move(tap)); }
   void SetRecorder(Recorder recorder) override;
   Status RecordRanks() override;
   Result<std::vector<RankOps>> RankRecords() override;

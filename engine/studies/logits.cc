@@ -41,6 +41,11 @@ Status RunLogits(Engine& engine, std::span<const int32_t> tokens, const LogitsCa
   return {};
 }
 
+std::string TapName(Site site, std::string_view op) {
+  return (site.layer >= 0 ? "blk." + std::to_string(site.layer) + "." : std::string()) + FileWord(ComponentName(site.component)) +
+         "." + FileWord(op);
+}
+
 Result<OpDump> OpDump::Create(const std::string& directory) {
   std::error_code error;
   OpDump dump;
@@ -52,8 +57,7 @@ Result<OpDump> OpDump::Create(const std::string& directory) {
 
 void OpDump::Write(Site site, std::string_view op, Mat<const float> output) {
   if (!status_.ok() || output.empty()) return;  // some ops have nothing to show
-  std::string name = site.layer >= 0 ? "blk." + std::to_string(site.layer) + "." : std::string();
-  name += FileWord(ComponentName(site.component)) + "." + FileWord(op);
+  std::string name = TapName(site, op);
   if (const int again = seen_[name]++; again > 0) name += "." + std::to_string(again);
   name += ".npy";
   const std::string path = (std::filesystem::path(directory_) / name).string();

@@ -26,6 +26,9 @@ struct LogitsCallbacks {
 // kInterrupted.
 TALLY_API Status RunLogits(Engine& engine, std::span<const int32_t> tokens, const LogitsCallbacks& callbacks);
 
+// Of an op's output: "blk.3.attn_q.matmul", "head.matmul".
+TALLY_API std::string TapName(Site site, std::string_view op);
+
 // Writes the outputs of every op to a directory, one .npy for each op of the model: DIR/blk.3.attn_q.matmul.npy,
 // DIR/head.matmul.npy. If a component runs the same op several times in a step, the second is .1 and so on. The rows of later
 // steps are appended.

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/app/audit_report.h"
 #include "engine/recipe/recipe.h"
+#include "engine/reports/audit_report.h"
 #include "tests/app/screen.h"
 
 namespace tally::app {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/app/count_report.h"
 #include "engine/recipe/recipe.h"
 #include "engine/render/table.h"
+#include "engine/reports/count_report.h"
 #include "engine/studies/count.h"
 #include "engine/studies/report.h"
 

@@ -46,9 +46,10 @@ inline const Arrows& DirectArrows() {
       {"page", {"render"}},
       {"studies", {"session", "catalog", "render", "page"}},
       {"hub", {"base", "loaders"}},
-      {"api", {"studies", "hub"}},
+      {"reports", {"studies", "render"}},
+      {"api", {"reports", "hub"}},
       {"serve", {"api", "page"}},
-      {"app", {"api", "serve", "render", "recipe", "machine", "base"}},
+      {"app", {"api", "serve", "reports", "render", "recipe", "machine", "base"}},
   };
   return arrows;
 }

@@ -229,6 +229,7 @@ class FakeEngine : public Engine, public Probe {
   bool used_blas() const override { return false; }
   int threads() const override { return 1; }
   void SetTap(std::function<void(Site, std::string_view, Mat<const float>)> tap) override { tap_ = std::move(tap); }
+  void SetStreamTap(std::function<void(int32_t, Mat<const float>)> tap) override { (void)tap; }
   void SetRecorder(Recorder) override {}
   void EnableExplain() override {}
   std::vector<std::string> Explanations() const override { return {}; }

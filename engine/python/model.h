@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A loaded model with its engine and the thread that steps it: what tally.Model holds.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/python/py.h"
+#include "engine/python/runner.h"
+
+namespace tally::python {
+
+// Calls with the interpreter's lock held. In a child of fork() every call throws ForkedError.
+class ModelState {
+ public:
+  ModelState(std::string name, std::shared_ptr<const Model> model, std::shared_ptr<Runner> runner);
+  ~ModelState();
+  ModelState(const ModelState&) = delete;
+  ModelState& operator=(const ModelState&) = delete;
+
+  const std::string& name() const { return name_; }
+  const Model& model() const { return *model_; }
+  const std::shared_ptr<Runner>& runner() const;  // BadInput: the model was closed
+  const Engine& engine() const { return runner()->engine(); }
+  const Tokenizer& tokenizer() const;  // BadInput: the model has none
+  // For chats, with tools or not: by `source` if that is not empty, else the checkpoint's. BadInput: there is none.
+  std::shared_ptr<const ChatFormat> Format(const std::string& source, bool tools, std::vector<std::string>* stop);
+  GrammarCache& grammars() { return grammars_; }
+  void Close();
+  bool closed() const { return runner_ == nullptr; }
+
+  // Runs `call` on the engine's thread, alone. Ctrl-C interrupts it.
+  template <class T>
+  T OnEngine(const std::function<Result<T>(Engine& engine, const std::function<bool()>& interrupted)>& call) {
+    Result<T> result = BadInput("the model was closed");
+    const auto job = std::make_shared<Job>([&](Engine& engine, const std::function<bool()>& interrupted) {
+      try {
+        result = call(engine, interrupted);
+      } catch (const std::bad_alloc&) {
+        result = NoRoom("not enough memory");
+      }
+    });
+    runner()->Add(job);
+    WaitFor([&](std::chrono::milliseconds most) { return job->Wait(most); }, [&] { job->Interrupt(); }, /*until_over=*/true);
+    return Unwrap(std::move(result));
+  }
+
+ private:
+  const std::string name_;
+  std::shared_ptr<const Model> model_;
+  std::shared_ptr<Runner> runner_;
+  GrammarCache grammars_;
+  std::string format_of_;  // the template that format_ is of
+  std::shared_ptr<const ChatFormat> format_;
+};
+
+}  // namespace tally::python

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/python/runner.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <string>
+#include <system_error>
+
+namespace tally::python {
+
+bool Answer::Wait(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  return news_.wait_for(lock, most, [&] { return ended_ || !events_.empty(); });
+}
+
+std::vector<RequestEvent> Answer::Take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(events_, {});
+}
+
+bool Answer::Over() const {
+  const std::lock_guard lock(mutex_);
+  return ended_;
+}
+
+bool Answer::Ended() const {
+  const std::lock_guard lock(mutex_);
+  return ended_ && events_.empty();
+}
+
+void Answer::Push(std::vector<RequestEvent> events, bool ended) {
+  if (events.empty() && !ended) return;
+  const std::lock_guard lock(mutex_);
+  for (RequestEvent& event : events) events_.push_back(std::move(event));
+  ended_ = ended_ || ended;
+  news_.notify_all();
+  Wake();
+}
+
+// Under the lock, since the reader may close the file once it has said so. A full pipe has woken the reader before.
+void Answer::Wake() const {
+  if (wake_ < 0) return;
+  const ssize_t written = write(wake_, "", 1);
+  (void)written;
+}
+
+void Answer::SetWake(int file) {
+  const std::lock_guard lock(mutex_);
+  wake_ = file;
+  if (ended_ || !events_.empty()) Wake();
+}
+
+bool Job::Wait(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  return over_.wait_for(lock, most, [&] { return done_; });
+}
+
+Result<std::unique_ptr<Runner>> Runner::Start(std::unique_ptr<Engine> engine) {
+  std::unique_ptr<Runner> runner(new Runner(std::move(engine)));
+  try {
+    runner->thread_ = std::thread([r = runner.get()] { r->Run(); });
+  } catch (const std::system_error& error) {
+    return NoRoom(std::string("no thread for the engine: ") + error.what());
+  }
+  return runner;
+}
+
+void Runner::Stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    if (job_ != nullptr) job_->Interrupt();
+    wake_.notify_all();
+  }
+  thread_.join();
+}
+
+void Runner::Add(std::shared_ptr<Answer> answer) { Add(Work{.answer = std::move(answer)}); }
+void Runner::Add(std::shared_ptr<Job> job) { Add(Work{.job = std::move(job)}); }
+
+void Runner::Add(Work work) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return Drop(work);
+  waiting_.push_back(std::move(work));
+  wake_.notify_all();
+}
+
+void Runner::Drop(const Work& work) {
+  if (work.job != nullptr) return Finish(*work.job, nullptr);
+  work.answer->request_->End(FinishReason::kInterrupted);
+  work.answer->Push({}, true);
+}
+
+void Runner::Cancel(const std::shared_ptr<Answer>& answer) {
+  const std::lock_guard lock(mutex_);
+  cancelled_.push_back(answer);
+  wake_.notify_all();
+}
+
+void Runner::Finish(Job& job, Engine* engine) {
+  if (engine == nullptr) job.Interrupt();
+  if (engine != nullptr) job.call_(*engine, [&job] { return job.interrupted_.load(); });
+  const std::lock_guard lock(job.mutex_);
+  job.done_ = true;
+  job.over_.notify_all();
+}
+
+// Waits for something to do, and takes it. False: the thread ends.
+bool Runner::TakeWork(Scheduler& scheduler) {
+  std::vector<std::shared_ptr<Answer>> cancelled;
+  {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [&] { return stopping_ || !waiting_.empty() || !cancelled_.empty() || !scheduler.idle(); });
+    if (stopping_) return false;
+    while (!waiting_.empty() && waiting_.front().answer != nullptr) {
+      active_.push_back(std::move(waiting_.front().answer));
+      if (!active_.back()->request_->ended()) scheduler.Add(active_.back()->request_);
+      waiting_.pop_front();
+    }
+    if (!waiting_.empty() && active_.empty()) {
+      job_ = std::move(waiting_.front().job);
+      waiting_.pop_front();
+    }
+    cancelled.swap(cancelled_);
+  }
+  for (const std::shared_ptr<Answer>& answer : cancelled) {
+    if (!answer->request_->ended()) answer->request_->End(FinishReason::kInterrupted);
+    scheduler.Cancel(*answer->request_);
+  }
+  if (job_ == nullptr) return true;
+  Finish(*job_, engine_.get());
+  const std::lock_guard lock(mutex_);
+  job_ = nullptr;
+  return true;
+}
+
+void Runner::Deliver() {
+  for (const std::shared_ptr<Answer>& answer : active_) {
+    answer->Push(answer->request_->TakeEvents(), answer->request_->ended());
+  }
+  std::erase_if(active_, [](const std::shared_ptr<Answer>& answer) { return answer->request_->ended(); });
+}
+
+void Runner::Step(Scheduler& scheduler) {
+  try {
+    scheduler.Step();
+  } catch (const std::bad_alloc&) {
+    for (const std::shared_ptr<Answer>& answer : active_) {
+      if (!answer->request_->ended()) answer->request_->End(FinishReason::kError, NoRoom("not enough memory"));
+      scheduler.Cancel(*answer->request_);
+    }
+  }
+}
+
+void Runner::Run() {
+  {
+    Scheduler scheduler(*engine_);
+    while (TakeWork(scheduler)) {
+      Step(scheduler);
+      Deliver();
+    }
+  }  // ends what has not ended
+  Deliver();
+  const std::lock_guard lock(mutex_);
+  for (const Work& work : waiting_) Drop(work);
+  waiting_.clear();
+}
+
+}  // namespace tally::python

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the requests of one engine on a thread of its own, so that callers wait, cancel and come and go as they like. Knows nothing of
+// Python.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/api/tally.h"
+
+namespace tally::python {
+
+// A request and what has come of it. Any thread may call what is public.
+class Answer {
+ public:
+  explicit Answer(std::shared_ptr<Request> request) : request_(std::move(request)) {}
+  // From now on this file descriptor gets a byte whenever there is news, and one now if there is. -1: none does; the last one may be
+  // closed then.
+  void SetWake(int file);
+
+  // Until there is news, at most so long. True: events have come that were not taken, or the end.
+  bool Wait(std::chrono::milliseconds most);
+  std::vector<RequestEvent> Take();
+  bool Over() const;   // it has ended; events may not have been taken yet
+  bool Ended() const;  // and all events were taken
+  // The request, once it has ended: the engine's thread does not touch it any longer.
+  const std::shared_ptr<Request>& shared() const { return request_; }
+  const Request& request() const { return *request_; }
+  int64_t prompt_size() const { return request_->prompt_size(); }
+
+ private:
+  friend class Runner;
+  void Push(std::vector<RequestEvent> events, bool ended);
+  void Wake() const;
+
+  const std::shared_ptr<Request> request_;
+  mutable std::mutex mutex_;
+  int wake_ = -1;
+  std::condition_variable news_;
+  std::vector<RequestEvent> events_;
+  bool ended_ = false;
+};
+
+// A call on the engine's thread, and whether it is over.
+class Job {
+ public:
+  explicit Job(std::function<void(Engine& engine, const std::function<bool()>& interrupted)> call) : call_(std::move(call)) {}
+  bool Wait(std::chrono::milliseconds most);  // true: it is over
+  void Interrupt() { interrupted_ = true; }   // what it polls says so from now on
+
+ private:
+  friend class Runner;
+  std::function<void(Engine& engine, const std::function<bool()>& interrupted)> call_;
+  std::atomic<bool> interrupted_ = false;
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool done_ = false;
+};
+
+class Runner {
+ public:
+  // kNoRoom: the system has no thread left.
+  static Result<std::unique_ptr<Runner>> Start(std::unique_ptr<Engine> engine);
+  ~Runner() { Stop(); }
+  // Ends the thread: requests that have not ended are cancelled, a job that runs is interrupted and waited for. What is added later ends at
+  // once. Any thread, but one at a time.
+  void Stop();
+
+  // What does not change, for any thread: options, model, the table of weights.
+  const Engine& engine() const { return *engine_; }
+  const std::vector<WeightInfo>& weights() const { return engine_->ledger().weights(); }
+  void Add(std::shared_ptr<Answer> answer);
+  void Cancel(const std::shared_ptr<Answer>& answer);
+  // The job has the engine for itself: it begins when all requests that came before have ended, and those that come later wait for it.
+  void Add(std::shared_ptr<Job> job);
+
+ private:
+  // One of the two.
+  struct Work {
+    std::shared_ptr<Answer> answer = {};
+    std::shared_ptr<Job> job = {};
+  };
+  explicit Runner(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+  void Add(Work work);
+  static void Drop(const Work& work);
+  void Run();
+  bool TakeWork(Scheduler& scheduler);
+  void Step(Scheduler& scheduler);
+  void Deliver();
+  static void Finish(Job& job, Engine* engine);  // `engine`: null if the job is not to run
+
+  const std::unique_ptr<Engine> engine_;
+  std::vector<std::shared_ptr<Answer>> active_;  // the engine's thread's
+  std::shared_ptr<Job> job_;                     // that runs; under mutex_
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Work> waiting_;
+  std::vector<std::shared_ptr<Answer>> cancelled_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tally::python

@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers of a model: whole, and as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+from typing import (Any, AsyncIterator, Dict, Generic, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar)
+
+from . import _tally
+from ._tables import Document, Table, table_of
+
+
+class Work(NamedTuple):
+    """Useful work of a request in one phase, prefill or decode. What a step does once for several requests is divided among them."""
+
+    rows: int
+    flops: int
+    special: int
+    bytes: Dict[str, int]
+    flops_by_class: Dict[str, int]
+
+
+class Cost(Document):
+    """What a request cost. ``to_dict()`` is what ``tally serve`` answers as "tally"."""
+
+    def __init__(self, document: Dict[str, Any]) -> None:
+        super().__init__(document, "")
+        #: tokens of the prompt that were run: those that had been run before for the same prefix_key are not among them
+        self.prompt_tokens: int = document["prompt_tokens"]
+        #: tokens that were run after the prompt
+        self.decode_tokens: int = document["decode_tokens"]
+        self.prompt_seconds: float = document["prompt_seconds"]
+        self.generate_seconds: float = document["generate_seconds"]
+        self.first_token_seconds: float = document["first_token_seconds"]
+        #: parameters that its rows read: the union
+        self.parameters_touched: int = document["parameters_touched"]
+        #: parameters of a token by the convention that counts all
+        self.parameters_active: int = document["parameters_active"]
+        self.kv_bytes: int = document["kv_bytes"]
+
+    def _work(self, phase: str) -> Work:
+        d = self._document[phase]
+        return Work(d["rows"], d["flops"], d["special"], d["bytes"], d["flops_by_class"])
+
+    @property
+    def prefill(self) -> Work:
+        return self._work("prefill")
+
+    @property
+    def decode(self) -> Work:
+        return self._work("decode")
+
+    @property
+    def flops(self) -> int:
+        """Of both phases."""
+        return self.prefill.flops + self.decode.flops
+
+    @property
+    def flops_per_token(self) -> Optional[float]:
+        """Of a decoded token, as a mean; None: none was."""
+        work = self.decode
+        return work.flops / work.rows if work.rows else None
+
+    @property
+    def table(self) -> Table:
+        rows = [["rows", self.prefill.rows, self.decode.rows], ["FLOP", self.prefill.flops, self.decode.flops]]
+        rows += [[f"bytes: {kind}", self.prefill.bytes[kind], n] for kind, n in self.decode.bytes.items()
+                 if n or self.prefill.bytes[kind]]
+        return table_of(f"parameters: {self.parameters_touched:,} touched, {self.parameters_active:,} active(all)",
+                        ["", "prefill", "decode"], rows)
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_html_(self) -> str:
+        return self.table._repr_html_()
+
+
+class TokenLogprob(NamedTuple):
+    """Log probabilities of a token, natural ones, as the model gives them: before bias, penalties, temperature and filters."""
+
+    token: int
+    logprob: float
+    #: the most probable tokens, the best first
+    top: List[Tuple[int, float]]
+
+
+class ToolCall(NamedTuple):
+    id: str
+    name: str
+    #: JSON, as the model wrote it; not checked
+    arguments: str
+
+    def parsed(self) -> Any:
+        """The arguments as Python has them. json.JSONDecodeError: they are no JSON."""
+        return json.loads(self.arguments)
+
+
+class Piece(NamedTuple):
+    """A part of an answer as it comes. ``kind``: "content", "reasoning", "call", "mark"."""
+
+    text: str
+    token: int
+    kind: str = "content"
+    call: Optional[ToolCall] = None
+    logprob: Optional[TokenLogprob] = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Generation:
+    """A whole answer. ``finish``: "length", "eos", "stop", "context_full" or "interrupted"."""
+
+    def __init__(self, result: Dict[str, Any], pieces: Sequence[Piece]) -> None:
+        self.text: str = "".join(p.text for p in pieces if p.kind == "content")
+        #: ids that were drawn, an end token not included
+        self.tokens: List[int] = result["tokens"]
+        #: the end token that ended it; None: none did
+        self.end_token: Optional[int] = result["end_token"] if result["end_token"] >= 0 else None
+        self.finish: str = result["finish"]
+        #: the stop string that ended it; "": none did
+        self.stop: str = result["stop"]
+        self.prompt_tokens: int = result["prompt_tokens"]
+        #: of these, tokens that had been run before for the same prefix_key
+        self.reused_tokens: int = result["reused_tokens"]
+        #: sentences about what was sent or held otherwise than asked
+        self.notes: List[str] = result["notes"]
+        #: of each token, if top_logprobs was given
+        self.logprobs: List[TokenLogprob] = [p.logprob for p in pieces if p.logprob is not None]
+        self._cost: Optional[Dict[str, Any]] = result["cost"]
+
+    @property
+    def cost(self) -> Cost:
+        """What it cost. ValueError: the model was closed before the answer ended."""
+        if self._cost is None:
+            raise ValueError("the model was closed before the answer ended")
+        return Cost(self._cost)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r}, finish={self.finish!r}, tokens={len(self.tokens)})"
+
+
+class Answer(Generation):
+    """A whole answer in a chat: ``text`` is its content."""
+
+    def __init__(self, result: Dict[str, Any], pieces: Sequence[Piece]) -> None:
+        super().__init__(result, pieces)
+        self.reasoning: str = "".join(p.text for p in pieces if p.kind == "reasoning")
+        self.tool_calls: List[ToolCall] = [p.call for p in pieces if p.call is not None]
+
+    @property
+    def content(self) -> str:
+        return self.text
+
+    @property
+    def message(self) -> Dict[str, Any]:
+        """The message to append to the chat."""
+        message: Dict[str, Any] = {"role": "assistant", "content": self.text}
+        if self.reasoning:
+            message["reasoning_content"] = self.reasoning
+        if self.tool_calls:
+            message["tool_calls"] = [{"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+                                     for c in self.tool_calls]
+        return message
+
+
+def pieces_of(events: Sequence[Tuple[int, List[Tuple[str, str, Optional[Tuple[str, str, str]]]], Any]]) -> List[Piece]:
+    """A piece for each part; a token without parts has an empty one, so that its log probability is kept."""
+    pieces = []
+    for token, parts, logprobs in events:
+        logprob = None if logprobs is None else TokenLogprob(token, logprobs[0], logprobs[1])
+        for kind, text, call in parts or [("content", "", None)]:
+            pieces.append(Piece(text, token, kind, None if call is None else ToolCall(*call), logprob))
+            logprob = None
+    return pieces
+
+
+class Wake:
+    """A pipe that answers write to when there is news."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        os.set_blocking(self.writer, False)
+
+    def clear(self) -> None:
+        try:
+            while os.read(self.reader, 4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def wait(self) -> None:
+        select.select([self.reader], [], [])
+        self.clear()
+
+    async def wait_async(self) -> None:
+        loop = asyncio.get_running_loop()
+        came: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self.reader, lambda: came.done() or came.set_result(None))
+        try:
+            await came
+        finally:
+            loop.remove_reader(self.reader)
+        self.clear()
+
+    def close(self) -> None:
+        os.close(self.reader)
+        os.close(self.writer)
+
+
+G = TypeVar("G", bound=Generation)
+
+
+class Stream(Generic[G]):
+    """An answer as it comes: ``for`` or ``async for`` over its pieces. ``result`` is the whole answer, once it has ended.
+
+    Leaving it early (``close``, ``with``, the end of an ``async with``, or when it is collected) cancels the request.
+    """
+
+    def __init__(self, answer: _tally.Answer, make: "type[G]") -> None:
+        self._answer = answer
+        self._make = make
+        self._all: List[Piece] = []
+        self._next: List[Piece] = []
+        self._wake: Optional[Wake] = None
+        self._result: Optional[G] = None
+
+    @property
+    def result(self) -> G:
+        """The whole answer. ValueError: it has not ended; errors of the generation."""
+        if self._result is None:
+            raise ValueError("the answer has not ended: iterate to its end, or close it")
+        return self._result
+
+    def _take(self) -> None:
+        pieces = pieces_of(self._answer.events())
+        self._all += pieces
+        self._next += pieces
+
+    def _end(self) -> None:
+        if self._result is not None:
+            return
+        self._drop_wake()
+        self._answer.raise_error()
+        self._result = self._make(self._answer.result(), self._all)
+
+    def _drop_wake(self) -> None:
+        if self._wake is not None:
+            self._answer.set_wake(-1)
+            self._wake.close()
+            self._wake = None
+
+    def __iter__(self) -> Iterator[Piece]:
+        return self
+
+    def __next__(self) -> Piece:
+        while not self._next:
+            events = self._answer.next()
+            if events is None:
+                self._end()
+                raise StopIteration
+            pieces = pieces_of(events)
+            self._all += pieces
+            self._next += pieces
+        return self._next.pop(0)
+
+    def __aiter__(self) -> AsyncIterator[Piece]:
+        return self
+
+    async def __anext__(self) -> Piece:
+        while not self._next:
+            self._take()
+            if self._next:
+                break
+            if self._answer.ended():
+                self._end()
+                raise StopAsyncIteration
+            if self._wake is None:
+                self._wake = Wake()
+                self._answer.set_wake(self._wake.writer)
+            try:
+                await self._wake.wait_async()
+            except BaseException:
+                self._answer.cancel()
+                raise
+        return self._next.pop(0)
+
+    def wait(self) -> G:
+        """The whole answer, when it has ended. Ctrl-C cancels it."""
+        self._answer.wait()
+        self._take()
+        self._end()
+        return self.result
+
+    async def wait_async(self) -> G:
+        """The whole answer, when it has ended. Cancelling the task cancels it."""
+        async for _ in self:
+            pass
+        return self.result
+
+    def close(self) -> None:
+        """Cancels the request, unless it has ended, and waits for its end: at most a step."""
+        if self._result is not None:
+            return
+        self._answer.cancel()
+        self._answer.wait()
+        self._take()
+        self._next.clear()
+        self._end()
+
+    def __enter__(self) -> "Stream[G]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "Stream[G]":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_result", None) is None and hasattr(self, "_answer"):
+            self._answer.cancel()
+            self._drop_wake()
+
+
+class Streams(Generic[G]):
+    """Several answers: ``for`` or ``async for`` over (number of the prompt, answer), in the order in which they end."""
+
+    def __init__(self, streams: Sequence[Stream[G]]) -> None:
+        self._left = dict(enumerate(streams))
+        self._wake = Wake()
+        for stream in streams:
+            stream._answer.set_wake(self._wake.writer)
+
+    def _ended(self) -> Optional[Tuple[int, G]]:
+        for i, stream in self._left.items():
+            stream._take()
+            stream._next.clear()
+            if stream._answer.ended():
+                del self._left[i]
+                stream._answer.set_wake(-1)
+                stream._end()
+                return i, stream.result
+        return None
+
+    def __iter__(self) -> Iterator[Tuple[int, G]]:
+        return self
+
+    def __next__(self) -> Tuple[int, G]:
+        try:
+            while self._left:
+                ended = self._ended()
+                if ended is not None:
+                    return ended
+                self._wake.wait()
+        except BaseException:
+            self.close()
+            raise
+        raise StopIteration
+
+    def __aiter__(self) -> AsyncIterator[Tuple[int, G]]:
+        return self
+
+    async def __anext__(self) -> Tuple[int, G]:
+        try:
+            while self._left:
+                ended = self._ended()
+                if ended is not None:
+                    return ended
+                await self._wake.wait_async()
+        except BaseException:
+            self.close()
+            raise
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        """Cancels those that have not ended."""
+        for stream in self._left.values():
+            stream._answer.set_wake(-1)
+            stream._answer.cancel()
+        self._left.clear()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_wake"):
+            self.close()
+            self._wake.close()

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls as Hugging Face's transformers has them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from ._errors import BadInput
+from ._model import EngineOptions, Model, load
+from ._tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
+
+class Output(NamedTuple):
+    #: float32 [batch, tokens, vocab]
+    logits: "NDArray[numpy.float32]"
+    #: float32 [layers + 1] arrays of [batch, tokens, d_model], the last one behind the last norm; None: not asked for
+    hidden_states: "Optional[Tuple[NDArray[numpy.float32], ...]]" = None
+
+
+def _batch(input_ids: Any) -> List[List[int]]:
+    ids = input_ids.tolist() if hasattr(input_ids, "tolist") else list(input_ids)
+    if ids and not isinstance(ids[0], (list, tuple)):
+        ids = [ids]
+    return [[int(t) for t in row] for row in ids]
+
+
+class PretrainedModel:
+    """A model with transformers' ``generate`` and forward pass; made by ``tally.from_pretrained``. ``model`` is the tally.Model."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.config = model.info
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.model.tokenizer
+
+    def generate(self, input_ids: Any, *, max_new_tokens: int = 20, do_sample: bool = False, temperature: float = 1.0, top_k: int = 50,
+                 top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, seed: int = 0,
+                 pad_token_id: Optional[int] = None, attention_mask: Any = None) -> Any:
+        """Continues each row of ids: int64 [batch, tokens], prompts included, end tokens too. Defaults are those of transformers.
+
+        Shorter rows are filled with pad_token_id, or the end token. attention_mask: rows that are padded on the left or right. A tensor
+        gives a tensor of its kind, anything else a numpy array.
+        """
+        import numpy
+
+        prompts = _batch(input_ids)
+        if attention_mask is not None:
+            prompts = [[t for t, keep in zip(row, mask) if keep] for row, mask in zip(prompts, _batch(attention_mask))]
+        answers = self.model.generate_many(
+            prompts, max_tokens=max_new_tokens, temperature=temperature if do_sample else 0.0, top_k=top_k if do_sample else 0,
+            top_p=top_p if do_sample else 1.0, min_p=min_p if do_sample else 0.0, repeat_penalty=repetition_penalty,
+            repeat_last_n=-1, seed=seed)
+        rows = [prompt + a.tokens + ([] if a.end_token is None else [a.end_token]) for prompt, a in zip(prompts, answers)]
+        length = max(map(len, rows), default=0)
+        end = self.model.info["end_tokens"]
+        pad = pad_token_id if pad_token_id is not None else end[0] if end else 0
+        made = numpy.array([row + [pad] * (length - len(row)) for row in rows], dtype=numpy.int64)
+        return input_ids.new_tensor(made) if hasattr(input_ids, "new_tensor") else made
+
+    def __call__(self, input_ids: Any, *, output_hidden_states: bool = False) -> Output:
+        """The forward pass of rows of one length."""
+        import numpy
+
+        rows = _batch(input_ids)
+        if len({len(row) for row in rows}) > 1:
+            raise BadInput("input_ids: rows of one length are expected; padding is not run")
+        logits = numpy.stack([self.model.logits(row) for row in rows])
+        if not output_hidden_states:
+            return Output(logits)
+        states = numpy.stack([self.model.hidden_states(row) for row in rows], axis=1)
+        return Output(logits, tuple(states))
+
+    def close(self) -> None:
+        self.model.close()
+
+    def __repr__(self) -> str:
+        return f"<tally.PretrainedModel of {self.model!r}>"
+
+
+def from_pretrained(path: "Union[str, os.PathLike[str]]", **options: "Unpack[EngineOptions]") -> PretrainedModel:
+    """``tally.load`` for those who know transformers: the model has ``generate(input_ids, max_new_tokens=...)`` and ``tokenizer``."""
+    return PretrainedModel(load(path, **options))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model's tokenizer, by the names that Hugging Face's have."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+
+from . import _chat, _tally
+
+
+class Tokenizer:
+    def __init__(self, model: _tally.Model) -> None:
+        info = model.tokenizer_info()
+        self._model = model
+        self.vocab_size: int = info["vocab_size"]
+        self.bos_token_id: Optional[int] = info["bos"] if info["bos"] >= 0 else None
+        #: ends of text, turn or message
+        self.eos_token_ids: List[int] = info["eos"]
+        self.description: str = info["description"]
+
+    @property
+    def eos_token_id(self) -> Optional[int]:
+        return self.eos_token_ids[0] if self.eos_token_ids else None
+
+    def encode(self, text: str, add_special_tokens: bool = True, *, parse_special: bool = False) -> List[int]:
+        """Ids of a text. add_special_tokens: BOS (and EOS) where the model's tokenizer adds them. parse_special: special tokens that are
+        spelled out become tokens."""
+        return self._model.encode(text, add_special_tokens, parse_special)
+
+    def decode(self, ids: Union[int, Iterable[int]], skip_special_tokens: bool = False) -> str:
+        """The text of ids; control tokens are spelled out unless they are skipped."""
+        return self._model.decode([ids] if isinstance(ids, int) else list(map(operator.index, ids)), skip_special_tokens)
+
+    def token_bytes(self, id: int) -> bytes:
+        """The bytes of one token, maybe part of a character; empty: a control token."""
+        return self._model.token_bytes(id)
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> List[str]:
+        """The text of each token; control tokens as they are spelled. Bytes that are no UTF-8 become U+FFFD."""
+        return [self._model.token_text(operator.index(i)) for i in ids]
+
+    def apply_chat_template(self, messages: _chat.Messages, tools: Optional[Sequence[Mapping[str, Any]]] = None, *,
+                            add_generation_prompt: bool = True, tokenize: bool = True, template: Optional[str] = None,
+                            thinking: Optional[bool] = None, reasoning_effort: Optional[str] = None,
+                            **variables: Any) -> Union[str, List[int]]:
+        """The prompt of a chat, as ids or (tokenize=False) as text. ``variables``: further ones of the template."""
+        options: Dict[str, Any] = {"add_generation_prompt": add_generation_prompt, "template": template, "thinking": thinking,
+                                   "reasoning_effort": reasoning_effort, **_chat.chat_options(tools, None, True, variables)}
+        rendered = self._model.render(_chat.messages_of(messages), options)
+        return rendered["tokens"] if tokenize else rendered["text"]
+
+    def __call__(self, text: Union[str, Sequence[str]], add_special_tokens: bool = True) -> Dict[str, Any]:
+        """{"input_ids", "attention_mask"} of a text, or of several."""
+        if isinstance(text, str):
+            ids = self.encode(text, add_special_tokens)
+            return {"input_ids": ids, "attention_mask": [1] * len(ids)}
+        all_ids = [self.encode(t, add_special_tokens) for t in text]
+        return {"input_ids": all_ids, "attention_mask": [[1] * len(ids) for ids in all_ids]}
+
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    def __repr__(self) -> str:
+        return f"<tally.Tokenizer {self.description}>"

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that several documents have.
+#pragma once
+
+#include "counters/books/books.h"
+#include "counters/cost/cost.h"
+#include "engine/render/table.h"
+#include "engine/render/value.h"
+
+namespace tally {
+
+inline Value Number(double x) { return WholeOr(x); }  // a whole number where it is one
+Value BytesJson(const Cost& cost);                    // {KIND: n}, all kinds
+Value FlopsByClass(const Cost& cost);                 // {CLASS: n}, without classes that have none
+Value NotRunJson(const books::NotRun& not_run);
+Value ParametersJson(const books::RunFigures& figures);
+
+}  // namespace tally
