@@ -22,20 +22,40 @@ distribution_of() {  # SUITE
   esac
 }
 
-# make_root SUITE FOLDER PACKAGE...: a root of essential packages and these, and of nothing else. Signatures are checked wherever the
-# distribution's keyring is installed; debootstrap says so where it is not. Ubuntu's universe is among its sources.
+components_of() { if [ "$(distribution_of "$1")" = ubuntu ]; then say main universe; else say main; fi; }
+
+# make_root SUITE FOLDER PACKAGE...: a root of essential packages and these, and of nothing else. Signatures are checked where the
+# distribution's keyring is installed, or is the file $KEYRING; debootstrap warns where there is none.
 make_root() {
-  local suite=$1 root=$2 mirror components=main packages
+  local suite=$1 root=$2 mirror components packages keyring=
   shift 2
   command -v debootstrap >/dev/null || die "debootstrap is missing"
   mirror=$(mirror_of "$suite")
-  if [ "$(distribution_of "$suite")" = ubuntu ]; then components=main,universe; fi
+  components=$(components_of "$suite")
   packages=$(IFS=, && printf '%s' "$*")
-  debootstrap --variant=minbase --components="$components" ${packages:+"--include=$packages"} "$suite" "$root" "$mirror" >"$root.log" 2>&1 || {
+  if [ "$(distribution_of "$suite")" = ubuntu ]; then keyring=${KEYRING:-}; fi
+  debootstrap --variant=minbase --components="${components// /,}" ${keyring:+"--keyring=$keyring"} ${packages:+"--include=$packages"} \
+    "$suite" "$root" "$mirror" >"$root.log" 2>&1 || {
     tail -n 5 "$root.log" >&2
     die "debootstrap $suite"
   }
   rm -f "$root.log"
+}
+
+# with_updates SUITE ROOT: its sources have the suite's updates too, security's among them.
+with_updates() {
+  local suite=$1 root=$2 mirror components security
+  mirror=$(mirror_of "$suite")
+  components=$(components_of "$suite")
+  security=$mirror
+  if [ "$(distribution_of "$suite")" = debian ]; then
+    # shellcheck disable=SC2016  # apt's variables
+    security=$({ apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian-Security' || true; } | sort -u | head -n 1)
+  fi
+  {
+    printf 'deb %s %s %s\n' "$mirror" "$suite" "$components" "$mirror" "$suite-updates" "$components"
+    if [ -n "$security" ]; then printf 'deb %s %s %s\n' "$security" "$suite-security" "$components"; fi
+  } >"$root/etc/apt/sources.list"
 }
 
 # in_root ROOT COMMAND...: runs it there as root, with an empty environment. Mounts come and go with it.
@@ -50,9 +70,9 @@ in_root() (
   mounted=()
   trap unmount EXIT
   for at in proc sys dev dev/pts; do
-    mount --bind "/$at" "$root/$at"
-    mount --make-private "$root/$at"  # what is mounted there is mounted nowhere else
+    mount --bind "/$at" "$root/$at" || exit 2
     mounted=("$at" "${mounted[@]}")
+    mount --make-private "$root/$at" || exit 2  # what is mounted there is mounted nowhere else
   done
   cp /etc/resolv.conf "$root/etc/resolv.conf"
   chroot "$root" env -i HOME=/root TERM=dumb LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
