@@ -13,7 +13,8 @@
 # of another distribution give $MIRROR. Roots for building are kept in build/packages/roots; remove them to have newer packages.
 . "$(dirname "${BASH_SOURCE[0]}")/roots.sh"
 
-out=$PWD/build/packages
+mkdir -p build/packages
+out=$(cd build/packages && pwd -P)  # as it stands in /proc/mounts
 version=$(sed -n 's/^project(tally VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 commit=$(git rev-parse HEAD)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
@@ -231,7 +232,7 @@ try_debs() {  # SUITE ROOT
         # shellcheck disable=SC2086  # the pattern's files
         cp ${files[0]} "$root${files[1]}"
         ;;
-      RUN) in_root "$root" env DEBIAN_FRONTEND=noninteractive sh -ec "$rest" ;;
+      RUN) in_root "$root" env DEBIAN_FRONTEND=noninteractive sh -ec "$rest" </dev/null ;;
     esac
   done < <(grep -E '^(COPY|RUN) ' scripts/packaging/Dockerfile) >"$root.log" 2>&1 || {
     tail -n 30 "$root.log"
@@ -243,7 +244,6 @@ try_debs() {  # SUITE ROOT
   in_root "$root" sh -euc '
     tally --version
     su tally -c "echo \"$1\" | tally chat"
-    test -s /usr/share/man/man1/tally-run.1.gz || ls /usr/share/man/man1
     apt-get -q update
     DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends /root/library/*.deb g++ pkg-config
     cd /root/library
@@ -269,7 +269,6 @@ try_suite() {  # SUITE
 what=${1:-}
 shift || true
 [ "$(id -u)" = 0 ] || [ "$what" = source ] || die "package.sh: chroot and mount want root"
-mkdir -p "$out"
 rest=()
 for option in "$@"; do
   if [ "$option" = --again ]; then again=yes; else rest+=("$option"); fi
