@@ -27,15 +27,19 @@ components_of() { if [ "$(distribution_of "$1")" = ubuntu ]; then say main unive
 # make_root SUITE FOLDER PACKAGE...: a root of essential packages and these, and of nothing else. Signatures are checked where the
 # distribution's keyring is installed, or is the file $KEYRING; debootstrap warns where there is none.
 make_root() {
-  local suite=$1 root=$2 mirror components packages keyring=
+  local suite=$1 root=$2 mirror components packages keyring='' scripts=/usr/share/debootstrap/scripts
   shift 2
   command -v debootstrap >/dev/null || die "debootstrap is missing"
   mirror=$(mirror_of "$suite")
   components=$(components_of "$suite")
   packages=$(IFS=, && printf '%s' "$*")
-  if [ "$(distribution_of "$suite")" = ubuntu ]; then keyring=${KEYRING:-}; fi
+  local script=$scripts/$suite
+  if [ "$(distribution_of "$suite")" = ubuntu ]; then
+    keyring=${KEYRING:-}
+    [ -e "$script" ] || script=$scripts/gutsy  # newer than debootstrap: what it has for all of Ubuntu's
+  fi
   debootstrap --variant=minbase --components="${components// /,}" ${keyring:+"--keyring=$keyring"} ${packages:+"--include=$packages"} \
-    "$suite" "$root" "$mirror" >"$root.log" 2>&1 || {
+    "$suite" "$root" "$mirror" "$script" >"$root.log" 2>&1 || {
     tail -n 5 "$root.log" >&2
     die "debootstrap $suite"
   }
