@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes packages of the commit that is checked out, in build/packages (docs/packages.md):
-#   scripts/package.sh source            tally-VERSION.tar.gz, what git has
+#   scripts/package.sh source            tally-VERSION.tar.gz, what git has, and the formula tally.rb, which fetches it from $RELEASE_URL;
+#                                        $HOMEPAGE is its page
 #   scripts/package.sh archive [SUITE]   tally-VERSION-linux-x86-64-glibcN.tar.zst, built in a root of SUITE (jammy)
 #   scripts/package.sh archive-arm64     the same for AArch64, cross-compiled in a root of bookworm and run by qemu-user
 #   scripts/package.sh deb [SUITE]       Debian packages, built in a root of SUITE (bookworm) and checked by lintian
@@ -143,8 +144,9 @@ finish() {
 make_source() {
   git archive --prefix="tally-$version/" HEAD | gzip -n9 >"$out/tally-$version.tar.gz"
   # The formula is whole once it knows what to fetch.
+  local url=${RELEASE_URL:-file://$out}
   sed -e "s|@SHA256@|$(sha256sum <"$out/tally-$version.tar.gz" | cut -d' ' -f1)|" -e "s|@VERSION@|$version|" \
-    -e "s|@URL@|${RELEASE_URL:-file://$out}/tally-$version.tar.gz|" scripts/packaging/tally.rb >"$out/tally.rb"
+    -e "s|@URL@|$url/tally-$version.tar.gz|" -e "s|@HOMEPAGE@|${HOMEPAGE:-$url}|" scripts/packaging/tally.rb >"$out/tally.rb"
   finish "tally-$version.tar.gz"
 }
 
