@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Homebrew's formula, for Linux. `scripts/package.sh source` writes it to build/packages with the address ($RELEASE_URL, $HOMEPAGE) and the checksum.
+# Homebrew's formula, for Linux. `scripts/package.sh source` fills in $RELEASE_URL, $HOMEPAGE and the checksum, in build/packages.
 class Tally < Formula
   desc "Runs transformer language models on CPUs, and says exactly what that cost"
   homepage "@HOMEPAGE@"
