@@ -5,6 +5,7 @@
 #                                        $HOMEPAGE is its page
 #   scripts/package.sh archive [SUITE]   tally-VERSION-linux-x86-64-glibcN.tar.zst, built in a root of SUITE (jammy)
 #   scripts/package.sh archive-arm64     the same for AArch64, cross-compiled in a root of bookworm and run by qemu-user
+#   scripts/package.sh wheels [SUITE]    wheels of the Python module, one for each Python, built in a root of SUITE (jammy)
 #   scripts/package.sh deb [SUITE]       Debian packages, built in a root of SUITE (bookworm) and checked by lintian
 #   scripts/package.sh try [SUITE...]    what there is, in bare roots (bookworm, trixie, jammy, noble): from an archive to a chat, and the
 #                                        packages, installed, where they were made for that suite
@@ -13,6 +14,7 @@
 # Wants root, debootstrap and zstd; lintian and qemu-user for what uses them. Packages come from where this machine's own do; for a suite
 # of another distribution give $MIRROR. Roots for building are kept in build/packages/roots; remove them to have newer packages.
 . "$(dirname "${BASH_SOURCE[0]}")/roots.sh"
+. scripts/packaging/wheels.sh
 
 mkdir -p build/packages
 out=$(cd build/packages && pwd -P)  # as it stands in /proc/mounts
@@ -29,7 +31,7 @@ again=
 # scripts that become part of it are the same whatever the root: this machine's suite has them as they are tested.
 library_packages=(libpcre2-dev libutf8proc-dev libedit-dev libcurl4-openssl-dev)
 other_packages=(nlohmann-json3-dev libcli11-dev node-marked node-dompurify)
-tool_packages=(cmake ninja-build ccache pkg-config)
+tool_packages=(cmake ninja-build ccache pkg-config python3-setuptools python3-wheel)
 # One compiler for every archive.
 compiler=12
 
@@ -137,7 +139,7 @@ finish() {
       say "$file: $(stat -c %s "$out/$file" | numfmt --grouping) bytes"
     fi
   done
-  (cd "$out" && find . -maxdepth 1 -type f \( -name '*.tar.*' -o -name '*.deb' -o -name '*.spdx' -o -name '*.rb' \) -printf '%f\n' |
+  (cd "$out" && find . -maxdepth 1 -type f \( -name '*.tar.*' -o -name '*.deb' -o -name '*.whl' -o -name '*.spdx' -o -name '*.rb' \) -printf '%f\n' |
     LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
 }
 
@@ -174,7 +176,7 @@ make_archive_arm64() {
 # it in, from a second tarball of the source package.
 make_deb() {  # SUITE
   local suite=$1 root=$out/roots/$1 tree profile='' made
-  build_root "$suite" build-essential debhelper fakeroot "${tool_packages[@]}" "${library_packages[@]}" nlohmann-json3-dev libcli11-dev
+  build_root "$suite" build-essential debhelper fakeroot "${tool_packages[@]}" "${library_packages[@]}" nlohmann-json3-dev libcli11-dev dh-python python3-dev pybind11-dev
   put_source "$root"
   tree=$root/src/tally
   cp -r scripts/packaging/debian "$tree/debian"
@@ -265,6 +267,7 @@ try_suite() {  # SUITE
   trap "remove_root '$root'" EXIT
   make_root "$suite" "$root"
   for archive in "$out"/tally-"$version"-linux-x86-64-*.tar.zst; do try_archive "$suite" "$archive" "$root"; done
+  try_wheel "$suite" "$root"
   if compgen -G "$out/*~${suite}_*.deb" >/dev/null; then try_debs "$suite" "$root"; fi
 }
 
@@ -278,10 +281,11 @@ done
 set -- ${rest[@]+"${rest[@]}"}
 case $what in
   source) stage "source" make_source ;;
-  archive | archive-arm64 | deb)
+  archive | archive-arm64 | wheels | deb)
     stage "sources" fetch_sources
     case $what in
       archive) stage "archive in ${1:-jammy}" make_archive "${1:-jammy}" ;;
+      wheels) stage "wheels in ${1:-jammy}" make_wheels "${1:-jammy}" ;;
       archive-arm64) stage "archive for AArch64" make_archive_arm64 ;;
       deb) stage "packages in ${1:-bookworm}" make_deb "${1:-bookworm}" ;;
     esac
@@ -291,6 +295,6 @@ case $what in
     [ $# -gt 0 ] || set -- bookworm trixie jammy noble
     for suite in "$@"; do stage "try in $suite" try_suite "$suite"; done
     ;;
-  *) die "package.sh: '$what': source, archive, archive-arm64, deb or try" ;;
+  *) die "package.sh: '$what': source, archive, archive-arm64, wheels, deb or try" ;;
 esac
 stage_summary

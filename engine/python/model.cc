@@ -500,8 +500,9 @@ void AddModel(py::module_& module) {
       .def("next", &Next)
       .def("events", &Events)
       .def("cancel", &Cancel)
-      .def("set_wake", [](const PyAnswer& self, int file) { self.answer->SetWake(file); })
+      .def("set_wake", [](const PyAnswer& self, int file, bool at_end) { self.answer->SetWake(file, at_end); })
       .def("wait", &WaitForEnd)
+      .def("over", [](const PyAnswer& self) { return self.answer->Over(); })
       .def("ended", [](const PyAnswer& self) { return self.answer->Ended(); })
       .def("result", &ResultOf)
       .def("raise_error", &ThrowError);

@@ -41,15 +41,16 @@ void Answer::Push(std::vector<RequestEvent> events, bool ended) {
 
 // Under the lock, since the reader may close the file once it has said so. A full pipe has woken the reader before.
 void Answer::Wake() const {
-  if (wake_ < 0) return;
+  if (wake_ < 0 || (wake_at_end_ ? !ended_ : !ended_ && events_.empty())) return;
   const ssize_t written = write(wake_, "", 1);
   (void)written;
 }
 
-void Answer::SetWake(int file) {
+void Answer::SetWake(int file, bool at_end) {
   const std::lock_guard lock(mutex_);
   wake_ = file;
-  if (ended_ || !events_.empty()) Wake();
+  wake_at_end_ = at_end;
+  Wake();
 }
 
 bool Job::Wait(std::chrono::milliseconds most) {

@@ -23,9 +23,9 @@ namespace tally::python {
 class Answer {
  public:
   explicit Answer(std::shared_ptr<Request> request) : request_(std::move(request)) {}
-  // From now on this file descriptor gets a byte whenever there is news, and one now if there is. -1: none does; the last one may be
-  // closed then.
-  void SetWake(int file);
+  // From now on this file descriptor gets a byte whenever there is news, or (`at_end`) at the end alone, and one now if that has been. -1:
+  // none does; the last one may be closed then.
+  void SetWake(int file, bool at_end);
 
   // Until there is news, at most so long. True: events have come that were not taken, or the end.
   bool Wait(std::chrono::milliseconds most);
@@ -45,6 +45,7 @@ class Answer {
   const std::shared_ptr<Request> request_;
   mutable std::mutex mutex_;
   int wake_ = -1;
+  bool wake_at_end_ = false;
   std::condition_variable news_;
   std::vector<RequestEvent> events_;
   bool ended_ = false;

@@ -261,7 +261,7 @@ class Stream(Generic[G]):
 
     def _drop_wake(self) -> None:
         if self._wake is not None:
-            self._answer.set_wake(-1)
+            self._answer.set_wake(-1, False)
             self._wake.close()
             self._wake = None
 
@@ -292,7 +292,7 @@ class Stream(Generic[G]):
                 raise StopAsyncIteration
             if self._wake is None:
                 self._wake = Wake()
-                self._answer.set_wake(self._wake.writer)
+                self._answer.set_wake(self._wake.writer, False)
             try:
                 await self._wake.wait_async()
             except BaseException:
@@ -348,17 +348,14 @@ class Streams(Generic[G]):
         self._left = dict(enumerate(streams))
         self._wake = Wake()
         for stream in streams:
-            stream._answer.set_wake(self._wake.writer)
+            stream._answer.set_wake(self._wake.writer, True)
 
     def _ended(self) -> Optional[Tuple[int, G]]:
         for i, stream in self._left.items():
-            stream._take()
-            stream._next.clear()
-            if stream._answer.ended():
+            if stream._answer.over():
                 del self._left[i]
-                stream._answer.set_wake(-1)
-                stream._end()
-                return i, stream.result
+                stream._answer.set_wake(-1, False)
+                return i, stream.wait()
         return None
 
     def __iter__(self) -> Iterator[Tuple[int, G]]:
@@ -394,7 +391,7 @@ class Streams(Generic[G]):
     def close(self) -> None:
         """Cancels those that have not ended."""
         for stream in self._left.values():
-            stream._answer.set_wake(-1)
+            stream._answer.set_wake(-1, False)
             stream._answer.cancel()
         self._left.clear()
 
