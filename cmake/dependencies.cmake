@@ -91,13 +91,20 @@ if(TALLY_MPI)
   endif()
 endif()
 
-# The Python module (engine/python), for the interpreter that CMake finds, or -DPython_EXECUTABLE.
+# The Python module (engine/python), for the interpreter that CMake finds, or -DPython_EXECUTABLE. Without an interpreter: the folder of
+# Python's headers, and the end of the module's name, ".cpython-311-x86_64-linux-gnu.so" (scripts/package.sh wheel).
 set(TALLY_PYTHON AUTO CACHE STRING "The Python module (pybind11): ON, OFF, or AUTO, where Python's headers and pybind11 are found")
+set(TALLY_PYTHON_HEADERS "" CACHE STRING "Folders of Python's headers, where there is no such interpreter")
+set(TALLY_PYTHON_SUFFIX "" CACHE STRING "With TALLY_PYTHON_HEADERS: the end of the module's name")
 set(TALLY_WITH_PYTHON OFF)
-if(TALLY_PYTHON AND NOT TALLY_SANITIZE)
+if(TALLY_PYTHON_HEADERS)
+  find_package(pybind11 2.9 CONFIG REQUIRED)
+  set(TALLY_WITH_PYTHON ON)
+elseif(TALLY_PYTHON AND NOT TALLY_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   if(NOT Python_EXECUTABLE AND EXISTS /usr/bin/python3)  # the one that the distribution's packages are for
     set(Python_EXECUTABLE /usr/bin/python3 CACHE FILEPATH "")
   endif()
+  set(PYBIND11_NOPYTHON ON)  # it would find one of its own
   find_package(Python 3.9 COMPONENTS Interpreter Development.Module QUIET)
   find_package(pybind11 2.9 CONFIG QUIET)
   if(Python_Development.Module_FOUND AND pybind11_FOUND)

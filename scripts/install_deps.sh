@@ -23,6 +23,8 @@ page_packages=(node-marked node-dompurify)  # markdown in the chat page; Tally b
 mpi_packages=(libopenmpi-dev openmpi-bin)
 arm64_packages=(g++-aarch64-linux-gnu qemu-user)
 test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread)
+python_packages=(python3-dev pybind11-dev python3-numpy python3-pytest)  # the Python module and its tests
+python_ci_packages=(mypy python3-nbclient python3-ipykernel)             # its types and its notebook
 hwy_minimum=1.2
 hwy_packages="libhwy-dev libhwy1t64"
 
@@ -169,7 +171,7 @@ main() {
   case $what in
     '') ;;
     --tests | --ci)
-      packages+=("${test_packages[@]}")
+      packages+=("${test_packages[@]}" "${python_packages[@]}")
       ;;
     *) die "install_deps.sh: '$what': --tests, --ci or nothing, and --mpi and --arm64" ;;
   esac
@@ -177,7 +179,7 @@ main() {
     for p in clang-format clang-tidy; do
       if [ -z "$(find_clang_tool $p)" ]; then tools+=("$p-$clang_tools_version"); fi
     done
-    packages+=(${tools[@]+"${tools[@]}"})
+    packages+=(${tools[@]+"${tools[@]}"} "${python_ci_packages[@]}")
     python3 -c 'import jinja2' 2>/dev/null || packages+=(python3-jinja2)
     # The report's pages are tested in a browser where there are node and npm.
     if command -v node >/dev/null && command -v npm >/dev/null && ! has_browser; then browser=1; fi

@@ -165,11 +165,18 @@ std::string FindModel(const std::string& name, bool configuration, bool fetch) {
 void AddBooks(py::module_& module) {
   py::class_<CountedModel>(module, "Counted")
       .def_readonly("name", &CountedModel::name)
-      .def("document", [](const CountedModel& m) { return ToPython(CountDocument({&m, 1})["models"][size_t{0}]); })
-      .def("tables", [](const CountedModel& m, bool layers) { return TablesOf(CountTables({&m, 1}, layers)); })
-      .def("csv", [](const CountedModel& m, bool layers) {
-        return Text(Unwrap(CountCsv({&m, 1}, {.layers = layers, .claims = true})));
-      })
+      .def("document",
+           [](const CountedModel& m) {
+             return ToPython(CountDocument({&m, 1})["models"][size_t{0}]);
+           })
+      .def("tables",
+           [](const CountedModel& m, bool layers) {
+             return TablesOf(CountTables({&m, 1}, layers));
+           })
+      .def("csv",
+           [](const CountedModel& m, bool layers) {
+             return Text(Unwrap(CountCsv({&m, 1}, {.layers = layers, .claims = true})));
+           })
       .def("text", [](const CountedModel& m, size_t width) { return Text(CountScreen(m, width)); })
       .def("figures", &FiguresOf);
   module.def("count", &CountOf);

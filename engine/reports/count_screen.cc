@@ -192,7 +192,7 @@ std::string CountScreen(const CountedModel& m, size_t width) {
   out += Render(ConventionTable(m), TableFormat::kText, width) + "\n";
   out += Render(PartTable(m), TableFormat::kText, width) + "\n" + MemoryLines(m, words);
   out += Render(CostTable(m.count), TableFormat::kText, width) + Paragraph("", CostNote(m.count), words, 2);
-  return out + "  --full: every tensor, closed forms, all types; --claims, --plot, --training\n";
+  return out;
 }
 
 namespace {

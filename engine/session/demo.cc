@@ -13,8 +13,9 @@ Result<std::string> DemoModelPath() {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(ModuleFile()).parent_path();
   std::string tried;
-  // Installed: PREFIX/bin, PREFIX/lib or PREFIX/lib/<architecture> beside PREFIX/share. Not installed: the source tree.
-  for (const fs::path& path : {folder / "../share/tally/demo.gguf", folder / "../../share/tally/demo.gguf",
+  // Installed: PREFIX/bin, PREFIX/lib or PREFIX/lib/<architecture> beside PREFIX/share; in a wheel, beside the library. Not installed: the
+  // source tree.
+  for (const fs::path& path : {folder / "demo.gguf", folder / "../share/tally/demo.gguf", folder / "../../share/tally/demo.gguf",
                                fs::path(TALLY_SOURCE_TREE) / "models/demo/demo.gguf"}) {
     std::error_code ignored;
     const fs::path file = path.lexically_normal();

@@ -172,6 +172,37 @@ TEST(Stepper, ARollbackThatFailsDoesNotHideTheCause) {
   EXPECT_EQ(engine->Length(*other), 0);
 }
 
+// The residual stream, from the embedding to what the last norm reads.
+TEST(Stepper, TheStreamIsTappedAfterEachLayer) {
+  auto engine = Open(kGptOssFolder, SmallOptions()).engine;
+  ASSERT_NE(engine, nullptr);
+  std::vector<int32_t> layers;
+  std::vector<float> embedded, first, last;
+  const auto copy = [](Mat<const float> m) {
+    std::vector<float> rows;
+    for (int64_t r = 0; r < m.rows; ++r) rows.insert(rows.end(), m.Row(r), m.Row(r) + m.cols);
+    return rows;
+  };
+  engine->probe().SetTap([&](Site, std::string_view op, Mat<const float> out) {
+    if (op == "embed") embedded = copy(out);
+  });
+  engine->probe().SetStreamTap([&](int32_t layer, Mat<const float> x) {
+    layers.push_back(layer);
+    (layer == 0 ? first : last) = copy(x);
+  });
+  const auto s = engine->NewSequence();
+  ASSERT_TRUE(s.ok() && engine->StepAll(std::vector<BatchRow>{{1, *s}, {2, *s}, {3, *s, true}}).ok());
+  const int32_t n = engine->model().sizes().layers;
+  ASSERT_EQ(static_cast<int32_t>(layers.size()), n + 1);
+  for (int32_t i = 0; i <= n; ++i) EXPECT_EQ(layers[static_cast<size_t>(i)], i);
+  EXPECT_EQ(first, embedded);
+  EXPECT_EQ(last.size(), first.size());
+  EXPECT_NE(last, first);
+  engine->probe().SetStreamTap({});
+  ASSERT_TRUE(engine->StepAll(std::vector<BatchRow>{{1, *s}}).ok());
+  EXPECT_EQ(static_cast<int32_t>(layers.size()), n + 1);
+}
+
 // Rows whose logits nobody wants are looked at too: what they leave in the cache would be met in a later step, far from its
 // cause.
 TEST(Stepper, NanInARowWithoutLogits) {

@@ -89,6 +89,8 @@ class TokenLogprob(NamedTuple):
 
 
 class ToolCall(NamedTuple):
+    """A call of a tool in an answer."""
+
     id: str
     name: str
     #: JSON, as the model wrote it; not checked
@@ -204,7 +206,12 @@ class Wake:
     async def wait_async(self) -> None:
         loop = asyncio.get_running_loop()
         came: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self.reader, lambda: came.done() or came.set_result(None))
+
+        def news() -> None:
+            if not came.done():
+                came.set_result(None)
+
+        loop.add_reader(self.reader, news)
         try:
             await came
         finally:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class Output(NamedTuple):
+    """What a forward pass gives."""
+
     #: float32 [batch, tokens, vocab]
     logits: "NDArray[numpy.float32]"
     #: float32 [layers + 1] arrays of [batch, tokens, d_model], the last one behind the last norm; None: not asked for
@@ -79,6 +81,7 @@ class PretrainedModel:
         return Output(logits, tuple(states))
 
     def close(self) -> None:
+        """Model.close."""
         self.model.close()
 
     def __repr__(self) -> str:

@@ -10,6 +10,8 @@ from . import _chat, _tally
 
 
 class Tokenizer:
+    """A model's tokenizer; ``Model.tokenizer``."""
+
     def __init__(self, model: _tally.Model) -> None:
         info = model.tokenizer_info()
         self._model = model
@@ -48,7 +50,8 @@ class Tokenizer:
         options: Dict[str, Any] = {"add_generation_prompt": add_generation_prompt, "template": template, "thinking": thinking,
                                    "reasoning_effort": reasoning_effort, **_chat.chat_options(tools, None, True, variables)}
         rendered = self._model.render(_chat.messages_of(messages), options)
-        return rendered["tokens"] if tokenize else rendered["text"]
+        prompt: Union[str, List[int]] = rendered["tokens" if tokenize else "text"]
+        return prompt
 
     def __call__(self, text: Union[str, Sequence[str]], add_special_tokens: bool = True) -> Dict[str, Any]:
         """{"input_ids", "attention_mask"} of a text, or of several."""

@@ -58,6 +58,10 @@ int main() {
   TALLY_DESIGNATED(tally::QuantizeOptions, type);
   TALLY_DESIGNATED(tally::QuantizeReport, tensors);
   TALLY_DESIGNATED(tally::SpeedOptions, prompts);
+  TALLY_DESIGNATED(tally::CallsError, field);
+  TALLY_DESIGNATED(tally::Table, title);
+  TALLY_DESIGNATED(tally::CsvTables, counts);
+  TALLY_DESIGNATED(tally::TrainingBudget, tokens);
   TALLY_DESIGNATED(tally::SpeedRate, median);
   TALLY_DESIGNATED(tally::SpeedPoint, threads);
   TALLY_DESIGNATED(tally::MeasuredRoofs, threads);
