@@ -74,6 +74,14 @@ def test_empty_context(lm):
     assert same(given, plain(lm.model, [lm.prefix_token_id], ids))
 
 
+def test_continuation_without_tokens_is_refused(lm):
+    """The harness's own class asserts the same: probability 1 would be wrong."""
+    assert len(lm.tokenizer.encode("ab", False)) == 1
+    for context, continuation in (("a", "b"), ("ROMEO:", "")):
+        with pytest.raises(ValueError, match="no tokens of its own"):
+            lm.loglikelihood(requests((context, continuation)))
+
+
 def test_context_is_cut_on_the_left(lm):
     encode, n = lm.tokenizer.encode, lm.max_length
     context = "To be, or not to be: that is the question.\n" * 200

@@ -53,6 +53,8 @@ class TallyLM(LM):
 
     def _score(self, before, ids):
         """(ln p of the ids, are they what greedy decoding gives). The last of them is predicted and not run, so one more fits."""
+        if not ids:
+            raise ValueError("a continuation has no tokens of its own: it is empty, or one token with the end of its context")
         if len(ids) > self.max_length:
             raise ValueError(f"a continuation of {len(ids)} tokens is longer than the context, {self.max_length}")
         before = before[max(0, len(before) + len(ids) - self.max_length - 1):]
