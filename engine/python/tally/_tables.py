@@ -93,7 +93,9 @@ def inline(figures: Sequence[Tuple[str, str]]) -> str:
     for name, svg in figures:
         about = re.search(r"<desc>(.*?)</desc>", svg, re.DOTALL)
         caption = f'<figcaption style="max-width:560px;font-size:smaller">{about[1]}</figcaption>' if about else ""
-        picture = svg.replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
+        # Always light: a notebook's colours are its own, and need not be the system's.
+        picture = re.sub(r"@media \(prefers-color-scheme:dark\)\{.*?\n\}\n(?=</style>)", "", svg, flags=re.DOTALL)
+        picture = picture.replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
         style = 'class="tally-figure" style="margin:0;max-width:100%"'
         made.append(f'<figure {style} data-figure="{html.escape(name)}">{picture}{caption}</figure>')
     return beside(made)
