@@ -126,13 +126,16 @@ class Count(Document):
         shares = table_of(f"{self.name}: {self.total:,} parameters", ["", "parameters", "share"],
                           [[name, n, f"{100 * n / run:.2f} %"] for name, n in rows] + [[name, n, ""] for name, n in not_run])
         parts = table_of("parts", ["", "parameters", "share", "active(all)"],
-                         [[name, n["parameters"], f"{100 * n['parameters'] / run:.2f} %", n["active"]]
-                          for name, n in counted["parts"].items()])
-        ways = ("matmul_full_square", "matmul_causal", "everything")
+                         [["embedding and head" if name == "embedding" and "head" not in counted["parts"] else name, n["parameters"],
+                           f"{100 * n['parameters'] / run:.2f} %", n["active"]] for name, n in counted["parts"].items()])
+
+        def a_token(flops: Dict[str, Optional[int]], tokens: int) -> List[Union[int, str]]:
+            totals = [flops[way] for way in ("matmul_full_square", "matmul_causal", "everything")]
+            return ["partial" if n is None else round(n / tokens) for n in totals]
+
         work = table_of("FLOPs a token", ["", "matmul, full square", "matmul, causal", "everything"],
-                        [[name, *("partial" if flops[way] is None else round(flops[way] / tokens) for way in ways)]
-                         for name, flops, tokens in ((f"prefill of {self.prompt:,}", self.prefill_flops, self.prompt * self.batch),
-                                                     (f"decode at {self.context:,}", self.decode_flops, self.batch))])
+                        [[f"prefill of {self.prompt:,}", *a_token(self.prefill_flops, self.prompt * self.batch)],
+                         [f"decode at {self.context:,}", *a_token(self.decode_flops, self.batch)]])
         return (beside(table._repr_html_() for table in (shares, parts, work)) + inline(self.figures())
                 + f"<details><summary>all of it, as text</summary><pre>{html.escape(self._text)}</pre></details>")
 
