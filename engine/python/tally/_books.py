@@ -124,7 +124,8 @@ class Count(Document):
         rows = [("total (run)" if not_run else "total", run), ("active(all)", self.active_all), ("active(head)", self.active_head),
                 ("active(none)", self.active_none), ("touched by a decode step", self.touched)]
         shares = table_of(f"{self.name}: {self.total:,} parameters", ["", "parameters", "share"],
-                          [[name, n, f"{100 * n / run:.2f} %"] for name, n in rows] + [[name, "unknown" if n is None else n, ""] for name, n in not_run])
+                          [[name, n, f"{100 * n / run:.2f} %"] for name, n in rows]
+                          + [[name, "unknown" if n is None else n, ""] for name, n in not_run])
         parts = table_of("parts", ["", "parameters", "share", "active(all)"],
                          [["embedding and head" if name == "embedding" and "head" not in counted["parts"] else name, n["parameters"],
                            f"{100 * n['parameters'] / run:.2f} %", n["active"]] for name, n in counted["parts"].items()])
