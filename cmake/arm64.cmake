@@ -2,6 +2,7 @@
 # Toolchain file: Debian's cross compiler for AArch64, a root of arm64 packages, and qemu-user, which runs what is built (scripts/arm64.sh).
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)  # Highway's release names it
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 if(NOT TALLY_ARM64_ROOT)
   get_filename_component(TALLY_ARM64_ROOT ${CMAKE_CURRENT_LIST_DIR}/../build/arm64_root ABSOLUTE)

@@ -87,19 +87,19 @@ if(NOT APPLE)
   endif()
 endif()
 
-# All that `cmake --install` puts somewhere, and nothing else: what scripts/demo.sh builds.
+# All that `cmake --install` puts somewhere, and nothing else. `--component command` is the command and what it reads: an archive's files.
 add_custom_target(install_tree DEPENDS tally tally_shared tally_static tally_public_headers)
 install(FILES ${public_copies} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tally)
 install(TARGETS tally_shared EXPORT tallyTargets)
 install(TARGETS tally_static EXPORT tallyStaticTargets)
-install(TARGETS tally)
+install(TARGETS tally COMPONENT command)
 if(TALLY_WITH_MPI)
   add_dependencies(install_tree tally_mpi)
   install(TARGETS tally_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-install(FILES LICENSE NOTICE THIRD_PARTY.md docs/accounting.md docs/claims.md docs/ledger.schema.json
-        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/tally)
-install(FILES models/demo/demo.gguf DESTINATION share/tally)  # where DemoModelPath looks, whatever the data folder's name
+install(FILES LICENSE NOTICE THIRD_PARTY.md CHANGELOG.md docs/accounting.md docs/claims.md docs/ledger.schema.json
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/tally COMPONENT command)
+install(FILES models/demo/demo.gguf DESTINATION share/tally COMPONENT command)  # where DemoModelPath looks, whatever the data folder's name
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tally)
 install(EXPORT tallyTargets NAMESPACE tally:: DESTINATION ${package_dir})
 install(EXPORT tallyStaticTargets NAMESPACE tally:: DESTINATION ${package_dir})

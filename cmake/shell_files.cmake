@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Manual pages and completions of bash, zsh and fish: the built tally writes them, `cmake --install` puts them where man and the shells
-# look. When cross-compiling it cannot be run here, and there are none.
-if(CMAKE_CROSSCOMPILING)
-  message(STATUS "cross-compiling: no manual pages and completions, which the built tally writes")
+# look. When cross-compiling without an emulator it cannot be run here, and there are none.
+if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+  message(STATUS "cross-compiling without an emulator: no manual pages and completions, which the built tally writes")
   return()
 endif()
 set(shell_files ${PROJECT_BINARY_DIR}/shell_files)
@@ -17,7 +17,7 @@ add_custom_command(OUTPUT ${completions} ${shell_files}/man1/tally.1 VERBATIM
   DEPENDS tally)
 add_custom_target(tally_shell_files ALL DEPENDS ${completions} ${shell_files}/man1/tally.1)
 add_dependencies(install_tree tally_shell_files)
-install(DIRECTORY ${shell_files}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} FILES_MATCHING PATTERN *.1)
-install(FILES ${shell_files}/tally.bash DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions RENAME tally)
-install(FILES ${shell_files}/_tally DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/zsh/site-functions)
-install(FILES ${shell_files}/tally.fish DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/fish/vendor_completions.d)
+install(DIRECTORY ${shell_files}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT command FILES_MATCHING PATTERN *.1)
+install(FILES ${shell_files}/tally.bash DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions RENAME tally COMPONENT command)
+install(FILES ${shell_files}/_tally DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/zsh/site-functions COMPONENT command)
+install(FILES ${shell_files}/tally.fish DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/fish/vendor_completions.d COMPONENT command)

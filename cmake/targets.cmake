@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Which of Highway's targets (instruction sets) kernels are compiled for. Sets TALLY_HWY_DEFINITIONS and TALLY_DOT_DEFINITIONS, what
-# kernels are compiled with.
+# kernels are compiled with, and TALLY_KERNEL_TARGETS, their names.
 #
 # On Arm it is one, NEON: vectors of unknown length are not used (kernels keep arrays of vectors), nothing here is faster by AES, which
 # HWY_NEON adds, and g++ 12 has no HWY_NEON_BF16. What Arm's processors have beyond NEON, kernels choose themselves (base/byte_dot.h).
 set(TALLY_TARGETS "portable" CACHE STRING
   "Instruction sets of the kernels: portable (all, the best is chosen as they run), native (this processor's alone) or names: AVX2;AVX3_DL")
+set(TALLY_KERNEL_TARGETS NEON)
 set(TALLY_HWY_DEFINITIONS "HWY_DISABLED_TARGETS=(HWY_ALL_SVE|HWY_RVV|HWY_NEON|HWY_NEON_BF16)")
 # The dot products of bytes that AVX2's kernels have (base/byte_dot.h). AVX-512's encoding is for tests of AVX-VNNI on processors without it.
 set(TALLY_DOT_DEFINITIONS TALLY_VEX_DOT=1 TALLY_EVEX_DOT=$<BOOL:${TALLY_BUILD_TESTS}>)
@@ -68,5 +69,5 @@ list(JOIN disabled "|" disabled)
 # Highway compiles each target's code for that target whatever the compiler's options are, so the baseline may be above theirs. The command
 # and the library refuse to run where a processor lacks it (machine/instruction_set.h).
 set(TALLY_HWY_DEFINITIONS HWY_WANT_AVX3_DL=1 "HWY_DISABLED_TARGETS=(${disabled})" HWY_BASELINE_TARGETS=HWY_${baseline})
-list(JOIN targets ", " targets)
-message(STATUS "Kernels for: ${targets}")
+list(JOIN targets ", " TALLY_KERNEL_TARGETS)
+message(STATUS "Kernels for: ${TALLY_KERNEL_TARGETS}")

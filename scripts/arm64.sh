@@ -5,7 +5,7 @@
 # most, each with plain NEON, with SDOT, and with all of Armv8.6's products. --all: every fast and golden test that starts no other program,
 # on the same three; hours. --build: builds alone.
 #
-# The arm64 packages are unpacked into build/arm64_root. The system's own apt and dpkg learn nothing of that architecture.
+# The arm64 packages are unpacked into build/arm64_root (scripts/arm64_root.sh).
 . "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 root=$PWD/build/arm64_root
@@ -15,34 +15,10 @@ packages=(libc6-dev libstdc++6 libgomp1 libhwy-dev libpcre2-dev libutf8proc-dev 
 processors=(cortex-a72 neoverse-n1 max)
 quick_targets=(tally kernels_tests reference_tests goldens_tests)
 
-# By an apt with a state of its own, and the system's sources and preferences: install_deps.sh has added Debian 12 a newer Highway.
 unpack_root() {
-  local apt=$PWD/build/arm64_apt deb link
-  local stamp=$root/.complete
-  if [ "$(cat "$stamp" 2>/dev/null)" = "${packages[*]}" ]; then return; fi
-  rm -rf "$root" "$apt"
-  mkdir -p "$root" "$apt/lists/partial" "$apt/archives/partial"
-  : >"$apt/status"
-  cat >"$apt/apt.conf" <<CONF
-APT::Architecture "arm64";
-APT::Architectures { "arm64"; };
-APT::Install-Recommends "0";
-APT::Sandbox::User "root";
-Dir::State::status "$apt/status";
-Dir::State::lists "$apt/lists";
-Dir::Cache "$apt";
-Dir::Cache::archives "$apt/archives";
-Debug::NoLocking "1";
-CONF
-  APT_CONFIG=$apt/apt.conf apt-get -q update
-  APT_CONFIG=$apt/apt.conf apt-get -q -y --download-only install "${packages[@]}"
-  for deb in "$apt"/archives/*.deb; do dpkg-deb -x "$deb" "$root"; done
-  # Links that start at / mean the root's.
-  find "$root" -type l -lname '/*' | while IFS= read -r link; do ln -sfnr "$root$(readlink "$link")" "$link"; done
+  scripts/arm64_root.sh "$root" "${packages[@]}"
   # The name that Debian's alternatives give it.
   ln -sfn openblas-pthread/libopenblas.so.0 "$root/usr/lib/aarch64-linux-gnu/libopenblas.so.0"
-  rm -rf "$apt"
-  printf '%s\n' "${packages[*]}" >"$stamp"
 }
 
 emulated() {  # PROCESSOR COMMAND...

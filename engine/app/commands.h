@@ -8,7 +8,7 @@
 
 namespace tally::app {
 
-inline constexpr const char* kTallyVersion = "0.2.0";  // of Tally
+inline constexpr const char* kTallyVersion = TALLY_VERSION;  // CMake's, of the project
 
 // Runs after parsing; gives the exit code.
 using Action = std::function<int()>;

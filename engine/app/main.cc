@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/app/build_info.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/ranks.h"
@@ -60,7 +61,7 @@ std::vector<std::string> Arguments(int argc, char** argv) {
 int Main(int argc, char** argv) {
   Command app("tally", "Run transformer language models on CPUs, and say exactly what that cost");
   app.HelpFlag("-h,--help", "show this help");
-  app.VersionFlag("--version", std::string("tally ") + kTallyVersion, "show the version");
+  app.VersionFlag("--version", std::string("tally ") + kTallyVersion, "show the version, the commit, and what is built in");
   std::vector<std::pair<std::string, Action>> commands;
   std::string names;
   using Add = Action (*)(Command&);
@@ -109,7 +110,7 @@ int Main(int argc, char** argv) {
   const ParseOutcome parsed = app.Parse(arguments);
   if (parsed.kind == ParseOutcome::Kind::kHelp || parsed.kind == ParseOutcome::Kind::kVersion) {
     const bool help = parsed.kind == ParseOutcome::Kind::kHelp;
-    Print(!help            ? app.version() + "\n"
+    Print(!help            ? app.version() + "\n" + BuildInfo()
           : parsed.command ? HelpText(*parsed.command, app.name(), HelpWidth())
                            : HelpText(app, "", HelpWidth()));
     return Report(FlushOutput());
