@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _tally
 from ._errors import BadInput
-from ._tables import Document, Table, inline, table_of
+from ._tables import Document, Table, beside, inline, table_of
 
 Settings = Union[Sequence[str], Mapping[str, Any], None]
 
@@ -118,12 +118,27 @@ class Count(Document):
         return self._counted.figures()
 
     def _repr_html_(self) -> str:
-        shares = table_of(
-            f"{self.name}: {self.total:,} parameters", ["", "parameters", "share"],
-            [[name, n, f"{100 * n / self.total:.2f} %"] for name, n in
-             (("total", self.total), ("active(all)", self.active_all), ("active(head)", self.active_head),
-              ("active(none)", self.active_none), ("touched by a decode step", self.touched))])
-        return shares._repr_html_() + inline(self.figures()) + f"<details><pre>{html.escape(self._text)}</pre></details>"
+        counted = self._document["parameters"]
+        run = counted["total_run"]
+        not_run = [(part["part"] + ", not run", part["parameters"]) for part in counted["not_run"]]
+        rows = [("total (run)" if not_run else "total", run), ("active(all)", self.active_all), ("active(head)", self.active_head),
+                ("active(none)", self.active_none), ("touched by a decode step", self.touched)]
+        shares = table_of(f"{self.name}: {self.total:,} parameters", ["", "parameters", "share"],
+                          [[name, n, f"{100 * n / run:.2f} %"] for name, n in rows]
+                          + [[name, "unknown" if n is None else n, ""] for name, n in not_run])
+        parts = table_of("parts", ["", "parameters", "share", "active(all)"],
+                         [["embedding and head" if name == "embedding" and "head" not in counted["parts"] else name, n["parameters"],
+                           f"{100 * n['parameters'] / run:.2f} %", n["active"]] for name, n in counted["parts"].items()])
+
+        def a_token(flops: Dict[str, Optional[int]], tokens: int) -> List[Union[int, str]]:
+            totals = [flops[way] for way in ("matmul_full_square", "matmul_causal", "everything")]
+            return ["partial" if n is None else round(n / tokens) for n in totals]
+
+        work = table_of("FLOPs a token", ["", "matmul, full square", "matmul, causal", "everything"],
+                        [[f"prefill of {self.prompt:,}", *a_token(self.prefill_flops, self.prompt * self.batch)],
+                         [f"decode at {self.context:,}", *a_token(self.decode_flops, self.batch)]])
+        return (beside(table._repr_html_() for table in (shares, parts, work)) + inline(self.figures())
+                + f"<details><summary>all of it, as text</summary><pre>{html.escape(self._text)}</pre></details>")
 
 
 def count(model: str, *, context: int = 0, prompt: int = 0, batch: int = 1, type: Optional[str] = None,

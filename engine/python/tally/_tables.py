@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 
@@ -16,7 +17,6 @@ class Table:
         self.rows: List[List[str]] = table["rows"]
         self.values: List[List[Any]] = table["values"]
         self._text: str = table["text"]
-        self._html: str = table["html"]
 
     def to_dict(self) -> Dict[str, List[Any]]:
         """The values by column. Columns without a heading are called "0", "1" and so on."""
@@ -33,7 +33,20 @@ class Table:
         return self._text
 
     def _repr_html_(self) -> str:
-        return f"<h4>{html.escape(self.title)}</h4>{self._html}"
+        # With styles of its own, since notebooks align all cells to the right.
+        sides = ["right" if all(_NUMBER.fullmatch(row[i]) for row in self.rows) else "left" for i in range(len(self.columns))]
+
+        def line(tag: str, row: Sequence[str]) -> str:
+            cells = "".join(f'<{tag} style="text-align:{side}">{html.escape(cell)}</{tag}>' for side, cell in zip(sides, row))
+            return f"<tr>{cells}</tr>"
+
+        title = '<caption style="caption-side:top;text-align:left;font-weight:bold;white-space:nowrap">' + html.escape(self.title)
+        head = f'<thead>{line("th", self.columns)}</thead>' if any(self.columns) else ""
+        return f'<table>{title}</caption>{head}<tbody>{"".join(line("td", row) for row in self.rows)}</tbody></table>'
+
+
+# A figure with its unit, or none.
+_NUMBER = re.compile(r"|[-+<]?[\d,]+(\.\d+)?( (%|[kMGTP]?i?B))?|partial")
 
 
 def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
@@ -48,11 +61,7 @@ def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) 
 
     text = "\n".join([title, line(list(columns))] + [line(row) for row in shown])
 
-    def cells(tag: str, row: Sequence[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in row) + "</tr>"
-
-    markup = "<table>" + cells("th", columns) + "".join(cells("td", row) for row in shown) + "</table>"
-    return Table({"title": title, "columns": list(columns), "rows": shown, "values": values, "text": text, "html": markup})
+    return Table({"title": title, "columns": list(columns), "rows": shown, "values": values, "text": text})
 
 
 class Document:
@@ -73,6 +82,20 @@ class Document:
         return f"<pre>{html.escape(self._text)}</pre>"
 
 
+def beside(parts: Iterable[str]) -> str:
+    """HTML side by side, as far as there is room."""
+    return '<div style="display:flex;flex-wrap:wrap;align-items:flex-start;gap:0.5em 2em">' + "".join(parts) + "</div>"
+
+
 def inline(figures: Sequence[Tuple[str, str]]) -> str:
-    """SVG documents one below another, as HTML."""
-    return "".join(f'<div class="tally-figure" id="{html.escape(name)}">{svg}</div>' for name, svg in figures)
+    """SVG documents as HTML, each with what it says about itself below it."""
+    made = []
+    for name, svg in figures:
+        about = re.search(r"<desc>(.*?)</desc>", svg, re.DOTALL)
+        caption = f'<figcaption style="max-width:560px;font-size:smaller">{about[1]}</figcaption>' if about else ""
+        # Always light: a notebook's colours are its own, and need not be the system's.
+        picture = re.sub(r"@media \(prefers-color-scheme:dark\)\{.*?\n\}\n(?=</style>)", "", svg, flags=re.DOTALL)
+        picture = picture.replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
+        style = 'class="tally-figure" style="margin:0;max-width:100%"'
+        made.append(f'<figure {style} data-figure="{html.escape(name)}">{picture}{caption}</figure>')
+    return beside(made)
