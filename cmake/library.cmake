@@ -15,7 +15,7 @@ set(public_headers
   engine/chat/chat_format.h engine/chat/message.h engine/chat/output.h
   engine/grammar/call_notation.h engine/grammar/grammar.h engine/grammar/grammar_cache.h engine/grammar/vocabulary.h
   engine/hub/hub.h engine/machine/peaks.h engine/page/page.h engine/page/report_data.h
-  engine/recipe/sizes.h engine/render/html.h engine/render/json.h engine/render/table.h engine/render/value.h
+  engine/recipe/sizes.h engine/render/json.h engine/render/table.h engine/render/value.h
   engine/reports/audit_report.h engine/reports/bill_report.h engine/reports/claims_report.h engine/reports/count_report.h engine/reports/fit_report.h engine/reports/ledger_report.h engine/reports/training_report.h
   engine/text/tokenizer.h
   engine/session/answer_calls.h engine/session/batch.h engine/session/conversation.h engine/session/engine.h engine/session/generate.h engine/session/held_calls.h engine/session/logprobs.h engine/session/model.h engine/session/output_stream.h engine/session/probe.h engine/session/request.h engine/session/sampling.h engine/session/scheduler.h engine/session/sequences.h

@@ -29,7 +29,6 @@
 #include "engine/grammar/grammar.h"
 #include "engine/hub/hub.h"
 #include "engine/page/page.h"
-#include "engine/render/html.h"
 #include "engine/render/json.h"
 #include "engine/reports/audit_report.h"
 #include "engine/reports/bill_report.h"

@@ -29,7 +29,6 @@ py::dict TableOf(const Table& table) {
   made["rows"] = rows;
   made["values"] = values;
   made["text"] = Text(Render(table, TableFormat::kText));
-  made["html"] = Text(TableHtml(table));
   return made;
 }
 
@@ -54,7 +53,7 @@ CountedModel CountOf(const std::string& model, const py::dict& given) {
   request.type_given = !type.empty();
   Result<CountedModel> counted = BadInput("");
   {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     counted = CountModel(request);
     if (counted.ok() && !type.empty()) counted = CountedAs(*counted, type);
   }
@@ -76,7 +75,7 @@ FitMachine MachineOf(const std::string& machine, int threads, bool measure) {
   MarkThreads();
   Result<FitMachine> measured = FitMachine();
   {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     measured = MeasureMachine(CacheDirectory(), threads, measure);
   }
   return Unwrap(std::move(measured));
@@ -132,7 +131,7 @@ py::dict WriteSynth(const std::string& model, const std::string& path, const py:
   };
   Result<SynthReport> report = SynthReport();
   {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     report = Synthesize(model, path, synth);
   }
   const SynthReport made = Unwrap(std::move(report));
@@ -150,7 +149,7 @@ std::string FindModel(const std::string& name, bool configuration, bool fetch) {
       return !SignalRaised();
     };
     const Status status = [&]() -> Status {
-      const py::gil_scoped_release unlocked;
+      const Unlocked unlocked;
       TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<hub::Hub> opened, hub::OpenHub(settings));
       TALLY_ASSIGN_OR_RETURN(const hub::Plan plan, opened->MakePlan(parsed, want, progress));
       return opened->Fetch(plan, progress).status();

@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <mutex>
 #include <new>
@@ -53,10 +54,10 @@ std::shared_ptr<ModelState> Load(const std::string& path, const std::string& nam
   std::shared_ptr<const Model> model;
   std::shared_ptr<Runner> runner;
   const Status status = [&]() -> Status {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     TALLY_ASSIGN_OR_RETURN(model, LoadModel(path, engine_options, load));
     TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, NewEngine(model, engine_options));
-    TALLY_ASSIGN_OR_RETURN(runner, Runner::Start(std::move(engine)));
+    TALLY_ASSIGN_OR_RETURN(runner, Runner::Start(std::move(engine), engine_options.sequences));
     return {};
   }();
   Check(status);
@@ -72,37 +73,43 @@ struct Asked {
 };
 
 void ReadGrammar(ModelState& model, Options& options, Asked* asked) {
-  std::string schema, regex, gbnf;
-  std::vector<std::string> choices;
+  std::optional<std::string> schema, regex, gbnf;
+  std::optional<std::vector<std::string>> choices;
   bool spaced = false;
   options.Read("schema", schema);
   options.Read("regex", regex);
   options.Read("grammar", gbnf);
   options.Read("choices", choices);
   options.Read("spaced", spaced);
-  if (!schema.empty() + !regex.empty() + !gbnf.empty() + !choices.empty() > 1) {
+  if (schema.has_value() + regex.has_value() + gbnf.has_value() + choices.has_value() > 1) {
     Throw(BadInput("schema, regex, grammar and choices: only one of them can say what an answer may be"));
+  }
+  if ((regex && regex->empty()) || (gbnf && gbnf->empty()) || (choices && choices->empty())) {
+    Throw(BadInput(std::string(regex ? "regex" : gbnf ? "grammar" : "choices") + " is empty"));
   }
   const auto get = [&](const char* kind, const std::string& text, const auto& make) {
     std::string key = kind;
     AddToKey(text, key);
     Result<std::shared_ptr<Grammar>> grammar = model.grammars().Get(std::move(key), make);
-    if (!grammar.ok()) Throw(BadInput(std::string(kind) + ": " + grammar.status().message()));
+    if (!grammar.ok()) {
+      const std::string& why = grammar.status().message();
+      Throw(BadInput(why.starts_with(std::string(kind) + ":") ? why : std::string(kind) + ": " + why));
+    }
     asked->request.grammar = std::move(*grammar);
   };
-  if (!schema.empty()) {
+  if (schema) {
     const SchemaOptions written{.space = spaced ? JsonSpace::kOne : JsonSpace::kNone};
-    get("schema", (spaced ? " " : "") + schema, [&] { return Grammar::FromSchema(schema, written); });
+    get("schema", (spaced ? " " : "") + *schema, [&] { return Grammar::FromSchema(*schema, written); });
     for (const std::string& what : asked->request.grammar->ignored())
       asked->notes.push_back("schema: " + what + " says nothing here");
-  } else if (!regex.empty()) {
-    get("regex", regex, [&] { return Grammar::FromRegex(regex); });
-  } else if (!gbnf.empty()) {
-    get("grammar", gbnf, [&] { return Grammar::FromGbnf(gbnf); });
-  } else if (!choices.empty()) {
+  } else if (regex) {
+    get("regex", *regex, [&] { return Grammar::FromRegex(*regex); });
+  } else if (gbnf) {
+    get("grammar", *gbnf, [&] { return Grammar::FromGbnf(*gbnf); });
+  } else if (choices) {
     std::string all;
-    for (const std::string& choice : choices) AddToKey(choice, all);
-    get("choices", all, [&] { return Grammar::FromChoices(choices); });
+    for (const std::string& choice : *choices) AddToKey(choice, all);
+    get("choices", all, [&] { return Grammar::FromChoices(*choices); });
   }
 }
 
@@ -120,9 +127,14 @@ Asked ReadAsked(ModelState& model, Options& options) {
   if (const py::object bias = options.Take("logit_bias"); !bias.is_none()) {
     if (!py::isinstance<py::dict>(bias)) ThrowType("logit_bias must be a dict of token ids and numbers");
     for (const auto& [token, value] : bias.cast<py::dict>()) {
-      asked.request.logit_bias.emplace_back(TokensOf(py::make_tuple(token), "logit_bias")[0], PyFloat_AsDouble(value.ptr()));
+      const double added = PyFloat_AsDouble(value.ptr());
       if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+      if (std::isnan(added)) Throw(BadInput("logit_bias: NaN is no number to add"));
+      asked.request.logit_bias.emplace_back(TokensOf(py::make_tuple(token), "logit_bias")[0], added);
     }
+  }
+  if (asked.request.draft > 0 && model.runner()->engine().draft_rows() == 0) {
+    Throw(BadInput("draft: the model was loaded without draft_rows"));
   }
   ReadGrammar(model, options, &asked);
   return asked;
@@ -139,16 +151,20 @@ const char* FinishText(FinishReason reason) {
   return kNames[static_cast<size_t>(reason)];
 }
 
+std::vector<int32_t> Encode(const ModelState& model, const std::string& text, const EncodeOptions& options) {
+  const std::shared_ptr<const Tokenizer> tokenizer = model.tokenizer();
+  Result<std::vector<int32_t>> ids = std::vector<int32_t>();
+  {
+    const Unlocked unlocked;
+    ids = tokenizer->Encode(text, options);
+  }
+  return Unwrap(std::move(ids));
+}
+
 std::vector<int32_t> PromptOf(ModelState& model, const py::object& prompt, bool parse_special) {
   if (!py::isinstance<py::str>(prompt)) return TokensOf(prompt, "prompt");
   const std::string text = TextOf(prompt, "prompt");
-  const Tokenizer& tokenizer = model.tokenizer();
-  Result<std::vector<int32_t>> ids = std::vector<int32_t>();
-  {
-    const py::gil_scoped_release unlocked;
-    ids = tokenizer.Encode(text, {.parse_special = parse_special});
-  }
-  return Unwrap(std::move(ids));
+  return Encode(model, text, {.parse_special = parse_special});
 }
 
 PyAnswer Start(const std::shared_ptr<ModelState>& model, const py::object& prompt, const py::dict& given) {
@@ -158,9 +174,11 @@ PyAnswer Start(const std::shared_ptr<ModelState>& model, const py::object& promp
   options.Read("parse_special", parse_special);
   options.End();
   const std::vector<int32_t> tokens = PromptOf(*model, prompt, parse_special);
-  std::shared_ptr<Request> request = Unwrap(Request::New(model->engine(), tokens, asked.request, asked.stop));
+  if (!asked.stop.empty()) (void)model->tokenizer();  // BadInput without
+  const std::shared_ptr<Runner> runner = model->runner();
+  std::shared_ptr<Request> request = Unwrap(Request::New(runner->engine(), tokens, asked.request, asked.stop));
   auto answer = std::make_shared<Answer>(std::move(request));
-  model->runner()->Add(answer);
+  runner->Add(answer);
   return {model, std::move(answer), std::move(asked.notes)};
 }
 
@@ -224,11 +242,12 @@ struct RenderedPrompt {
 };
 
 RenderedPrompt RenderChat(ModelState& model, const AskedChat& asked) {
+  if (asked.chat.messages.empty()) Throw(BadInput("messages: there are none"));
   RenderedPrompt prompt;
-  const Tokenizer& tokenizer = model.tokenizer();
+  const std::shared_ptr<const Tokenizer> tokenizer = model.tokenizer();
   prompt.format = model.Format(asked.source, !asked.chat.tools.empty(), &prompt.stop);
   const Status status = [&]() -> Status {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     TALLY_ASSIGN_OR_RETURN(const std::vector<PromptSegment> segments, prompt.format->Render(asked.chat, &prompt.notes));
     for (const LeftOut& left_out : prompt.format->FindLeftOut(asked.chat)) {
       if (left_out.what == LeftOut::What::kTool) return BadInput("tools: the chat template leaves them out");
@@ -238,7 +257,7 @@ RenderedPrompt RenderChat(ModelState& model, const AskedChat& asked) {
     std::vector<TextSegment> texts;
     for (const PromptSegment& segment : segments) texts.push_back({segment.text, segment.control});
     prompt.text = JoinSegments(segments);
-    TALLY_ASSIGN_OR_RETURN(prompt.tokens, tokenizer.EncodeSegments(texts));
+    TALLY_ASSIGN_OR_RETURN(prompt.tokens, tokenizer->EncodeSegments(texts));
     return {};
   }();
   Check(status);
@@ -274,19 +293,21 @@ PyAnswer StartChat(const std::shared_ptr<ModelState>& model, const py::list& mes
   asked.request.may_call = MayCall(chat.chat);
   std::ranges::move(prompt.notes, std::back_inserter(asked.notes));
   prompt.stop.insert(prompt.stop.end(), asked.stop.begin(), asked.stop.end());
+  const std::shared_ptr<Runner> runner = model->runner();
+  const std::shared_ptr<const Model> loaded = model->model();
   std::optional<CallsError> error;
   {
-    const py::gil_scoped_release unlocked;
-    error = HoldCalls(model->model(), model->grammars(), chat.chat, *prompt.format, prompt.text, asked.request.grammar != nullptr,
+    const Unlocked unlocked;
+    error = HoldCalls(*loaded, model->grammars(), chat.chat, *prompt.format, prompt.text, asked.request.grammar != nullptr,
                       &asked.request.calls);
   }
   if (error) Throw(BadInput(error->message));
-  Check(Request::Check(model->engine(), prompt.tokens, asked.request));
-  auto request = std::make_shared<Request>(model->engine(), prompt.tokens, asked.request,
-                                           NewAnswerStream(model->tokenizer(), prompt.format->NewParser(prompt.text, chat.chat),
+  Check(Request::Check(runner->engine(), prompt.tokens, asked.request));
+  auto request = std::make_shared<Request>(runner->engine(), prompt.tokens, asked.request,
+                                           NewAnswerStream(*loaded->tokenizer(), prompt.format->NewParser(prompt.text, chat.chat),
                                                            prompt.stop, CallsOf(chat.chat, *prompt.format, new_ids)));
   auto answer = std::make_shared<Answer>(std::move(request));
-  model->runner()->Add(answer);
+  runner->Add(answer);
   return {model, std::move(answer), std::move(asked.notes)};
 }
 
@@ -327,31 +348,24 @@ py::list Events(const PyAnswer& self) {
   return events;
 }
 
+void Cancel(const PyAnswer& self) {
+  if (!IsForked() && !self.model->closed() && !self.answer->Ended()) self.model->runner()->Cancel(self.answer);
+}
+
 // Waits; None: the answer has ended.
 py::object Next(const PyAnswer& self) {
   CheckFork();
-  WaitFor([&](std::chrono::milliseconds most) { return self.answer->Wait(most); },
-          [&] {
-            if (!self.model->closed()) self.model->runner()->Cancel(self.answer);
-          },
+  WaitFor([&](std::chrono::milliseconds most) { return self.answer->Wait(most); }, [&] { Cancel(self); },
           /*until_over=*/false);
   py::list events = Events(self);
   if (events.empty()) return py::none();
   return events;
 }
 
-void Cancel(const PyAnswer& self) {
-  if (!IsForked() && !self.model->closed() && !self.answer->Ended()) self.model->runner()->Cancel(self.answer);
-}
-
 void WaitForEnd(const PyAnswer& self) {
   CheckFork();
-  WaitFor(
-      [&](std::chrono::milliseconds most) {
-        self.answer->Wait(most);
-        return self.answer->Over();
-      },
-      [&] { Cancel(self); }, /*until_over=*/true);
+  WaitFor([&](std::chrono::milliseconds most) { return self.answer->WaitForEnd(most); }, [&] { Cancel(self); },
+          /*until_over=*/true);
 }
 
 // Of an answer that has ended.
@@ -370,7 +384,7 @@ py::dict ResultOf(const PyAnswer& self) {
   result["cost"] =
       self.model->closed()
           ? py::object(py::none())
-          : ToPython(BillDocument({&self.answer->shared(), 1}, self.model->model(), self.model->runner()->weights()));
+          : ToPython(BillDocument({&self.answer->shared(), 1}, *self.model->model(), self.model->runner()->weights()));
   return result;
 }
 
@@ -382,10 +396,12 @@ void ThrowError(const PyAnswer& self) {
 // ---- what is known of a model
 
 py::dict InfoOf(const ModelState& state) {
-  const Model& model = state.model();
+  const std::shared_ptr<const Model> loaded = state.model();
+  const std::shared_ptr<Runner> runner = state.runner();
+  const Model& model = *loaded;
   const ModelSizes s = model.sizes();
   const ParameterCounts& p = model.parameters();
-  const Engine& engine = state.engine();
+  const Engine& engine = runner->engine();
   const MemoryPlan& memory = engine.memory_plan();
   py::dict info;
   info["family"] = s.family;
@@ -415,8 +431,39 @@ py::dict InfoOf(const ModelState& state) {
   return info;
 }
 
+// Ids of the tokenizer. BadInput: one is none.
+std::vector<int32_t> KnownIds(const ModelState& state, const py::object& ids) {
+  std::vector<int32_t> tokens = TokensOf(ids, "ids");
+  const int32_t vocab = state.tokenizer()->vocab_size();
+  for (const int32_t id : tokens) {
+    if (id < 0 || id >= vocab) {
+      Throw(BadInput("token " + std::to_string(id) + ": the tokenizer's ids are 0 to " + std::to_string(vocab - 1)));
+    }
+  }
+  return tokens;
+}
+int32_t OneId(const ModelState& state, const py::object& id) { return KnownIds(state, py::make_tuple(id))[0]; }
+
+py::str Decode(const ModelState& state, const py::object& ids, bool skip_special) {
+  const std::vector<int32_t> tokens = KnownIds(state, ids);
+  const std::shared_ptr<const Tokenizer> tokenizer = state.tokenizer();
+  if (skip_special) return Text(tokenizer->Decode(tokens));
+  std::string text;
+  std::vector<int32_t> plain;
+  for (const int32_t id : tokens) {
+    if (!tokenizer->IsControl(id)) {
+      plain.push_back(id);
+      continue;
+    }
+    text += tokenizer->Decode(plain) + tokenizer->ControlText(id);
+    plain.clear();
+  }
+  return Text(text + tokenizer->Decode(plain));
+}
+
 py::dict TokenizerInfo(const ModelState& state) {
-  const Tokenizer& t = state.tokenizer();
+  const std::shared_ptr<const Tokenizer> tokenizer = state.tokenizer();
+  const Tokenizer& t = *tokenizer;
   py::dict info;
   info["vocab_size"] = t.vocab_size();
   info["bos"] = t.bos();
@@ -440,30 +487,39 @@ ModelState::~ModelState() {
 
 void ModelState::Close() {
   if (runner_ == nullptr || IsForked()) return;
-  const std::shared_ptr<Runner> runner = std::move(runner_);
-  runner_ = nullptr;
-  const py::gil_scoped_release unlocked;
+  std::shared_ptr<Runner> runner = std::exchange(runner_, nullptr);
+  std::shared_ptr<const Model> model = std::exchange(model_, nullptr);
+  const Unlocked unlocked;
   runner->Stop();
+  runner.reset();
+  model.reset();
 }
 
-const std::shared_ptr<Runner>& ModelState::runner() const {
+std::shared_ptr<Runner> ModelState::runner() const {
   CheckFork();
-  if (runner_ == nullptr) Throw(BadInput("the model was closed"));
+  if (runner_ == nullptr) Throw(Closed());
   return runner_;
 }
 
-const Tokenizer& ModelState::tokenizer() const {
-  Check(model_->tokenizer_status());
-  if (model_->tokenizer() == nullptr) Throw(BadInput("the model has no tokenizer: it takes and gives token ids"));
-  return *model_->tokenizer();
+std::shared_ptr<const Model> ModelState::model() const {
+  if (model_ == nullptr) Throw(Closed());
+  return model_;
+}
+
+std::shared_ptr<const Tokenizer> ModelState::tokenizer() const {
+  const std::shared_ptr<const Model> model = this->model();
+  Check(model->tokenizer_status());
+  if (model->tokenizer() == nullptr) Throw(BadInput("the model has no tokenizer: it takes and gives token ids"));
+  return {model, model->tokenizer()};
 }
 
 std::shared_ptr<const ChatFormat> ModelState::Format(const std::string& source, bool tools, std::vector<std::string>* stop) {
   ChatTemplateSource chosen{.text = source, .origin = "template"};
+  const std::shared_ptr<const Model> model = this->model();
   const std::vector<ChatTemplateSource>* found = nullptr;
-  if (model_->chat_templates().ok()) found = &*model_->chat_templates();
+  if (model->chat_templates().ok()) found = &*model->chat_templates();
   if (source.empty()) {
-    Check(model_->chat_templates().status());
+    Check(model->chat_templates().status());
     if (found->empty()) Throw(BadInput("the model has no chat template: give one, template=..."));
     const auto for_tools = std::ranges::find(*found, "tool_use", &ChatTemplateSource::name);  // as transformers names it
     chosen = tools && for_tools != found->end() ? *for_tools : found->front();
@@ -485,7 +541,7 @@ void StopAll() {
     runners.swap(Runners());
   }
   if (IsForked()) return;
-  const py::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   for (const std::weak_ptr<Runner>& weak : runners) {
     if (const std::shared_ptr<Runner> runner = weak.lock()) runner->Stop();
   }
@@ -513,41 +569,21 @@ void AddModel(py::module_& module) {
       .def_property_readonly("closed", &ModelState::closed)
       .def("info", &InfoOf)
       .def("tokenizer_info", &TokenizerInfo)
-      .def("has_tokenizer", [](const ModelState& s) { return s.model().tokenizer() != nullptr; })
+      .def("has_tokenizer", [](const ModelState& s) { return s.model()->tokenizer() != nullptr; })
       .def("start", &Start)
       .def("start_chat", &StartChat)
       .def("render", &Render)
       .def("encode",
-           [](ModelState& s, const std::string& text, bool add_special, bool parse_special) {
-             const Tokenizer& tokenizer = s.tokenizer();
-             Result<std::vector<int32_t>> ids = std::vector<int32_t>();
-             {
-               const py::gil_scoped_release unlocked;
-               ids = tokenizer.Encode(text, {.add_special = add_special, .parse_special = parse_special});
-             }
-             return Unwrap(std::move(ids));
+           [](const ModelState& s, const py::object& text, bool add_special, bool parse_special) {
+             return Encode(s, TextOf(text, "text"), {.add_special = add_special, .parse_special = parse_special});
            })
-      .def("decode",
-           [](ModelState& s, const py::object& ids, bool skip_special) {
-             const Tokenizer& tokenizer = s.tokenizer();
-             const std::vector<int32_t> tokens = TokensOf(ids, "ids");
-             if (skip_special) return Text(tokenizer.Decode(tokens));
-             std::string text;
-             std::vector<int32_t> plain;
-             for (const int32_t id : tokens) {
-               if (!tokenizer.IsControl(id)) {
-                 plain.push_back(id);
-                 continue;
-               }
-               text += tokenizer.Decode(plain) + tokenizer.ControlText(id);
-               plain.clear();
-             }
-             return Text(text + tokenizer.Decode(plain));
-           })
-      .def("token_bytes", [](ModelState& s, int32_t id) { return py::bytes(s.tokenizer().TokenBytes(id)); })
-      .def("token_text", [](ModelState& s, int32_t id) {
-        const Tokenizer& t = s.tokenizer();
-        return Text(t.IsControl(id) ? t.ControlText(id) : t.TokenBytes(id));
+      .def("decode", &Decode)
+      .def("token_bytes",
+           [](const ModelState& s, const py::object& id) { return py::bytes(s.tokenizer()->TokenBytes(OneId(s, id))); })
+      .def("token_text", [](const ModelState& s, const py::object& id) {
+        const int32_t token = OneId(s, id);
+        const std::shared_ptr<const Tokenizer> t = s.tokenizer();
+        return Text(t->IsControl(token) ? t->ControlText(token) : t->TokenBytes(token));
       });
   AddRuns(model);
 }

@@ -21,21 +21,22 @@ class ModelState {
   ModelState& operator=(const ModelState&) = delete;
 
   const std::string& name() const { return name_; }
-  const Model& model() const { return *model_; }
-  const std::shared_ptr<Runner>& runner() const;  // BadInput: the model was closed
-  const Engine& engine() const { return runner()->engine(); }
-  const Tokenizer& tokenizer() const;  // BadInput: the model has none
+  // These keep what they return alive while another thread closes the model. BadInput: it was closed.
+  std::shared_ptr<const Model> model() const;
+  std::shared_ptr<Runner> runner() const;
+  std::shared_ptr<const Tokenizer> tokenizer() const;  // BadInput: the model has none
   // For chats, with tools or not: by `source` if that is not empty, else the checkpoint's. BadInput: there is none.
   std::shared_ptr<const ChatFormat> Format(const std::string& source, bool tools, std::vector<std::string>* stop);
   GrammarCache& grammars() { return grammars_; }
+  // Waits for the engine's thread, at most a step; gives the memory back. What was started and not taken stays to be taken.
   void Close();
   bool closed() const { return runner_ == nullptr; }
 
-  // Runs `call` on the engine's thread, alone. Ctrl-C interrupts it.
+  // Runs `call` on the engine's thread: a Job. Ctrl-C interrupts it.
   template <class T>
-  T OnEngine(const std::function<Result<T>(Engine& engine, const std::function<bool()>& interrupted)>& call) {
-    Result<T> result = BadInput("the model was closed");
-    const auto job = std::make_shared<Job>([&](Engine& engine, const std::function<bool()>& interrupted) {
+  T OnEngine(bool alone, const std::function<Result<T>(Engine& engine, const Job::Interrupted& interrupted)>& call) {
+    Result<T> result = Closed();
+    const auto job = std::make_shared<Job>(alone, [&](Engine& engine, const Job::Interrupted& interrupted) {
       try {
         result = call(engine, interrupted);
       } catch (const std::bad_alloc&) {
@@ -44,10 +45,13 @@ class ModelState {
     });
     runner()->Add(job);
     WaitFor([&](std::chrono::milliseconds most) { return job->Wait(most); }, [&] { job->Interrupt(); }, /*until_over=*/true);
+    if (result.status().code() == StatusCode::kInterrupted) Throw(Closed());
     return Unwrap(std::move(result));
   }
 
  private:
+  static Status Closed() { return BadInput("the model was closed"); }
+
   const std::string name_;
   std::shared_ptr<const Model> model_;
   std::shared_ptr<Runner> runner_;

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kActivationNames = {"auto", "f32", "bf16", "int8"};
 constexpr std::array<std::string_view, 3> kImplNames = {"auto", "ref", "blas"};
+constexpr int32_t kSequences = 4;
+constexpr int64_t kLogitRows = 32;  // logits of a prompt's rows are made so many at a time
 
 std::string Shown(const py::handle& value) {
   std::string text = py::repr(value);
@@ -51,7 +53,9 @@ std::string TextOf(const py::handle& text, const char* name) {
 }
 
 std::vector<int32_t> TokensOf(const py::handle& tokens, const char* name) {
-  if (py::isinstance<py::str>(tokens) || !py::isinstance<py::iterable>(tokens)) FailType(name, "a list of token ids", tokens);
+  if (py::isinstance<py::str>(tokens) || py::isinstance<py::bytes>(tokens) || py::isinstance<py::dict>(tokens) ||
+      py::isinstance<py::set>(tokens) || !py::isinstance<py::iterable>(tokens))
+    FailType(name, "a list of token ids", tokens);
   std::vector<int32_t> ids;
   for (const py::handle id : tokens) ids.push_back(Whole<int32_t>(name, id));
   return ids;
@@ -103,7 +107,7 @@ void Options::Set(const char* name, const py::object& member, std::vector<std::s
 }
 
 EngineOptions EngineOptionsOf(Options& options) {
-  EngineOptions engine;
+  EngineOptions engine{.sequences = kSequences};
   options.Read("threads", engine.threads);
   options.Read("context", engine.context);
   options.Read("max_batch", engine.max_batch);
@@ -120,6 +124,16 @@ EngineOptions EngineOptionsOf(Options& options) {
   }
   options.ReadName("impl", engine.impl, kImplNames);
   options.Read("share_gain_ns", engine.share_gain_ns);
+  const auto least = [](const char* name, int64_t value, int64_t smallest) {
+    if (value < smallest) Throw(BadInput(std::string(name) + " must be " + std::to_string(smallest) + " or more"));
+  };
+  least("threads", engine.threads, 0);
+  least("context", engine.context, 0);
+  least("max_batch", engine.max_batch, 1);
+  least("max_logit_rows", engine.max_logit_rows, 0);
+  least("draft_rows", engine.draft_rows, 0);
+  least("sequences", engine.sequences, 1);
+  if (engine.max_logit_rows == 0) engine.max_logit_rows = std::max(kLogitRows, engine.sequences + engine.draft_rows);
   return engine;
 }
 

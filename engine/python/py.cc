@@ -18,6 +18,25 @@ std::atomic<pid_t> threads_of = 0;  // the process that has the engine's threads
 
 }  // namespace
 
+namespace {
+
+bool IsFinalizing() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
+}  // namespace
+
+Unlocked::Unlocked() : of_finalizer_(IsFinalizing()), state_(PyEval_SaveThread()) {}
+
+Unlocked::~Unlocked() noexcept(false) {
+  while (!of_finalizer_ && IsFinalizing()) pause();
+  PyEval_RestoreThread(state_);
+}
+
 void Throw(const Status& status) {
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   switch (status.code()) {

@@ -30,6 +30,20 @@ T Unwrap(Result<T> result) {
 py::object ToPython(const Value& value);
 py::str Text(std::string_view utf8);  // bytes that are no UTF-8 become U+FFFD
 
+// The interpreter's lock is free while one lives. Where the interpreter ends meanwhile, the thread stays here: it could have nothing of
+// Python any longer (https://docs.python.org/3/c-api/init.html, "Cautions regarding runtime finalization").
+class Unlocked {
+ public:
+  Unlocked();
+  ~Unlocked() noexcept(false);
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  const bool of_finalizer_;  // the interpreter ends, and this is the thread that ends it: no other has the lock then
+  PyThreadState* const state_;
+};
+
 // Whether a signal handler has raised something, which then is Python's current error.
 inline bool SignalRaised() { return PyErr_CheckSignals() != 0; }
 
@@ -39,7 +53,7 @@ template <class Wait, class Stop>
 void WaitFor(const Wait& wait, const Stop& stop, bool until_over) {
   constexpr std::chrono::milliseconds kBetweenSignals{50};
   const auto waited = [&] {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     return wait(kBetweenSignals);
   };
   while (!waited()) {

@@ -15,6 +15,11 @@ bool Answer::Wait(std::chrono::milliseconds most) {
   return news_.wait_for(lock, most, [&] { return ended_ || !events_.empty(); });
 }
 
+bool Answer::WaitForEnd(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  return end_.wait_for(lock, most, [&] { return ended_; });
+}
+
 std::vector<RequestEvent> Answer::Take() {
   const std::lock_guard lock(mutex_);
   return std::exchange(events_, {});
@@ -36,12 +41,13 @@ void Answer::Push(std::vector<RequestEvent> events, bool ended) {
   for (RequestEvent& event : events) events_.push_back(std::move(event));
   ended_ = ended_ || ended;
   news_.notify_all();
+  if (ended_) end_.notify_all();
   Wake();
 }
 
 // Under the lock, since the reader may close the file once it has said so. A full pipe has woken the reader before.
 void Answer::Wake() const {
-  if (wake_ < 0 || (wake_at_end_ ? !ended_ : !ended_ && events_.empty())) return;
+  if (wake_ < 0 || !(ended_ || (!wake_at_end_ && !events_.empty()))) return;
   const ssize_t written = write(wake_, "", 1);
   (void)written;
 }
@@ -58,8 +64,8 @@ bool Job::Wait(std::chrono::milliseconds most) {
   return over_.wait_for(lock, most, [&] { return done_; });
 }
 
-Result<std::unique_ptr<Runner>> Runner::Start(std::unique_ptr<Engine> engine) {
-  std::unique_ptr<Runner> runner(new Runner(std::move(engine)));
+Result<std::unique_ptr<Runner>> Runner::Start(std::unique_ptr<Engine> engine, int32_t sequences) {
+  std::unique_ptr<Runner> runner(new Runner(std::move(engine), sequences));
   try {
     runner->thread_ = std::thread([r = runner.get()] { r->Run(); });
   } catch (const std::system_error& error) {
@@ -97,12 +103,18 @@ void Runner::Drop(const Work& work) {
 
 void Runner::Cancel(const std::shared_ptr<Answer>& answer) {
   const std::lock_guard lock(mutex_);
-  cancelled_.push_back(answer);
-  wake_.notify_all();
+  const auto waits = std::ranges::find(waiting_, answer, &Work::answer);
+  if (waits != waiting_.end()) {
+    const Work work = std::move(*waits);
+    waiting_.erase(waits);
+    Drop(work);
+  } else {
+    cancelled_.push_back(answer);
+    wake_.notify_all();
+  }
 }
 
 void Runner::Finish(Job& job, Engine* engine) {
-  if (engine == nullptr) job.Interrupt();
   if (engine != nullptr) job.call_(*engine, [&job] { return job.interrupted_.load(); });
   const std::lock_guard lock(job.mutex_);
   job.done_ = true;
@@ -116,19 +128,22 @@ bool Runner::TakeWork(Scheduler& scheduler) {
     std::unique_lock lock(mutex_);
     wake_.wait(lock, [&] { return stopping_ || !waiting_.empty() || !cancelled_.empty() || !scheduler.idle(); });
     if (stopping_) return false;
-    while (!waiting_.empty() && waiting_.front().answer != nullptr) {
+    // The scheduler has no more requests than run, so that those that wait cost it nothing.
+    while (!waiting_.empty() && waiting_.front().answer != nullptr && active_.size() < most_running_) {
       active_.push_back(std::move(waiting_.front().answer));
-      if (!active_.back()->request_->ended()) scheduler.Add(active_.back()->request_);
+      scheduler.Add(active_.back()->request_);
       waiting_.pop_front();
     }
-    if (!waiting_.empty() && active_.empty()) {
+    if (!waiting_.empty() && waiting_.front().job != nullptr &&
+        active_.size() < (waiting_.front().job->alone_ ? 1 : most_running_)) {
       job_ = std::move(waiting_.front().job);
       waiting_.pop_front();
     }
     cancelled.swap(cancelled_);
   }
   for (const std::shared_ptr<Answer>& answer : cancelled) {
-    if (!answer->request_->ended()) answer->request_->End(FinishReason::kInterrupted);
+    if (answer->request_->ended()) continue;
+    answer->request_->End(FinishReason::kInterrupted);
     scheduler.Cancel(*answer->request_);
   }
   if (job_ == nullptr) return true;

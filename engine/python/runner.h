@@ -27,15 +27,15 @@ class Answer {
   // none does; the last one may be closed then.
   void SetWake(int file, bool at_end);
 
-  // Until there is news, at most so long. True: events have come that were not taken, or the end.
+  // Until events have come that were not taken, or the end, at most so long; whether that is so.
   bool Wait(std::chrono::milliseconds most);
+  bool WaitForEnd(std::chrono::milliseconds most);
   std::vector<RequestEvent> Take();
   bool Over() const;   // it has ended; events may not have been taken yet
   bool Ended() const;  // and all events were taken
   // The request, once it has ended: the engine's thread does not touch it any longer.
   const std::shared_ptr<Request>& shared() const { return request_; }
   const Request& request() const { return *request_; }
-  int64_t prompt_size() const { return request_->prompt_size(); }
 
  private:
   friend class Runner;
@@ -46,21 +46,25 @@ class Answer {
   mutable std::mutex mutex_;
   int wake_ = -1;
   bool wake_at_end_ = false;
-  std::condition_variable news_;
+  std::condition_variable news_, end_;
   std::vector<RequestEvent> events_;
   bool ended_ = false;
 };
 
-// A call on the engine's thread, and whether it is over.
+// A call on the engine's thread, between two steps. `alone`: when all requests that came before have ended; later ones wait for it. Else as
+// soon as a sequence is free for it.
 class Job {
  public:
-  explicit Job(std::function<void(Engine& engine, const std::function<bool()>& interrupted)> call) : call_(std::move(call)) {}
+  using Interrupted = std::function<bool()>;
+  Job(bool alone, std::function<void(Engine& engine, const Interrupted& interrupted)> call)
+      : alone_(alone), call_(std::move(call)) {}
   bool Wait(std::chrono::milliseconds most);  // true: it is over
   void Interrupt() { interrupted_ = true; }   // what it polls says so from now on
 
  private:
   friend class Runner;
-  std::function<void(Engine& engine, const std::function<bool()>& interrupted)> call_;
+  const bool alone_;
+  std::function<void(Engine& engine, const Interrupted& interrupted)> call_;
   std::atomic<bool> interrupted_ = false;
   std::mutex mutex_;
   std::condition_variable over_;
@@ -69,8 +73,8 @@ class Job {
 
 class Runner {
  public:
-  // kNoRoom: the system has no thread left.
-  static Result<std::unique_ptr<Runner>> Start(std::unique_ptr<Engine> engine);
+  // `sequences`: EngineOptions::sequences of the engine, as many requests run side by side. kNoRoom: the system has no thread left.
+  static Result<std::unique_ptr<Runner>> Start(std::unique_ptr<Engine> engine, int32_t sequences);
   ~Runner() { Stop(); }
   // Ends the thread: requests that have not ended are cancelled, a job that runs is interrupted and waited for. What is added later ends at
   // once. Any thread, but one at a time.
@@ -81,7 +85,6 @@ class Runner {
   const std::vector<WeightInfo>& weights() const { return engine_->ledger().weights(); }
   void Add(std::shared_ptr<Answer> answer);
   void Cancel(const std::shared_ptr<Answer>& answer);
-  // The job has the engine for itself: it begins when all requests that came before have ended, and those that come later wait for it.
   void Add(std::shared_ptr<Job> job);
 
  private:
@@ -90,7 +93,8 @@ class Runner {
     std::shared_ptr<Answer> answer = {};
     std::shared_ptr<Job> job = {};
   };
-  explicit Runner(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+  Runner(std::unique_ptr<Engine> engine, int32_t sequences)
+      : engine_(std::move(engine)), most_running_(static_cast<size_t>(sequences)) {}
   void Add(Work work);
   static void Drop(const Work& work);
   void Run();
@@ -100,7 +104,8 @@ class Runner {
   static void Finish(Job& job, Engine* engine);  // `engine`: null if the job is not to run
 
   const std::unique_ptr<Engine> engine_;
-  std::vector<std::shared_ptr<Answer>> active_;  // the engine's thread's
+  const size_t most_running_;
+  std::vector<std::shared_ptr<Answer>> active_;  // that the scheduler has; the engine's thread's
   std::shared_ptr<Job> job_;                     // that runs; under mutex_
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -3,6 +3,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import xml.etree.ElementTree
 
@@ -39,6 +40,14 @@ def test_notebooks_show_tables_and_pictures():
     assert tables and all(len(row) == len(t.columns) for t in tables for row in t.rows)
     assert set(map(len, tables[0].to_dict().values())) == {len(tables[0].rows)}
     assert "<table" in tables[0]._repr_html_() and tables[0].title in repr(tables[0])
+
+
+def test_tables_have_numbers_and_copies_are_equal():
+    count = tally.count("gpt2", context=64)
+    assert 124_439_808 in [value for table in count.tables() for row in table.values for value in row]
+    assert pickle.loads(pickle.dumps(count)).to_dict() == count.to_dict()
+    partial = next(name for name in tally.models(runs=False) if any(row["value"] is None for row in tally.count(name).rows()))
+    assert "partial" in tally.count(partial)._repr_html_()
 
 
 def test_pandas_where_it_is_there():

@@ -47,6 +47,8 @@ def test_streams_and_many_give_the_same(model):
     assert [g.tokens for g in model.generate_many(prompts, max_tokens=12, seed=5)] == alone
     ended = dict(model.as_completed(prompts, max_tokens=12, seed=5))
     assert [ended[i].tokens for i in range(len(prompts))] == alone
+    seeded = model.generate_many([PROMPT] * 3, seeds=[1, 2, 1], max_tokens=12)
+    assert seeded[0].tokens == seeded[2].tokens != seeded[1].tokens
     # more than run side by side
     many = model.generate_many([PROMPT] * 11, max_tokens=3, temperature=0)
     assert {tuple(g.tokens) for g in many} == {tuple(many[0].tokens)} and len(many) == 11
@@ -76,6 +78,17 @@ def test_log_probabilities_are_those_of_the_logits(model):
     assert np.isclose(sum_, expected[np.arange(2, len(ids) - 1), ids[3:]].sum(), atol=1e-5)
     assert greedy == bool((expected[2:-1].argmax(-1) == ids[3:]).all())
     assert model.loglikelihood(ids[:3], [int(expected[2].argmax())])[1]
+    for context, continuation in (("ROMEO:", ""), ([1], [])):
+        with pytest.raises(tally.BadInput, match="no tokens of its own"):
+            model.loglikelihood(context, continuation)
+    first = model.tokenizer.bos_token_id
+    assert model.loglikelihood([], ids[1:]) == model.loglikelihood([first], ids[1:])
+    # what was run before is not run again, with the same result
+    long = ids * 8
+    model.ledger(reset=True)
+    again = [model.loglikelihood(long, [token]) for token in (5, 6, 5)]
+    assert again[0] == again[2] and model.ledger().phases["prefill"]["rows"] < 2 * len(long)
+    assert np.isclose(again[0][0], log_softmax(model.logits(long, last=True))[5], atol=1e-6)
     answer = model.generate(ids, max_tokens=3, temperature=0, top_logprobs=2)
     assert [t.token for t in answer.logprobs] == answer.tokens
     assert np.isclose(answer.logprobs[0].logprob, expected[-1].max(), atol=1e-6)
@@ -195,7 +208,8 @@ def test_errors_are_one_line_each(model, sparse, tmp_path):
     for call in (lambda: short.generate("x"), lambda: short.logits("x"), lambda: short.chat("x")):
         with pytest.raises(tally.BadInput, match="closed"):
             call()
-    assert short.tokenizer.encode("x")  # the tokenizer lives on
+    with pytest.raises(tally.BadInput, match="closed"):
+        short.tokenizer.encode("x")
 
 
 def test_models_without_a_tokenizer_take_and_give_ids(sparse):

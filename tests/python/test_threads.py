@@ -178,9 +178,14 @@ def test_a_child_of_fork_is_told(model):
                 texts.append("no error")
             except tally.ForkedError as error:
                 texts.append(str(error))
+        try:
+            next(answers)
+        except tally.ForkedError:
+            texts[0] += " and answers"
         texts.append(tally.count("gpt2").total)  # needs no engine
         queue.put(texts)
 
+    answers = model.as_completed(["a", "b"], max_tokens=300, ignore_eos=True)
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     process = context.Process(target=child, args=(queue,))
@@ -188,6 +193,7 @@ def test_a_child_of_fork_is_told(model):
     texts = queue.get(timeout=30)
     process.join(30)
     assert process.exitcode == 0
+    assert [i for i, _ in sorted(answers)] == [0, 1] and texts[0].endswith("and answers")
     assert texts[4] == 124_439_808 and all("fork()" in t for t in texts[:4])
     assert model.generate("x", max_tokens=1).tokens
 
@@ -196,6 +202,67 @@ def test_the_interpreter_ends_with_a_model_at_work():
     script = "import tally; m = tally.load('demo'); s = m.stream('ROMEO:', ignore_eos=True); next(s); print('end')"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "end\n", "")
+
+
+@pytest.mark.parametrize("call", ["m.generate('a', max_tokens=90000, ignore_eos=True)", "[m.logits([1] * 60000) for _ in range(99)]"])
+def test_the_interpreter_ends_while_a_thread_waits(call):
+    script = f"""
+import tally, threading, time
+m = tally.load('demo', context=100000)
+def work():
+    try:
+        {call}
+    except tally.BadInput:
+        pass
+threading.Thread(target=work, daemon=True).start()
+time.sleep(.2)
+"""
+    for _ in range(4):
+        ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_closing_gives_the_memory_back(tmp_path):
+    path = str(tmp_path / "big.gguf")
+    tally.synth("gpt2", path, layers=2, type="F16")
+
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = resident()
+    big = tally.load(path, context=64)
+    weights = big.info["memory"]["packed_weights"]
+    stream = big.stream([1, 2], max_tokens=2)
+    assert len(stream.wait().tokens) == 2 and resident() > before + weights // 2
+    big.close()
+    assert resident() < before + weights // 2
+    assert stream.result.cost.decode_tokens == 1
+    with pytest.raises(tally.BadInput, match="closed"):
+        big.generate([1])
+
+
+def test_two_tasks_cannot_share_a_stream(model):
+    async def main():
+        stream = model.stream("ROMEO:", ignore_eos=True)
+
+        async def read():
+            async for _ in stream:
+                pass
+
+        results = await asyncio.wait_for(asyncio.gather(read(), read(), return_exceptions=True), 20)
+        assert sum(isinstance(r, RuntimeError) for r in results) == 1
+
+    asyncio.run(main())
+
+
+def test_waiting_requests_are_cancelled_at_once(model):
+    streams = [model.stream("ROMEO:", ignore_eos=True) for _ in range(50)]
+    streams[-1].close()
+    assert streams[-1].result.finish == "interrupted" and streams[-1].result.tokens == []
+    for stream in streams:
+        stream.cancel()
+    assert {s.wait().finish for s in streams} == {"interrupted"}
 
 
 def test_loading_tells_how_far_it_is():

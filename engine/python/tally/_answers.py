@@ -10,6 +10,7 @@ import select
 from typing import (Any, AsyncIterator, Dict, Generic, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar)
 
 from . import _tally
+from ._errors import ForkedError
 from ._tables import Document, Table, table_of
 
 
@@ -185,9 +186,11 @@ def pieces_of(events: Sequence[Tuple[int, List[Tuple[str, str, Optional[Tuple[st
 
 
 class Wake:
-    """A pipe that answers write to when there is news."""
+    """A pipe that answers write to when there is news. One waits for it at a time."""
 
     def __init__(self) -> None:
+        self._process = os.getpid()
+        self._waiting = False
         self.reader, self.writer = os.pipe()
         os.set_blocking(self.reader, False)
         os.set_blocking(self.writer, False)
@@ -200,10 +203,19 @@ class Wake:
             pass
 
     def wait(self) -> None:
-        select.select([self.reader], [], [])
+        if os.getpid() != self._process:
+            raise ForkedError("the answers were started before fork()")
+        poll = select.poll()
+        poll.register(self.reader, select.POLLIN)
+        poll.poll()
         self.clear()
 
     async def wait_async(self) -> None:
+        if self._waiting:
+            raise RuntimeError("two tasks wait for one stream")
+        if os.getpid() != self._process:
+            raise ForkedError("the answers were started before fork()")
+        self._waiting = True
         loop = asyncio.get_running_loop()
         came: asyncio.Future[None] = loop.create_future()
 
@@ -215,6 +227,7 @@ class Wake:
         try:
             await came
         finally:
+            self._waiting = False
             loop.remove_reader(self.reader)
         self.clear()
 
@@ -233,7 +246,7 @@ class Stream(Generic[G]):
     """
 
     def __init__(self, answer: _tally.Answer, make: "type[G]") -> None:
-        self._answer = answer
+        self._answer: Optional[_tally.Answer] = answer
         self._make = make
         self._all: List[Piece] = []
         self._next: List[Piece] = []
@@ -247,21 +260,33 @@ class Stream(Generic[G]):
             raise ValueError("the answer has not ended: iterate to its end, or close it")
         return self._result
 
+    def _native(self) -> _tally.Answer:
+        assert self._answer is not None
+        return self._answer
+
     def _take(self) -> None:
-        pieces = pieces_of(self._answer.events())
+        pieces = pieces_of(self._native().events())
         self._all += pieces
         self._next += pieces
 
+    def cancel(self) -> None:
+        """Cancels the request, unless it has ended, without waiting for its end."""
+        if self._answer is not None:
+            self._answer.cancel()
+
     def _end(self) -> None:
-        if self._result is not None:
+        if self._answer is None:
             return
         self._drop_wake()
-        self._answer.raise_error()
-        self._result = self._make(self._answer.result(), self._all)
+        answer = self._native()
+        answer.raise_error()
+        self._result = self._make(answer.result(), self._all)
+        self._answer = None  # it holds the model
 
     def _drop_wake(self) -> None:
         if self._wake is not None:
-            self._answer.set_wake(-1, False)
+            if self._answer is not None:
+                self._answer.set_wake(-1, False)
             self._wake.close()
             self._wake = None
 
@@ -270,7 +295,7 @@ class Stream(Generic[G]):
 
     def __next__(self) -> Piece:
         while not self._next:
-            events = self._answer.next()
+            events = self._answer.next() if self._answer is not None else None
             if events is None:
                 self._end()
                 raise StopIteration
@@ -284,6 +309,8 @@ class Stream(Generic[G]):
 
     async def __anext__(self) -> Piece:
         while not self._next:
+            if self._answer is None:
+                raise StopAsyncIteration
             self._take()
             if self._next:
                 break
@@ -295,16 +322,17 @@ class Stream(Generic[G]):
                 self._answer.set_wake(self._wake.writer, False)
             try:
                 await self._wake.wait_async()
-            except BaseException:
+            except asyncio.CancelledError:
                 self._answer.cancel()
                 raise
         return self._next.pop(0)
 
     def wait(self) -> G:
         """The whole answer, when it has ended. Ctrl-C cancels it."""
-        self._answer.wait()
-        self._take()
-        self._end()
+        if self._answer is not None:
+            self._answer.wait()
+            self._take()
+            self._end()
         return self.result
 
     async def wait_async(self) -> G:
@@ -315,7 +343,7 @@ class Stream(Generic[G]):
 
     def close(self) -> None:
         """Cancels the request, unless it has ended, and waits for its end: at most a step."""
-        if self._result is not None:
+        if self._answer is None:
             return
         self._answer.cancel()
         self._answer.wait()
@@ -336,8 +364,8 @@ class Stream(Generic[G]):
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_result", None) is None and hasattr(self, "_answer"):
-            self._answer.cancel()
+        if getattr(self, "_answer", None) is not None:
+            self._native().cancel()
             self._drop_wake()
 
 
@@ -348,13 +376,13 @@ class Streams(Generic[G]):
         self._left = dict(enumerate(streams))
         self._wake = Wake()
         for stream in streams:
-            stream._answer.set_wake(self._wake.writer, True)
+            stream._native().set_wake(self._wake.writer, True)
 
     def _ended(self) -> Optional[Tuple[int, G]]:
         for i, stream in self._left.items():
-            if stream._answer.over():
+            if stream._native().over():
                 del self._left[i]
-                stream._answer.set_wake(-1, False)
+                stream._native().set_wake(-1, False)
                 return i, stream.wait()
         return None
 
@@ -391,9 +419,15 @@ class Streams(Generic[G]):
     def close(self) -> None:
         """Cancels those that have not ended."""
         for stream in self._left.values():
-            stream._answer.set_wake(-1, False)
-            stream._answer.cancel()
+            stream._native().set_wake(-1, False)
+            stream.cancel()
         self._left.clear()
+
+    def __enter__(self) -> "Streams[G]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_wake"):

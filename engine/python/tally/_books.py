@@ -7,13 +7,24 @@ import html
 import json
 import os
 import tempfile
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _tally
 from ._errors import BadInput
 from ._tables import Document, Table, beside, inline, table_of
 
 Settings = Union[Sequence[str], Mapping[str, Any], None]
+
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+def path_text(path: Path) -> str:
+    """The path as a str. TypeError: it is none."""
+    made = os.fspath(path)
+    if not isinstance(made, str):
+        raise TypeError(f"a model is a str or a path, not {path!r}")
+    return made
 
 
 def resolve(model: str, configuration: bool) -> str:
@@ -44,7 +55,7 @@ def _settings(settings: Settings) -> List[str]:
     if isinstance(settings, str):
         return settings.split(",")
     if isinstance(settings, Mapping):
-        return [name if value is True else f"{name}={value}" for name, value in settings.items()]
+        return [name if value is True else f"{name}={'false' if value is False else value}" for name, value in settings.items()]
     return list(settings)
 
 
@@ -54,9 +65,10 @@ class Count(Document):
     Parameters are learned elements; FLOPs count a multiply-add as two; bytes are bytes. Definitions: docs/accounting.md.
     """
 
-    def __init__(self, counted: _tally.Counted) -> None:
+    def __init__(self, counted: _tally.Counted, again: Tuple[Callable[..., "Count"], Tuple[Any, ...], Dict[str, Any]]) -> None:
         super().__init__(counted.document(), counted.text(80))
         self._counted = counted
+        self._again = again  # what made it
         d = self._document
         self.name: str = d["model"]
         self.family: str = d["family"]
@@ -85,6 +97,9 @@ class Count(Document):
         self.decode_flops: Dict[str, Optional[int]] = d["flops"]["decode"]["total"]
         self.warnings: List[str] = d["warnings"]
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return _count_again, self._again
+
     @property
     def claims(self) -> List[Dict[str, Any]]:
         """What is published of the model, and which convention each figure agrees with."""
@@ -95,7 +110,7 @@ class Count(Document):
         return [Table(table) for table in self._counted.tables(layers)]
 
     def rows(self, layers: bool = False) -> List[Dict[str, Any]]:
-        """A row a figure: model, context, prompt, batch, table, row, figure, value. Values are exact."""
+        """A row a figure: model, context, prompt, batch, table, row, figure, value. Values are exact; None: only part is counted."""
         import csv
 
         rows: List[Dict[str, Any]] = []
@@ -103,7 +118,8 @@ class Count(Document):
             made: Dict[str, Any] = dict(row)
             for name in ("context", "prompt", "batch"):
                 made[name] = int(row[name])
-            made["value"] = float(row["value"]) if "." in row["value"] or "e" in row["value"] else int(row["value"])
+            text = row["value"]
+            made["value"] = None if text == "" else float(text) if "." in text or "e" in text else int(text)
             rows.append(made)
         return rows
 
@@ -141,7 +157,7 @@ class Count(Document):
                 + f"<details><summary>all of it, as text</summary><pre>{html.escape(self._text)}</pre></details>")
 
 
-def count(model: str, *, context: int = 0, prompt: int = 0, batch: int = 1, type: Optional[str] = None,
+def count(model: Path, *, context: int = 0, prompt: int = 0, batch: int = 1, type: Optional[str] = None,
           settings: Settings = None) -> Count:
     """Counts a model without its weights.
 
@@ -152,20 +168,24 @@ def count(model: str, *, context: int = 0, prompt: int = 0, batch: int = 1, type
     settings: changes of the configuration, {"n_layers": 2} or ["n_layers=2", "tied"].
     BadInput: neither a file nor a known name; an unknown architecture, setting or type.
     """
-    options = {"context": context, "prompt": prompt, "batch": batch, "type": type, "settings": _settings(settings)}
-    return Count(_tally.count(resolve(model, True), options))
+    options: Dict[str, Any] = {"context": context, "prompt": prompt, "batch": batch, "type": type, "settings": _settings(settings)}
+    return Count(_tally.count(resolve(path_text(model), True), options), (count, (path_text(model),), options))
+
+
+def _count_again(make: Callable[..., Count], given: Tuple[Any, ...], options: Dict[str, Any]) -> Count:
+    return make(*given, **options)
 
 
 def config(configuration: Mapping[str, Any], *, name: str = "config", context: int = 0, prompt: int = 0, batch: int = 1,
-           type: Optional[str] = None) -> Count:
+           type: Optional[str] = None, settings: Settings = None) -> Count:
     """Counts a configuration, a dict as a Hugging Face config.json has it. Otherwise as ``count``."""
     with tempfile.TemporaryDirectory(prefix="tally-") as directory:
         path = os.path.join(directory, "config.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(dict(configuration), file)
-        options = {"context": context, "prompt": prompt, "batch": batch, "type": type, "name": name}
+        options = {"context": context, "prompt": prompt, "batch": batch, "type": type, "settings": _settings(settings), "name": name}
         try:
-            return Count(_tally.count(path, options))
+            return Count(_tally.count(path, options), (config, (dict(configuration),), options))
         except BadInput as error:
             raise BadInput(str(error).replace(path, name)) from None
 
@@ -196,7 +216,7 @@ class Fit(Document):
         return pandas.DataFrame(self.rows())
 
 
-def fit(*models: str, context: int = 0, prompt: int = 0, batch: int = 1, kv: str = "f16", type: Optional[str] = None,
+def fit(*models: Path, context: int = 0, prompt: int = 0, batch: int = 1, kv: str = "f16", type: Optional[str] = None,
         machine: Optional[str] = None, threads: int = 0, measure: bool = False) -> Fit:
     """Which of the models fit this machine, or one that is described, and the speed that they cannot exceed.
 
@@ -207,7 +227,11 @@ def fit(*models: str, context: int = 0, prompt: int = 0, batch: int = 1, kv: str
         raise TypeError("fit() needs a model")
     options = {"context": context, "prompt": prompt, "batch": batch, "kv": kv, "type": type, "machine": machine, "threads": threads,
                "measure": measure}
-    return Fit(_tally.fit([(resolve(m, True), "" if resolve(m, True) == m else m) for m in models], options))
+    names = [path_text(m) for m in models]
+    try:
+        return Fit(_tally.fit([(resolve(m, True), "" if resolve(m, True) == m else m) for m in names], options))
+    except BadInput as error:
+        raise BadInput(str(error).replace("--machine", "machine")) from None
 
 
 def models(runs: Optional[bool] = None) -> List[str]:
@@ -215,15 +239,16 @@ def models(runs: Optional[bool] = None) -> List[str]:
     return [name for name in _tally.known_models() if runs is None or _tally.known_model_runs(name) == runs]
 
 
-def synth(model: str, path: str, *, type: str = "BF16", seed: int = 0, layers: int = 0, vocab: int = 0, vocab_from: str = "",
+def synth(model: Path, path: Path, *, type: str = "BF16", seed: int = 0, layers: int = 0, vocab: int = 0, vocab_from: Path = "",
           prediction: bool = False) -> Dict[str, int]:
-    """Writes a checkpoint of a built-in configuration with random weights: "DIR" (Hugging Face) or "FILE.gguf".
+    """Writes a checkpoint with random weights, "DIR" (Hugging Face) or "FILE.gguf", over what is there.
 
-    layers, vocab: of a smaller network; 0: the model's own. vocab_from: a GGUF file whose tokenizer it gets.
+    model: the name of a built-in configuration, or a config.json. layers, vocab: of a smaller network; 0: the model's own. vocab_from: a GGUF file whose tokenizer it gets.
     Returns {"tensors", "parameters", "bytes"}.
     """
-    options = {"type": type, "seed": seed, "layers": layers, "vocab": vocab, "vocab_from": vocab_from, "prediction": prediction}
-    return _tally.synth(model, path, options)
+    options = {"type": type, "seed": seed, "layers": layers, "vocab": vocab, "vocab_from": resolve(path_text(vocab_from), False) if vocab_from else "",
+               "prediction": prediction}
+    return _tally.synth(path_text(model), path_text(path), options)
 
 
 def pull(name: str, *, configuration: bool = False) -> str:

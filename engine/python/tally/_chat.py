@@ -19,18 +19,22 @@ def _text(content: Any, place: str) -> str:
         return ""
     if isinstance(content, str):
         return content
+    if not isinstance(content, (list, tuple)):
+        raise TypeError(f"{place}.content must be a str or a list of parts, not {content!r}")
     texts = []
     for i, part in enumerate(content):
         if not isinstance(part, Mapping) or part.get("type") not in ("text", "input_text", "output_text"):
             kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
             raise BadInput(f"{place}.content[{i}]: parts of type {kind!r} are not supported")
+        if not isinstance(part.get("text"), str):
+            raise BadInput(f"{place}.content[{i}] has no text")
         texts.append(part["text"])
     return "".join(texts)
 
 
 def _call(call: Mapping[str, Any], place: str) -> Dict[str, str]:
-    function = call.get("function", call)
-    if "name" not in function:
+    function = call.get("function", call) if isinstance(call, Mapping) else {}
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise BadInput(f"{place} has no function with a name")
     arguments = function.get("arguments", "{}")
     return {"id": call.get("id") or "", "name": function["name"],
@@ -41,6 +45,8 @@ def messages_of(messages: Messages) -> List[Dict[str, Any]]:
     """Messages with the names of ChatMessage. A str is one of the user."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
+    if isinstance(messages, Mapping):
+        raise TypeError("messages must be a list of messages, not one")
     made = []
     for i, message in enumerate(messages):
         place = f"messages[{i}]"
@@ -76,8 +82,10 @@ def chat_options(tools: Optional[Sequence[Mapping[str, Any]]], tool_choice: Any,
         return options
     described = []
     for i, tool in enumerate(tools):
+        if not isinstance(tool, Mapping):
+            raise TypeError(f"tools[{i}] must be a dict, not {tool!r}")
         whole = dict(tool) if "function" in tool else {"type": "function", "function": dict(tool)}
-        if not isinstance(whole["function"].get("name"), str):
+        if not isinstance(whole["function"], Mapping) or not isinstance(whole["function"].get("name"), str):
             raise BadInput(f"tools[{i}] has no function with a name")
         described.append(whole)
     options["tools"] = [json.dumps(tool) for tool in described]
@@ -89,7 +97,8 @@ def chat_options(tools: Optional[Sequence[Mapping[str, Any]]], tool_choice: Any,
     elif tool_choice == "required":
         options["must_call"] = True
     elif tool_choice not in (None, "auto"):
-        name = tool_choice if isinstance(tool_choice, str) else tool_choice.get("function", {}).get("name")
+        function = tool_choice.get("function", tool_choice) if isinstance(tool_choice, Mapping) else {}
+        name = tool_choice if isinstance(tool_choice, str) else function.get("name")
         if name not in [t["function"]["name"] for t in described]:
             raise BadInput(f"tool_choice: {name!r} is not among the tools")
         options["must_call"] = True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 from . import _books, _chat, _tally
 from ._answers import Answer, Generation, Stream, Streams
+from ._errors import BadInput
 from ._tables import Document, Table, inline, table_of
 from ._tokenizer import Tokenizer
 from ._version import __version__
@@ -172,6 +173,8 @@ class Audit(Document):
 def _ids(tokens: Iterable[int]) -> List[int]:
     if hasattr(tokens, "tolist"):
         tokens = tokens.tolist()
+    if isinstance(tokens, (bytes, Mapping, set)) or not isinstance(tokens, Iterable):
+        raise TypeError(f"a prompt must be a str or a list of token ids, not {tokens!r}")
     return [operator.index(t) for t in tokens]
 
 
@@ -209,28 +212,35 @@ class Model:
         """``generate`` for asyncio."""
         return await self.stream(prompt, **options).wait_async()
 
-    def generate_many(self, prompts: Iterable[Prompt], **options: "Unpack[GenerateOptions]") -> List[Generation]:
-        """Continues many prompts, side by side. The answers are in the prompts' order."""
-        streams = self._start_all(prompts, options)
+    def generate_many(self, prompts: Iterable[Prompt], *, seeds: Optional[Sequence[int]] = None,
+                      **options: "Unpack[GenerateOptions]") -> List[Generation]:
+        """Continues many prompts, side by side. The answers are in the prompts' order. seeds: one for each prompt; None: ``seed`` for all."""
+        streams = self._start_all(prompts, seeds, options)
         try:
             return [stream.wait() for stream in streams]
         except BaseException:
             for stream in streams:
-                stream._answer.cancel()
+                stream.cancel()
             raise
 
-    def as_completed(self, prompts: Iterable[Prompt], **options: "Unpack[GenerateOptions]") -> Streams[Generation]:
+    def as_completed(self, prompts: Iterable[Prompt], *, seeds: Optional[Sequence[int]] = None,
+                     **options: "Unpack[GenerateOptions]") -> Streams[Generation]:
         """The same as they end: ``for`` or ``async for`` over (number of the prompt, answer)."""
-        return Streams(self._start_all(prompts, options))
+        return Streams(self._start_all(prompts, seeds, options))
 
-    def _start_all(self, prompts: Iterable[Prompt], options: Any) -> List[Stream[Generation]]:
+    def _start_all(self, prompts: Iterable[Prompt], seeds: Optional[Sequence[int]], options: Any) -> List[Stream[Generation]]:
+        if isinstance(prompts, (str, bytes)):
+            raise TypeError(f"prompts must be a list of prompts, not {prompts!r}")
+        prompts = list(prompts)
+        if seeds is not None and len(seeds) != len(prompts):
+            raise BadInput(f"seeds: there are {len(seeds)}, and {len(prompts)} prompts")
         streams: List[Stream[Generation]] = []
         try:
-            for prompt in prompts:
-                streams.append(self.stream(prompt, **options))
+            for i, prompt in enumerate(prompts):
+                streams.append(self.stream(prompt, **(options if seeds is None else {**options, "seed": seeds[i]})))
         except BaseException:
             for stream in streams:
-                stream._answer.cancel()
+                stream.cancel()
             raise
         return streams
 
@@ -271,6 +281,11 @@ class Model:
             self._tokenizer = Tokenizer(self._model)
         return self._tokenizer
 
+    @property
+    def has_tokenizer(self) -> bool:
+        """Without one, the model takes and gives token ids."""
+        return self._model.has_tokenizer()
+
     def tokens(self, prompt: Prompt) -> List[int]:
         """The ids of a prompt: of a text as ``generate`` encodes it."""
         return self.tokenizer.encode(prompt) if isinstance(prompt, str) else _ids(prompt)
@@ -286,7 +301,11 @@ class Model:
         normed: the last one is taken behind the model's last norm, as Hugging Face's output_hidden_states has it. layers: None: all.
         """
         n = self.info["layers"]
-        chosen = list(range(n + 1)) if layers is None else [operator.index(i) + (n + 1 if i < 0 else 0) for i in layers]
+        given = list(range(n + 1)) if layers is None else [operator.index(i) for i in layers]
+        for i in given:
+            if not -n - 1 <= i <= n:
+                raise BadInput(f"layers: {i} is not 0 (the embedding) to {n}, nor -1 (the last) to {-n - 1}")
+        chosen = [i % (n + 1) for i in given]
         return self._model.hidden(self.tokens(prompt), [-1 if normed and i == n else i for i in chosen])
 
     def taps(self, prompt: Prompt, names: Union[str, Sequence[str]] = "*") -> "Dict[str, NDArray[numpy.float32]]":
@@ -303,30 +322,48 @@ class Model:
     def loglikelihood(self, context: Prompt, continuation: Prompt) -> Tuple[float, bool]:
         """ln p of a continuation, and whether greedy decoding would give it: what lm-evaluation-harness asks.
 
-        Texts are encoded together, and cut where the tokens of the context alone end.
+        Texts are encoded together, and cut where the tokens of the context alone end; blanks at the context's end belong to the continuation.
+        Before an empty context comes BOS, or else the end token. What contexts begin with is run once for several calls. BadInput: the
+        continuation has no tokens of its own, since it is empty, or one token with the end of its context.
         """
         if isinstance(context, str) and isinstance(continuation, str):
-            text = context.rstrip()
-            continuation = context[len(text):] + continuation  # blanks between them belong to the continuation, as in the harness
-            whole, first = self.tokenizer.encode(text + continuation), len(self.tokenizer.encode(text))
+            kept = context.rstrip()
+            before, whole = self.tokens(kept), self.tokens(kept + context[len(kept):] + continuation)
+            after = whole[len(before):]
         else:
-            before = self.tokens(context)
-            whole, first = before + _ids(continuation), len(before)  # type: ignore[arg-type]
-        logprobs, greedy = self._model.score(whole, max(first, 1))
+            before, after = self.tokens(context), self.tokens(continuation)
+        if not after:
+            raise BadInput("the continuation has no tokens of its own: it is empty, or one token with the end of its context")
+        if not before:
+            before = self._beginning()
+        logprobs, greedy = self._model.score(before + after, len(before))
         return float(logprobs.sum()), all(greedy)
+
+    def _beginning(self) -> List[int]:
+        tokenizer = self.tokenizer if self.has_tokenizer else None
+        first = tokenizer.bos_token_id if tokenizer is not None else None
+        ends = self.info["end_tokens"]
+        if first is None and not ends:
+            raise BadInput("the context is empty, and the model has neither BOS nor an end token to begin with")
+        return [first if first is not None else ends[0]]
 
     # ---- the books
 
     def count(self, **options: Any) -> _books.Count:
-        """``tally.count`` of this model."""
-        return _books.count(self._path, **options)
+        """``tally.count`` of this model, from its files."""
+        made = _books.count(self._path, **options)
+        made.name = self.name
+        return made
 
     def ledger(self, *, reset: bool = False) -> Ledger:
         """Sums over all steps of this model since it was loaded, or since the last reset. Waits until requests have ended."""
         return Ledger(self._model.ledger(reset))
 
     def measure(self, prompt: Prompt, **options: "Unpack[GenerateOptions]") -> Run:
-        """A generation alone, every op recorded. Resets the ledger. Options: those of GenerateOptions that decide how tokens are drawn."""
+        """A generation alone, every op recorded and timed, which makes small models slower. Resets the ledger.
+
+        Options: those of GenerateOptions that decide how tokens are drawn.
+        """
         return Run(self._model.measure(self.tokens(prompt), {**options, "version": __version__}))
 
     def audit(self, prompt: Prompt = (1, 2, 3, 4), *, decode_tokens: int = 8, mmu: bool = False) -> Audit:
@@ -341,7 +378,7 @@ class Model:
     _path: str = ""
 
     def close(self) -> None:
-        """Ends its thread and gives its memory back. Requests that have not ended are cancelled."""
+        """Ends its thread and gives its memory back. Requests that have not ended are cancelled. The model cannot be used any longer."""
         self._model.close()
 
     def __enter__(self) -> "Model":
@@ -361,11 +398,9 @@ def load(path: "Union[str, os.PathLike[str]]", *, guard_slices: bool = False, pr
     Options: EngineOptions. progress: called with the bytes that were read, and all. guard_slices: for ``audit(mmu=True)``.
     BadInput: no such file, a malformed one, an unknown family. NoRoom: more memory or threads than there are.
     """
-    name = os.fspath(path)
+    name = _books.path_text(path)
     found = _books.resolve(name, False)
-    filled: Dict[str, Any] = {"sequences": 4, **options}
-    filled.setdefault("max_logit_rows", max(32, filled["sequences"] + filled.get("draft_rows", 0)))
-    model = Model(_tally.load(found, name, guard_slices, progress, filled))
+    model = Model(_tally.load(found, name, guard_slices, progress, options))
     model._path = found
     return model
 

@@ -26,10 +26,19 @@ class Output(NamedTuple):
 
 
 def _batch(input_ids: Any) -> List[List[int]]:
+    if isinstance(input_ids, (str, bytes)):
+        raise TypeError(f"input_ids must be token ids, not {input_ids!r}: model.tokenizer(text) makes them")
     ids = input_ids.tolist() if hasattr(input_ids, "tolist") else list(input_ids)
     if ids and not isinstance(ids[0], (list, tuple)):
         ids = [ids]
     return [[int(t) for t in row] for row in ids]
+
+
+def _without_padding(input_ids: Any, attention_mask: Any) -> List[List[int]]:
+    rows = _batch(input_ids)
+    if attention_mask is None:
+        return rows
+    return [[t for t, keep in zip(row, mask) if keep] for row, mask in zip(rows, _batch(attention_mask))]
 
 
 class PretrainedModel:
@@ -45,33 +54,35 @@ class PretrainedModel:
 
     def generate(self, input_ids: Any, *, max_new_tokens: int = 20, do_sample: bool = False, temperature: float = 1.0, top_k: int = 50,
                  top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, seed: int = 0,
-                 pad_token_id: Optional[int] = None, attention_mask: Any = None) -> Any:
+                 pad_token_id: Optional[int] = None, eos_token_id: "Union[int, Sequence[int], None]" = None,
+                 attention_mask: Any = None) -> Any:
         """Continues each row of ids: int64 [batch, tokens], prompts included, end tokens too. Defaults are those of transformers.
 
-        Shorter rows are filled with pad_token_id, or the end token. attention_mask: rows that are padded on the left or right. A tensor
+        Shorter rows are filled with pad_token_id, or the end token. eos_token_id: must be among the model's own. attention_mask: rows that are padded on the left or right. A tensor
         gives a tensor of its kind, anything else a numpy array.
         """
         import numpy
 
-        prompts = _batch(input_ids)
-        if attention_mask is not None:
-            prompts = [[t for t, keep in zip(row, mask) if keep] for row, mask in zip(prompts, _batch(attention_mask))]
+        ends = self.model.info["end_tokens"]
+        for end in [eos_token_id] if isinstance(eos_token_id, int) else eos_token_id or []:
+            if end not in ends:
+                raise BadInput(f"eos_token_id: {end} is no end token of this model, which has {ends}")
+        prompts = _without_padding(input_ids, attention_mask)
         answers = self.model.generate_many(
             prompts, max_tokens=max_new_tokens, temperature=temperature if do_sample else 0.0, top_k=top_k if do_sample else 0,
             top_p=top_p if do_sample else 1.0, min_p=min_p if do_sample else 0.0, repeat_penalty=repetition_penalty,
             repeat_last_n=-1, seed=seed)
         rows = [prompt + a.tokens + ([] if a.end_token is None else [a.end_token]) for prompt, a in zip(prompts, answers)]
         length = max(map(len, rows), default=0)
-        end = self.model.info["end_tokens"]
-        pad = pad_token_id if pad_token_id is not None else end[0] if end else 0
+        pad = pad_token_id if pad_token_id is not None else ends[0] if ends else 0
         made = numpy.array([row + [pad] * (length - len(row)) for row in rows], dtype=numpy.int64)
         return input_ids.new_tensor(made) if hasattr(input_ids, "new_tensor") else made
 
-    def __call__(self, input_ids: Any, *, output_hidden_states: bool = False) -> Output:
+    def __call__(self, input_ids: Any, *, attention_mask: Any = None, output_hidden_states: bool = False) -> Output:
         """The forward pass of rows of one length."""
         import numpy
 
-        rows = _batch(input_ids)
+        rows = _without_padding(input_ids, attention_mask)
         if len({len(row) for row in rows}) > 1:
             raise BadInput("input_ids: rows of one length are expected; padding is not run")
         logits = numpy.stack([self.model.logits(row) for row in rows])

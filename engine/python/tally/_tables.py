@@ -15,7 +15,7 @@ class Table:
         self.title: str = table["title"]
         self.columns: List[str] = table["columns"]
         self.rows: List[List[str]] = table["rows"]
-        self.values: List[List[Any]] = table["values"]
+        self.values: List[List[Any]] = [[_whole(value) for value in row] for row in table["values"]]
         self._text: str = table["text"]
 
     def to_dict(self) -> Dict[str, List[Any]]:
@@ -43,6 +43,11 @@ class Table:
         title = '<caption style="caption-side:top;text-align:left;font-weight:bold;white-space:nowrap">' + html.escape(self.title)
         head = f'<thead>{line("th", self.columns)}</thead>' if any(self.columns) else ""
         return f'<table>{title}</caption>{head}<tbody>{"".join(line("td", row) for row in self.rows)}</tbody></table>'
+
+
+def _whole(value: Any) -> Any:
+    """The number of a text such as "1,234,567"; anything else is itself."""
+    return int(value.replace(",", "")) if isinstance(value, str) and re.fullmatch(r"-?\d{1,3}(,\d{3})*", value) else value
 
 
 # A figure with its unit, or none.

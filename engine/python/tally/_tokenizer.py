@@ -7,6 +7,7 @@ import operator
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from . import _chat, _tally
+from ._errors import BadInput
 
 
 class Tokenizer:
@@ -34,6 +35,10 @@ class Tokenizer:
         """The text of ids; control tokens are spelled out unless they are skipped."""
         return self._model.decode([ids] if isinstance(ids, int) else list(map(operator.index, ids)), skip_special_tokens)
 
+    def batch_decode(self, rows: Iterable[Iterable[int]], skip_special_tokens: bool = False) -> List[str]:
+        """``decode`` of each row."""
+        return [self.decode(row, skip_special_tokens) for row in rows]
+
     def token_bytes(self, id: int) -> bytes:
         """The bytes of one token, maybe part of a character; empty: a control token."""
         return self._model.token_bytes(id)
@@ -53,13 +58,20 @@ class Tokenizer:
         prompt: Union[str, List[int]] = rendered["tokens" if tokenize else "text"]
         return prompt
 
-    def __call__(self, text: Union[str, Sequence[str]], add_special_tokens: bool = True) -> Dict[str, Any]:
-        """{"input_ids", "attention_mask"} of a text, or of several."""
-        if isinstance(text, str):
-            ids = self.encode(text, add_special_tokens)
-            return {"input_ids": ids, "attention_mask": [1] * len(ids)}
-        all_ids = [self.encode(t, add_special_tokens) for t in text]
-        return {"input_ids": all_ids, "attention_mask": [[1] * len(ids) for ids in all_ids]}
+    def __call__(self, text: Union[str, Sequence[str]], add_special_tokens: bool = True, *,
+                 return_tensors: Optional[str] = None) -> Dict[str, Any]:
+        """{"input_ids", "attention_mask"} of a text, or of several; return_tensors="np": as arrays [texts, tokens], filled on the right."""
+        if return_tensors not in (None, "np"):
+            raise BadInput(f'return_tensors: "np" or None, not {return_tensors!r}')
+        rows = [self.encode(t, add_special_tokens) for t in ([text] if isinstance(text, str) else text)]
+        mask = [[1] * len(ids) for ids in rows]
+        if return_tensors == "np":
+            import numpy
+
+            length, pad = max(map(len, rows), default=0), self.eos_token_id or 0
+            return {"input_ids": numpy.array([ids + [pad] * (length - len(ids)) for ids in rows]),
+                    "attention_mask": numpy.array([ones + [0] * (length - len(ones)) for ones in mask])}
+        return {"input_ids": rows[0], "attention_mask": mask[0]} if isinstance(text, str) else {"input_ids": rows, "attention_mask": mask}
 
     def __len__(self) -> int:
         return self.vocab_size
