@@ -43,6 +43,7 @@ make_root() {
     tail -n 5 "$root.log" >&2
     die "debootstrap $suite"
   }
+  chmod 755 "$root"  # a folder of mktemp's would be closed to all users but root
   rm -f "$root.log"
 }
 
