@@ -154,9 +154,9 @@ Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel
   TALLY_ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(flags, models, full));
   std::string text = ClaimsText(claims, width);
   if (!full && claims.empty()) {
-    text = models.size() > 1
-               ? CountScreen(models, width)
-               : CountScreen(models.front(), width) + "  --full: every tensor, closed forms, all types; --claims, --plot, --training\n";
+    text = models.size() > 1 ? CountScreen(models, width)
+                             : CountScreen(models.front(), width) +
+                                   "  --full: every tensor, closed forms, all types; --claims, --plot, --training\n";
   }
   for (const Table& table : tables) text += (text.empty() ? "" : "\n") + Render(table, TableFormat::kText, width);
   return text;

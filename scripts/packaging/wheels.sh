@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Sourced by scripts/package.sh: wheels of the Python module, one for each Python. A module is compiled against the headers of its Python and
-# linked with no library of it, so that the oldest root makes all.
+# Sourced by scripts/package.sh: wheels of the Python module, one for each Python. A module is compiled against the headers of its Python
+# and linked with no library of it, so that the oldest root makes all.
 
 wheel_pythons=(jammy:3.10 bookworm:3.11 noble:3.12 trixie:3.13)  # the suite that has it
 
@@ -77,6 +77,7 @@ make_wheels() {  # SUITE
       "$root/src/tally/models/demo/demo.gguf" "$root"/src/tally/build/python/tally/_tally.cpython-"${python/./}"-*.so "$stage/tally"
     scripts/packaging/parts.sh licences "$root" "$out/sources" "$stage/licences"
     cp LICENSE NOTICE THIRD_PARTY.md "$stage/licences"
+    cp "$out/sources/pybind11/usr/share/doc/pybind11-dev/copyright" "$stage/licences/pybind11"
     cp scripts/packaging/wheel/setup.py scripts/packaging/wheel/README.md "$stage"
     chmod -R u=rwX,go=rX "$stage"
     find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +

@@ -17,10 +17,10 @@ namespace tally::layering {
 
 using Arrows = std::map<std::string, std::set<std::string>>;
 
-// DESIGN, "Rooms": A -> B means that A may include B, and what B may include. The app and the Python module are
-// the exceptions: what stands here is all that they may include, so that they stay callers of the public headers. More than DESIGN has: recipe -> cost
-// (the table of roles says which component a tensor belongs to); catalog (its configurations are parsed by loaders and read by
-// models); hub -> loaders (JSON from outside has one parser; where a GGUF file's header ends is the readers' knowledge).
+// DESIGN, "Rooms": A -> B means that A may include B, and what B may include. The app and the Python module are the exceptions: what stands
+// here is all that they may include, so that they stay callers of the public headers. More than DESIGN has: recipe -> cost (the table of
+// roles says which component a tensor belongs to); catalog (its configurations are parsed by loaders and read by models); hub -> loaders
+// (JSON from outside has one parser; where a GGUF file's header ends is the readers' knowledge); reports (between studies and api).
 inline const Arrows& DirectArrows() {
   static const Arrows arrows = {
       {"base", {}},

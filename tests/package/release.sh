@@ -60,6 +60,6 @@ sed -nE '/^  cat <<.PARTS/,/^PARTS/s/[|](STATIC_LINK|CONTAINS)$//p' scripts/pack
   row=$(sed -n '/^| library/,/^$/s/^| //p' THIRD_PARTY.md | grep -F "${name//-/ }") || fail "THIRD_PARTY.md does not name $name"
   grep -qF "${licence%% *}" <<<"$row" || fail "THIRD_PARTY.md has another licence of $name than $licence"
 done
-for script in scripts/package.sh scripts/packaging/parts.sh scripts/roots.sh; do bash -n $script; done
+for script in scripts/package.sh scripts/packaging/parts.sh scripts/roots.sh scripts/packaging/wheels.sh; do bash -n $script; done
 if command -v shellcheck >/dev/null; then shellcheck -S warning -x -P scripts scripts/package.sh scripts/packaging/parts.sh tests/package/*.sh; fi
 printf 'version %s of %s: CHANGELOG.md, CITATION.cff, debian/changelog and the command agree; the formula and the Dockerfile are well formed\n' "$version" "$date"
