@@ -225,7 +225,8 @@ try_archive() {  # SUITE ARCHIVE ROOT
     "$1"/bin/tally run -q -n 8 -p "ROMEO:" >/dev/null' - "$name" "$demo_prompt" "$suite" || die "$suite: tally chat"
 }
 
-# By the steps of the Dockerfile (COPY and RUN), in the root as it was bootstrapped; then the library, with a program that uses it.
+# By the steps of the Dockerfile (COPY and RUN), in the root as it was bootstrapped; then the library and the Python module, each with a
+# program that uses it.
 try_debs() {  # SUITE ROOT
   local suite=$1 root=$2 step rest files
   with_updates "$suite" "$root"
@@ -243,7 +244,7 @@ try_debs() {  # SUITE ROOT
     die "$suite: the Dockerfile's steps"
   }
   mkdir "$root/root/library"
-  cp "$out"/libtally*~"$suite"_*.deb tests/package/consumer/main.cc "$root/root/library"
+  cp "$out"/{libtally,python3-tally}*~"$suite"_*.deb tests/package/consumer/main.cc "$root/root/library"
   # shellcheck disable=SC2016  # the inner shell's
   in_root "$root" sh -euc '
     tally --version
@@ -253,11 +254,12 @@ try_debs() {  # SUITE ROOT
     cd /root/library
     g++ -std=c++20 main.cc -o consumer $(pkg-config --cflags --libs tally)
     ./consumer demo "ROMEO:"
-    dpkg --verify tally libtally-dev' - "$demo_prompt" >>"$root.log" 2>&1 || {
+    python3 -c "import tally; print(tally.load(\"demo\").generate(\"ROMEO:\", max_tokens=8))"
+    dpkg --verify tally libtally-dev python3-tally' - "$demo_prompt" >>"$root.log" 2>&1 || {
     tail -n 30 "$root.log"
     die "$suite: packages"
   }
-  say "$suite: the packages are installed by the Dockerfile's steps, chat, and a program uses the library"
+  say "$suite: the packages are installed by the Dockerfile's steps; chat, a program of C++ and one of Python run"
 }
 
 try_suite() {  # SUITE
@@ -266,7 +268,7 @@ try_suite() {  # SUITE
   # shellcheck disable=SC2064  # this root
   trap "remove_root '$root'" EXIT
   make_root "$suite" "$root"
-  for archive in "$out"/tally-"$version"-linux-x86-64-*.tar.zst; do try_archive "$suite" "$archive" "$root"; done
+  for archive in $(compgen -G "$out/tally-$version-linux-x86-64-*.tar.zst"); do try_archive "$suite" "$archive" "$root"; done
   try_wheel "$suite" "$root"
   if compgen -G "$out/*~${suite}_*.deb" >/dev/null; then try_debs "$suite" "$root"; fi
 }
