@@ -15,6 +15,7 @@
 #include "engine/app/console.h"
 #include "engine/app/count_argument.h"
 #include "engine/app/hub_models.h"
+#include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
 #include "engine/app/output_files.h"

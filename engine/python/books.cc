@@ -2,6 +2,7 @@
 // Counting, fitting, and writing random checkpoints: what needs no engine.
 #include <pybind11/stl.h>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -140,7 +141,11 @@ py::dict WriteSynth(const std::string& model, const std::string& path, const py:
 
 // The path of a model that is in the cache of the Hugging Face hub; with `fetch` it is fetched first.
 std::string FindModel(const std::string& name, bool configuration, bool fetch) {
-  const hub::Settings settings = Unwrap(hub::ReadSettings([](const char* variable) -> const char* { return getenv(variable); }));
+  // Python changes the environment under its lock, which is held.
+  const auto value_of = [](const char* variable) -> const char* {
+    return std::getenv(variable);
+  };  // NOLINT(concurrency-mt-unsafe)
+  const hub::Settings settings = Unwrap(hub::ReadSettings(value_of));
   const hub::Name parsed = Unwrap(hub::ParseName(name));
   const hub::Want want = configuration ? hub::Want::kConfiguration : hub::Want::kWeights;
   if (fetch) {
