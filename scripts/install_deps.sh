@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the command and the library are built with, on Debian 12 and 13 and on Ubuntu, through apt: also marked and DOMPurify,
 # which the chat page embeds and which bring nodejs along; libcurl's header, for `tally pull`, and libedit's, for line editing in `tally
-# chat`. Does nothing if nothing is missing. With --tests also what tests and benchmarks use: GoogleTest, Google Benchmark, and OpenBLAS,
-# which `--impl blas` loads.
+# chat`. Does nothing if nothing is missing. With --tests also what tests and benchmarks use: GoogleTest, Google Benchmark, OpenBLAS,
+# which `--impl blas` loads, and for the Python module Python's headers, pybind11, NumPy and pytest.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
-# is built and scripts/fuzz.sh works; Python's jinja2, with which tests/chat compares templates; and Chromium (25 packages, 124
-# MB), in which tests/browser opens reports. That test wants node and npm besides, which are not installed: Debian's npm alone is
-# some hundreds of packages.
+# is built and scripts/fuzz.sh works; Python's jinja2, with which tests/chat compares templates; mypy and nbclient, with which the Python
+# module's types and notebook are tested; and Chromium (25 packages, 124 MB), in which tests/browser opens reports. That test wants node
+# and npm besides, which are not installed: Debian's npm alone is some hundreds of packages.
 # With --arm64, beside any of these: the cross compiler and the emulator of scripts/arm64.sh.
 # With --mpi, beside any of these, or where TALLY_MPI=ON is set: Open MPI, with which libtally_mpi.so is built, one model over several
 # processes (docs/mpi.md).
