@@ -269,9 +269,9 @@ Result<Mat<const float>> Decoder::Predict(const StepBatch& batch, Mat<const floa
 }
 
 void Decoder::TapStream(size_t next_op, int64_t rows) const {
-  const auto end = std::ranges::lower_bound(plan_.layer_ends, next_op);
-  if (end == plan_.layer_ends.end() || *end != next_op) return;
-  stream_tap_(static_cast<int32_t>(end - plan_.layer_ends.begin()), plan_.x.Rows(0, rows));
+  for (const size_t& end : std::ranges::equal_range(plan_.layer_ends, next_op)) {
+    stream_tap_(static_cast<int32_t>(&end - plan_.layer_ends.data()), plan_.x.Rows(0, rows));
+  }
 }
 
 Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore& cache, size_t first_op) {

@@ -127,7 +127,7 @@ py::dict WriteSynth(const std::string& model, const std::string& path, const py:
   options.End();
   if (!type.empty()) synth.type = Unwrap(ParseWeightType(type));
   synth.progress = [](uint64_t, uint64_t) {
-    const py::gil_scoped_acquire locked;
+    const Locked locked;
     return !SignalRaised();
   };
   Result<SynthReport> report = SynthReport();
@@ -150,7 +150,7 @@ std::string FindModel(const std::string& name, bool configuration, bool fetch) {
   const hub::Want want = configuration ? hub::Want::kConfiguration : hub::Want::kWeights;
   if (fetch) {
     const hub::ProgressCallback progress = [](const hub::Progress&) {
-      const py::gil_scoped_acquire locked;
+      const Locked locked;
       return !SignalRaised();
     };
     const Status status = [&]() -> Status {

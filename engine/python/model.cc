@@ -35,13 +35,13 @@ void Keep(const std::shared_ptr<Runner>& runner) {
 
 std::shared_ptr<ModelState> Load(const std::string& path, const std::string& name, bool guard_slices, const py::object& progress,
                                  const py::dict& given) {
-  MarkThreads();
   Options options(given, "load()");
   const EngineOptions engine_options = EngineOptionsOf(options);
   options.End();
+  MarkThreads();
   LoadOptions load{.guard_slices = guard_slices};
   load.progress = [&progress](uint64_t done, uint64_t total) {
-    const py::gil_scoped_acquire locked;
+    const Locked locked;
     if (SignalRaised()) return false;
     try {
       if (!progress.is_none()) progress(done, total);
@@ -87,10 +87,16 @@ void ReadGrammar(ModelState& model, Options& options, Asked* asked) {
   if ((regex && regex->empty()) || (gbnf && gbnf->empty()) || (choices && choices->empty())) {
     Throw(BadInput(std::string(regex ? "regex" : gbnf ? "grammar" : "choices") + " is empty"));
   }
+  if (spaced && !schema) Throw(BadInput("spaced is of a schema"));
   const auto get = [&](const char* kind, const std::string& text, const auto& make) {
     std::string key = kind;
     AddToKey(text, key);
-    Result<std::shared_ptr<Grammar>> grammar = model.grammars().Get(std::move(key), make);
+    AddToKey(spaced ? "spaced" : "", key);
+    Result<std::shared_ptr<Grammar>> grammar = std::shared_ptr<Grammar>();
+    {
+      const Unlocked unlocked;
+      grammar = model.grammars().Get(std::move(key), make);
+    }
     if (!grammar.ok()) {
       const std::string& why = grammar.status().message();
       Throw(BadInput(why.starts_with(std::string(kind) + ":") ? why : std::string(kind) + ": " + why));
@@ -99,7 +105,7 @@ void ReadGrammar(ModelState& model, Options& options, Asked* asked) {
   };
   if (schema) {
     const SchemaOptions written{.space = spaced ? JsonSpace::kOne : JsonSpace::kNone};
-    get("schema", (spaced ? " " : "") + *schema, [&] { return Grammar::FromSchema(*schema, written); });
+    get("schema", *schema, [&] { return Grammar::FromSchema(*schema, written); });
     for (const std::string& what : asked->request.grammar->ignored())
       asked->notes.push_back("schema: " + what + " says nothing here");
   } else if (regex) {
@@ -133,9 +139,7 @@ Asked ReadAsked(ModelState& model, Options& options) {
       asked.request.logit_bias.emplace_back(TokensOf(py::make_tuple(token), "logit_bias")[0], added);
     }
   }
-  if (asked.request.draft > 0 && model.runner()->engine().draft_rows() == 0) {
-    Throw(BadInput("draft: the model was loaded without draft_rows"));
-  }
+  CheckDraft(model.runner()->engine(), asked.request.draft);
   ReadGrammar(model, options, &asked);
   return asked;
 }
@@ -144,7 +148,17 @@ struct PyAnswer {
   std::shared_ptr<ModelState> model;
   std::shared_ptr<Answer> answer;
   std::vector<std::string> notes;
+  // What its bill is made with, also after the model was closed.
+  ParameterCounts parameters;
+  std::shared_ptr<const std::vector<WeightInfo>> weights;
 };
+
+PyAnswer Begin(const std::shared_ptr<ModelState>& model, Runner& runner, std::shared_ptr<Request> request,
+               std::vector<std::string> notes) {
+  auto answer = std::make_shared<Answer>(std::move(request));
+  if (!runner.Add(answer)) Throw(ModelState::Closed());
+  return {model, std::move(answer), std::move(notes), runner.engine().model().parameters(), runner.weights()};
+}
 
 const char* FinishText(FinishReason reason) {
   constexpr const char* kNames[] = {"length", "eos", "stop", "context_full", "interrupted", "error"};
@@ -176,10 +190,12 @@ PyAnswer Start(const std::shared_ptr<ModelState>& model, const py::object& promp
   const std::vector<int32_t> tokens = PromptOf(*model, prompt, parse_special);
   if (!asked.stop.empty()) (void)model->tokenizer();  // BadInput without
   const std::shared_ptr<Runner> runner = model->runner();
-  std::shared_ptr<Request> request = Unwrap(Request::New(runner->engine(), tokens, asked.request, asked.stop));
-  auto answer = std::make_shared<Answer>(std::move(request));
-  runner->Add(answer);
-  return {model, std::move(answer), std::move(asked.notes)};
+  Result<std::shared_ptr<Request>> request = std::shared_ptr<Request>();
+  {
+    const Unlocked unlocked;
+    request = Request::New(runner->engine(), tokens, asked.request, asked.stop);
+  }
+  return Begin(model, *runner, Unwrap(std::move(request)), std::move(asked.notes));
 }
 
 // ---- chats
@@ -303,12 +319,15 @@ PyAnswer StartChat(const std::shared_ptr<ModelState>& model, const py::list& mes
   }
   if (error) Throw(BadInput(error->message));
   Check(Request::Check(runner->engine(), prompt.tokens, asked.request));
-  auto request = std::make_shared<Request>(runner->engine(), prompt.tokens, asked.request,
-                                           NewAnswerStream(*loaded->tokenizer(), prompt.format->NewParser(prompt.text, chat.chat),
-                                                           prompt.stop, CallsOf(chat.chat, *prompt.format, new_ids)));
-  auto answer = std::make_shared<Answer>(std::move(request));
-  runner->Add(answer);
-  return {model, std::move(answer), std::move(asked.notes)};
+  const CallOptions calls = CallsOf(chat.chat, *prompt.format, new_ids);
+  std::shared_ptr<Request> request;
+  {
+    const Unlocked unlocked;
+    request = std::make_shared<Request>(
+        runner->engine(), prompt.tokens, asked.request,
+        NewAnswerStream(*loaded->tokenizer(), prompt.format->NewParser(prompt.text, chat.chat), prompt.stop, calls));
+  }
+  return Begin(model, *runner, std::move(request), std::move(asked.notes));
 }
 
 py::dict Render(const std::shared_ptr<ModelState>& model, const py::list& messages, const py::dict& given) {
@@ -343,6 +362,7 @@ py::tuple EventOf(const RequestEvent& event, bool logprobs) {
 }
 
 py::list Events(const PyAnswer& self) {
+  CheckFork();
   py::list events;
   for (const RequestEvent& event : self.answer->Take()) events.append(EventOf(event, self.answer->request().wants_logprobs()));
   return events;
@@ -381,10 +401,7 @@ py::dict ResultOf(const PyAnswer& self) {
   result["prompt_tokens"] = request.prompt_size();
   result["reused_tokens"] = request.prompt_reused();
   result["notes"] = self.notes;
-  result["cost"] =
-      self.model->closed()
-          ? py::object(py::none())
-          : ToPython(BillDocument({&self.answer->shared(), 1}, *self.model->model(), self.model->runner()->weights()));
+  result["cost"] = ToPython(BillDocument({&self.answer->shared(), 1}, self.parameters, *self.weights));
   return result;
 }
 
@@ -528,8 +545,15 @@ std::shared_ptr<const ChatFormat> ModelState::Format(const std::string& source, 
   }
   *stop = chosen.stop;
   if (format_ == nullptr || format_of_ != chosen.text) {
-    format_ = Unwrap(MakeChatFormat(chosen));
+    Result<std::unique_ptr<ChatFormat>> made = std::unique_ptr<ChatFormat>();
+    {
+      const Unlocked unlocked;
+      made = MakeChatFormat(chosen);
+    }
+    std::shared_ptr<const ChatFormat> format = Unwrap(std::move(made));
     format_of_ = chosen.text;
+    format_ = format;
+    return format;
   }
   return format_;
 }
@@ -556,10 +580,14 @@ void AddModel(py::module_& module) {
       .def("next", &Next)
       .def("events", &Events)
       .def("cancel", &Cancel)
-      .def("set_wake", [](const PyAnswer& self, int file, bool at_end) { self.answer->SetWake(file, at_end); })
+      .def("set_wake",
+           [](const PyAnswer& self, int file, bool at_end) {
+             if (!IsForked()) self.answer->SetWake(file, at_end);  // in a child another thread's lock may be held for ever
+           })
       .def("wait", &WaitForEnd)
-      .def("over", [](const PyAnswer& self) { return self.answer->Over(); })
-      .def("ended", [](const PyAnswer& self) { return self.answer->Ended(); })
+      .def("has_news", [](const PyAnswer& self) { return CheckFork(), self.answer->HasNews(); })
+      .def("over", [](const PyAnswer& self) { return CheckFork(), self.answer->Over(); })
+      .def("ended", [](const PyAnswer& self) { return CheckFork(), self.answer->Ended(); })
       .def("result", &ResultOf)
       .def("raise_error", &ThrowError);
 

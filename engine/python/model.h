@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@
 
 namespace tally::python {
 
-// Calls with the interpreter's lock held. In a child of fork() every call throws ForkedError.
+// Calls with the interpreter's lock held. In a child of fork() what uses the engine's thread throws ForkedError.
 class ModelState {
  public:
   ModelState(std::string name, std::shared_ptr<const Model> model, std::shared_ptr<Runner> runner);
@@ -42,16 +43,18 @@ class ModelState {
       } catch (const std::bad_alloc&) {
         result = NoRoom("not enough memory");
       }
+      return result.status().code() != StatusCode::kNoRoom;
     });
-    runner()->Add(job);
-    WaitFor([&](std::chrono::milliseconds most) { return job->Wait(most); }, [&] { job->Interrupt(); }, /*until_over=*/true);
+    const std::shared_ptr<Runner> runner = this->runner();
+    if (!runner->Add(job)) Throw(Closed());
+    WaitFor([&](std::chrono::milliseconds most) { return job->Wait(most); }, [&] { runner->Cancel(job); }, /*until_over=*/true);
     if (result.status().code() == StatusCode::kInterrupted) Throw(Closed());
     return Unwrap(std::move(result));
   }
 
- private:
   static Status Closed() { return BadInput("the model was closed"); }
 
+ private:
   const std::string name_;
   std::shared_ptr<const Model> model_;
   std::shared_ptr<Runner> runner_;

@@ -137,6 +137,10 @@ EngineOptions EngineOptionsOf(Options& options) {
   return engine;
 }
 
+void CheckDraft(const Engine& engine, int64_t draft) {
+  if (draft > 0 && engine.draft_rows() == 0) Throw(BadInput("draft: the model was loaded without draft_rows"));
+}
+
 void ReadSampling(Options& options, SamplingOptions* sampling) {
   options.Read("repeat_penalty", sampling->repeat_penalty);
   options.Read("repeat_last_n", sampling->repeat_last_n);

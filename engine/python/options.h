@@ -62,6 +62,7 @@ class Options {
 
 EngineOptions EngineOptionsOf(Options& options);  // reads, and leaves others for End
 void ReadSampling(Options& options, SamplingOptions* sampling);
+void CheckDraft(const Engine& engine, int64_t draft);                       // BadInput: the engine has no room for drafts
 std::vector<int32_t> TokensOf(const py::handle& tokens, const char* name);  // any iterable of whole numbers
 std::string TextOf(const py::handle& text, const char* name);               // str; TypeError otherwise
 

@@ -16,10 +16,6 @@ std::atomic<pid_t> threads_of = 0;  // the process that has the engine's threads
   throw py::error_already_set();
 }
 
-}  // namespace
-
-namespace {
-
 bool IsFinalizing() {
 #if PY_VERSION_HEX >= 0x030D0000
   return Py_IsFinalizing() != 0;
@@ -28,13 +24,23 @@ bool IsFinalizing() {
 #endif
 }
 
+// A thread that may have nothing of Python any longer.
+void StayIfFinalizing() {
+  while (IsFinalizing()) pause();
+}
+
 }  // namespace
 
 Unlocked::Unlocked() : of_finalizer_(IsFinalizing()), state_(PyEval_SaveThread()) {}
 
 Unlocked::~Unlocked() noexcept(false) {
-  while (!of_finalizer_ && IsFinalizing()) pause();
+  if (!of_finalizer_) StayIfFinalizing();
   PyEval_RestoreThread(state_);
+}
+
+Locked::Locked() {
+  StayIfFinalizing();
+  state_ = PyGILState_Ensure();
 }
 
 void Throw(const Status& status) {
@@ -97,8 +103,7 @@ void CheckFork() {
   if (!IsForked()) return;
   Raise("ForkedError",
         "this process was made by fork() after its parent had used the engine, whose threads do not live here; start processes "
-        "with "
-        "multiprocessing's \"spawn\" or \"forkserver\", or fork before the first model is loaded");
+        "with multiprocessing's \"spawn\" or \"forkserver\", or fork before the first model is loaded");
 }
 
 }  // namespace tally::python

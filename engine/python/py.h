@@ -44,6 +44,18 @@ class Unlocked {
   PyThreadState* const state_;
 };
 
+// The same the other way: a callback that has the interpreter's lock while one lives.
+class Locked {
+ public:
+  Locked();
+  ~Locked() { PyGILState_Release(state_); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
 // Whether a signal handler has raised something, which then is Python's current error.
 inline bool SignalRaised() { return PyErr_CheckSignals() != 0; }
 

@@ -25,6 +25,11 @@ std::vector<RequestEvent> Answer::Take() {
   return std::exchange(events_, {});
 }
 
+bool Answer::HasNews() const {
+  const std::lock_guard lock(mutex_);
+  return ended_ || !events_.empty();
+}
+
 bool Answer::Over() const {
   const std::lock_guard lock(mutex_);
   return ended_;
@@ -75,28 +80,28 @@ Result<std::unique_ptr<Runner>> Runner::Start(std::unique_ptr<Engine> engine, in
 }
 
 void Runner::Stop() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    if (job_ != nullptr) job_->Interrupt();
-    wake_.notify_all();
-  }
-  thread_.join();
+  std::call_once(stopped_, [this] {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      if (job_ != nullptr) job_->interrupted_ = true;
+      wake_.notify_all();
+    }
+    thread_.join();
+  });
 }
 
-void Runner::Add(std::shared_ptr<Answer> answer) { Add(Work{.answer = std::move(answer)}); }
-void Runner::Add(std::shared_ptr<Job> job) { Add(Work{.job = std::move(job)}); }
-
-void Runner::Add(Work work) {
+bool Runner::Add(Work work) {
   const std::lock_guard lock(mutex_);
-  if (stopping_) return Drop(work);
+  if (stopping_) return false;
   waiting_.push_back(std::move(work));
   wake_.notify_all();
+  return true;
 }
 
 void Runner::Drop(const Work& work) {
-  if (work.job != nullptr) return Finish(*work.job, nullptr);
+  if (work.job != nullptr) return Finish(*work.job);
   work.answer->request_->End(FinishReason::kInterrupted);
   work.answer->Push({}, true);
 }
@@ -114,16 +119,34 @@ void Runner::Cancel(const std::shared_ptr<Answer>& answer) {
   }
 }
 
-void Runner::Finish(Job& job, Engine* engine) {
-  if (engine != nullptr) job.call_(*engine, [&job] { return job.interrupted_.load(); });
+void Runner::Cancel(const std::shared_ptr<Job>& job) {
+  const std::lock_guard lock(mutex_);
+  job->interrupted_ = true;
+  const auto waits = std::ranges::find(waiting_, job, &Work::job);
+  if (waits == waiting_.end()) return;
+  waiting_.erase(waits);
+  Finish(*job);
+}
+
+void Runner::Finish(Job& job) {
   const std::lock_guard lock(job.mutex_);
   job.done_ = true;
   job.over_.notify_all();
 }
 
+void Runner::RunJob(const std::shared_ptr<Job>& job) {
+  const bool had_room = job->call_(*engine_, [&job] { return job->interrupted_.load(); });
+  const std::lock_guard lock(mutex_);
+  job_ = nullptr;
+  if (had_room || active_.empty() || job->interrupted_) return Finish(*job);
+  job->alone_ = true;
+  waiting_.push_front({.job = job});
+}
+
 // Waits for something to do, and takes it. False: the thread ends.
 bool Runner::TakeWork(Scheduler& scheduler) {
   std::vector<std::shared_ptr<Answer>> cancelled;
+  std::shared_ptr<Job> job;
   {
     std::unique_lock lock(mutex_);
     wake_.wait(lock, [&] { return stopping_ || !waiting_.empty() || !cancelled_.empty() || !scheduler.idle(); });
@@ -136,7 +159,7 @@ bool Runner::TakeWork(Scheduler& scheduler) {
     }
     if (!waiting_.empty() && waiting_.front().job != nullptr &&
         active_.size() < (waiting_.front().job->alone_ ? 1 : most_running_)) {
-      job_ = std::move(waiting_.front().job);
+      job = job_ = std::move(waiting_.front().job);
       waiting_.pop_front();
     }
     cancelled.swap(cancelled_);
@@ -146,10 +169,8 @@ bool Runner::TakeWork(Scheduler& scheduler) {
     answer->request_->End(FinishReason::kInterrupted);
     scheduler.Cancel(*answer->request_);
   }
-  if (job_ == nullptr) return true;
-  Finish(*job_, engine_.get());
-  const std::lock_guard lock(mutex_);
-  job_ = nullptr;
+  if (!cancelled.empty()) Deliver();
+  if (job != nullptr) RunJob(job);
   return true;
 }
 

@@ -23,17 +23,18 @@ namespace tally::python {
 class Answer {
  public:
   explicit Answer(std::shared_ptr<Request> request) : request_(std::move(request)) {}
-  // From now on this file descriptor gets a byte whenever there is news, or (`at_end`) at the end alone, and one now if that has been. -1:
-  // none does; the last one may be closed then.
+  // From now on a byte is written to the file descriptor `file` whenever events come and at the end, or with `at_end` at the end alone; one is
+  // written now if that has happened before. -1: nothing is written any longer, and the last descriptor may be closed.
   void SetWake(int file, bool at_end);
 
   // Until events have come that were not taken, or the end, at most so long; whether that is so.
   bool Wait(std::chrono::milliseconds most);
   bool WaitForEnd(std::chrono::milliseconds most);
   std::vector<RequestEvent> Take();
-  bool Over() const;   // it has ended; events may not have been taken yet
-  bool Ended() const;  // and all events were taken
-  // The request, once it has ended: the engine's thread does not touch it any longer.
+  bool HasNews() const;  // what Wait waits for
+  bool Over() const;     // it has ended; events may not have been taken yet
+  bool Ended() const;    // and all events were taken
+  // Until it has ended, only what does not change: the engine's thread works on it.
   const std::shared_ptr<Request>& shared() const { return request_; }
   const Request& request() const { return *request_; }
 
@@ -51,21 +52,22 @@ class Answer {
   bool ended_ = false;
 };
 
-// A call on the engine's thread, between two steps. `alone`: when all requests that came before have ended; later ones wait for it. Else as
-// soon as a sequence is free for it.
+// A call on the engine's thread, between two steps. A job that is `alone` begins when all requests that were added before it have ended, and
+// requests that are added later wait for it. Any other begins as soon as a sequence is free for it; if it then finds no room beside the
+// requests that run, it begins again, alone.
 class Job {
  public:
   using Interrupted = std::function<bool()>;
-  Job(bool alone, std::function<void(Engine& engine, const Interrupted& interrupted)> call)
-      : alone_(alone), call_(std::move(call)) {}
+  // `call` returns false if it found no room.
+  using Call = std::function<bool(Engine& engine, const Interrupted& interrupted)>;
+  Job(bool alone, Call call) : alone_(alone), call_(std::move(call)) {}
   bool Wait(std::chrono::milliseconds most);  // true: it is over
-  void Interrupt() { interrupted_ = true; }   // what it polls says so from now on
 
  private:
   friend class Runner;
-  const bool alone_;
-  std::function<void(Engine& engine, const Interrupted& interrupted)> call_;
-  std::atomic<bool> interrupted_ = false;
+  bool alone_;
+  const Call call_;
+  std::atomic<bool> interrupted_ = false;  // what `call` polls
   std::mutex mutex_;
   std::condition_variable over_;
   bool done_ = false;
@@ -76,16 +78,19 @@ class Runner {
   // `sequences`: EngineOptions::sequences of the engine, as many requests run side by side. kNoRoom: the system has no thread left.
   static Result<std::unique_ptr<Runner>> Start(std::unique_ptr<Engine> engine, int32_t sequences);
   ~Runner() { Stop(); }
-  // Ends the thread: requests that have not ended are cancelled, a job that runs is interrupted and waited for. What is added later ends at
-  // once. Any thread, but one at a time.
+  // Ends the thread: requests that have not ended are cancelled, a job that runs is interrupted and waited for. Any thread; all wait for
+  // the end.
   void Stop();
 
   // What does not change, for any thread: options, model, the table of weights.
   const Engine& engine() const { return *engine_; }
-  const std::vector<WeightInfo>& weights() const { return engine_->ledger().weights(); }
-  void Add(std::shared_ptr<Answer> answer);
+  const std::shared_ptr<const std::vector<WeightInfo>>& weights() const { return weights_; }
+  // False: it was stopped.
+  bool Add(std::shared_ptr<Answer> answer) { return Add(Work{.answer = std::move(answer)}); }
+  bool Add(std::shared_ptr<Job> job) { return Add(Work{.job = std::move(job)}); }
   void Cancel(const std::shared_ptr<Answer>& answer);
-  void Add(std::shared_ptr<Job> job);
+  // One that waits is not run any longer, one that runs is told.
+  void Cancel(const std::shared_ptr<Job>& job);
 
  private:
   // One of the two.
@@ -94,16 +99,20 @@ class Runner {
     std::shared_ptr<Job> job = {};
   };
   Runner(std::unique_ptr<Engine> engine, int32_t sequences)
-      : engine_(std::move(engine)), most_running_(static_cast<size_t>(sequences)) {}
-  void Add(Work work);
+      : engine_(std::move(engine)),
+        weights_(std::make_shared<const std::vector<WeightInfo>>(engine_->ledger().weights())),
+        most_running_(static_cast<size_t>(sequences)) {}
+  bool Add(Work work);
   static void Drop(const Work& work);
   void Run();
   bool TakeWork(Scheduler& scheduler);
   void Step(Scheduler& scheduler);
   void Deliver();
-  static void Finish(Job& job, Engine* engine);  // `engine`: null if the job is not to run
+  void RunJob(const std::shared_ptr<Job>& job);
+  static void Finish(Job& job);
 
   const std::unique_ptr<Engine> engine_;
+  const std::shared_ptr<const std::vector<WeightInfo>> weights_;
   const size_t most_running_;
   std::vector<std::shared_ptr<Answer>> active_;  // that the scheduler has; the engine's thread's
   std::shared_ptr<Job> job_;                     // that runs; under mutex_
@@ -112,6 +121,7 @@ class Runner {
   std::deque<Work> waiting_;
   std::vector<std::shared_ptr<Answer>> cancelled_;
   bool stopping_ = false;
+  std::once_flag stopped_;
   std::thread thread_;
 };
 

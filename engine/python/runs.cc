@@ -6,8 +6,10 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <new>
 #include <span>
 #include <utility>
@@ -43,10 +45,26 @@ py::array ToArray(Buffer buffer) {
   return py::array_t<float>(buffer.shape, data, owner);
 }
 
+// pybind11 finds numpy's functions when it first makes an array, in a static variable of a function; importing gives the interpreter's lock
+// away, so that two threads would wait for one another there. To be called before a run, so that ImportError comes first, too.
+void UseNumpy() {
+  static std::atomic<bool> ready = false;
+  if (ready) return;
+  static std::mutex mutex;
+  py::module_::import("numpy");
+  std::unique_lock lock(mutex, std::defer_lock);
+  {
+    const Unlocked unlocked;
+    lock.lock();
+  }
+  py::detail::npy_api::get();
+  ready = true;
+}
+
 struct Wanted {
   int64_t logits_from = 0;  // rows from here on want logits
   bool hidden = false;
-  bool reuse = false;  // rows before logits_from that another such run had need not run again
+  bool reuse = false;  // what an earlier run with `reuse` computed for the tokens before logits_from is not computed again
 };
 
 // Runs the tokens through a new sequence, in pieces. `take` gets the first row of each piece, how many, and what came.
@@ -83,125 +101,159 @@ void CopyRows(Mat<const float> from, float* to) {
     std::memcpy(to + r * from.cols, from.Row(r), static_cast<size_t>(from.cols) * sizeof(float));
 }
 
+Result<Buffer> LogitsOf(Engine& engine, std::span<const int32_t> tokens, bool last, const Interrupted& interrupted) {
+  TALLY_RETURN_IF_ERROR(CheckTokens(engine, tokens));
+  const py::ssize_t n = static_cast<py::ssize_t>(tokens.size()), vocab = engine.model().sizes().vocab;
+  const int64_t from = last ? n - 1 : 0;
+  TALLY_ASSIGN_OR_RETURN(Buffer buffer, last ? NewBuffer({vocab}) : NewBuffer({n, vocab}));
+  const auto take = [&](int64_t first, int64_t, const StepOutput& out) -> Status {
+    CopyRows(out.logits, buffer.data.get() + std::max<int64_t>(first - from, 0) * vocab);
+    return {};
+  };
+  TALLY_RETURN_IF_ERROR(RunTokens(engine, tokens, {.logits_from = from}, interrupted, take));
+  return buffer;
+}
+
 py::array Logits(ModelState& model, const py::object& given, bool last) {
+  UseNumpy();
   const std::vector<int32_t> tokens = TokensOf(given, "tokens");
-  return ToArray(model.OnEngine<Buffer>(/*alone=*/false, [&](Engine& engine, const Interrupted& interrupted) -> Result<Buffer> {
-    const py::ssize_t n = static_cast<py::ssize_t>(tokens.size()), vocab = engine.model().sizes().vocab;
-    const int64_t from = last ? n - 1 : 0;
-    TALLY_ASSIGN_OR_RETURN(Buffer buffer, last ? NewBuffer({vocab}) : NewBuffer({n, vocab}));
-    TALLY_RETURN_IF_ERROR(RunTokens(engine, tokens, {.logits_from = from}, interrupted,
-                                    [&](int64_t first, int64_t rows, const StepOutput& out) -> Status {
-                                      CopyRows(out.logits, buffer.data.get() + std::max<int64_t>(first - from, 0) * vocab);
-                                      (void)rows;
-                                      return {};
-                                    }));
-    return buffer;
+  return ToArray(model.OnEngine<Buffer>(/*alone=*/false, [&](Engine& engine, const Interrupted& interrupted) {
+    return LogitsOf(engine, tokens, last, interrupted);
   }));
 }
 
-// The log probability of each token from `from` on, and whether each is the most probable one.
+// Of each token from `from` on.
+struct Scores {
+  std::vector<double> logprobs = {};
+  std::vector<bool> most_probable = {};
+};
+
+// The last token is not run: nothing is asked of it. So there may be one more than the context has positions.
+Result<Scores> ScoresOf(Engine& engine, std::span<const int32_t> tokens, int64_t from, const Interrupted& interrupted) {
+  Scores scores;
+  const int32_t vocab = engine.model().sizes().vocab;
+  for (const int32_t token : tokens) {
+    if (token >= 0 && token < vocab) continue;
+    return BadInput("token " + std::to_string(token) + ": ids of this model are 0 to " + std::to_string(vocab - 1));
+  }
+  if (from == static_cast<int64_t>(tokens.size())) return scores;
+  const auto take = [&](int64_t first, int64_t rows, const StepOutput& out) -> Status {
+    for (int64_t r = std::max<int64_t>(0, from - 1 - first), row = 0; r < rows; ++r, ++row) {
+      const std::span<const float> logits(out.logits.Row(row), static_cast<size_t>(out.logits.cols));
+      const int32_t next = tokens[static_cast<size_t>(first + r + 1)];
+      scores.logprobs.push_back(LogprobsOf(logits, next, 0).logprob);
+      scores.most_probable.push_back(Argmax(logits) == next);
+    }
+    return {};
+  };
+  TALLY_RETURN_IF_ERROR(
+      RunTokens(engine, tokens.first(tokens.size() - 1), {.logits_from = from - 1, .reuse = true}, interrupted, take));
+  return scores;
+}
+
 py::tuple Score(ModelState& model, const py::object& given, int64_t from) {
+  UseNumpy();
   const std::vector<int32_t> tokens = TokensOf(given, "tokens");
-  const int64_t n = static_cast<int64_t>(tokens.size());
-  if (from < 1 || from > n)
+  if (from < 1 || from > static_cast<int64_t>(tokens.size())) {
     Throw(BadInput("the first token has no probability, as none precedes it: score from 1 to the number of tokens"));
-  using Scores = std::pair<std::vector<double>, std::vector<bool>>;
-  const Scores scores =
-      model.OnEngine<Scores>(/*alone=*/false, [&](Engine& engine, const Interrupted& interrupted) -> Result<Scores> {
-        Scores made;
-        if (from == n) return made;
-        // The last token is not run: nothing is asked of it.
-        const std::span<const int32_t> run = std::span(tokens).first(tokens.size() - 1);
-        TALLY_RETURN_IF_ERROR(RunTokens(engine, run, {.logits_from = from - 1, .reuse = true}, interrupted,
-                                        [&](int64_t first, int64_t rows, const StepOutput& out) -> Status {
-                                          for (int64_t r = 0, row = 0; r < rows; ++r) {
-                                            if (first + r < from - 1) continue;
-                                            const std::span<const float> logits(out.logits.Row(row++),
-                                                                                static_cast<size_t>(out.logits.cols));
-                                            const int32_t next = tokens[static_cast<size_t>(first + r + 1)];
-                                            made.first.push_back(LogprobsOf(logits, next, 0).logprob);
-                                            made.second.push_back(Argmax(logits) == next);
-                                          }
-                                          return {};
-                                        }));
-        return made;
-      });
-  return py::make_tuple(py::array_t<double>(static_cast<py::ssize_t>(scores.first.size()), scores.first.data()),
-                        py::cast(scores.second));
+  }
+  const Scores scores = model.OnEngine<Scores>(/*alone=*/false, [&](Engine& engine, const Interrupted& interrupted) {
+    return ScoresOf(engine, tokens, from, interrupted);
+  });
+  return py::make_tuple(py::array_t<double>(static_cast<py::ssize_t>(scores.logprobs.size()), scores.logprobs.data()),
+                        py::cast(scores.most_probable));
 }
 
 // The residual stream [layers, tokens, d_model] after as many layers as each of `layers` says; after the last norm: -1.
-py::array Hidden(ModelState& model, const py::object& given, const std::vector<int32_t>& layers) {
-  const std::vector<int32_t> tokens = TokensOf(given, "tokens");
-  return ToArray(model.OnEngine<Buffer>(/*alone=*/false, [&](Engine& engine, const Interrupted& interrupted) -> Result<Buffer> {
-    const ModelSizes sizes = engine.model().sizes();
-    for (const int32_t layer : layers) {
-      if (layer < -1 || layer > sizes.layers) {
-        return BadInput("layers: " + std::to_string(layer) + " is not 0 (the embedding) to " + std::to_string(sizes.layers) +
-                        ", or -1 (after the last norm)");
-      }
+Result<Buffer> HiddenOf(Engine& engine, std::span<const int32_t> tokens, std::span<const int32_t> layers,
+                        const Interrupted& interrupted) {
+  TALLY_RETURN_IF_ERROR(CheckTokens(engine, tokens));
+  const ModelSizes sizes = engine.model().sizes();
+  for (const int32_t layer : layers) {
+    if (layer < -1 || layer > sizes.layers) return BadInput("layers: there is none of number " + std::to_string(layer));
+  }
+  const py::ssize_t n = static_cast<py::ssize_t>(tokens.size()), width = sizes.d_model;
+  TALLY_ASSIGN_OR_RETURN(Buffer buffer, NewBuffer({static_cast<py::ssize_t>(layers.size()), n, width}));
+  int64_t first = 0;  // row of the piece
+  const auto copy = [&](int32_t layer, Mat<const float> x) {
+    for (size_t i = 0; i < layers.size(); ++i) {
+      if (layers[i] == layer) CopyRows(x, buffer.data.get() + (static_cast<int64_t>(i) * n + first) * width);
     }
-    const py::ssize_t n = static_cast<py::ssize_t>(tokens.size()), width = sizes.d_model;
-    TALLY_ASSIGN_OR_RETURN(Buffer buffer, NewBuffer({static_cast<py::ssize_t>(layers.size()), n, width}));
-    int64_t first = 0;  // row of the piece
-    const auto place = [&](size_t i) { return buffer.data.get() + (static_cast<int64_t>(i) * n + first) * width; };
-    engine.probe().SetStreamTap([&](int32_t layer, Mat<const float> x) {
-      for (size_t i = 0; i < layers.size(); ++i) {
-        if (layers[i] == layer) CopyRows(x, place(i));
-      }
-    });
-    const std::shared_ptr<void> no_tap(nullptr, [&](void*) { engine.probe().SetStreamTap({}); });
-    const bool normed = std::ranges::find(layers, -1) != layers.end();
-    TALLY_RETURN_IF_ERROR(RunTokens(engine, tokens, {.logits_from = n, .hidden = normed}, interrupted,
-                                    [&](int64_t, int64_t rows, const StepOutput& out) -> Status {
-                                      for (size_t i = 0; i < layers.size(); ++i) {
-                                        if (layers[i] == -1) CopyRows(out.hidden, place(i));
-                                      }
-                                      first += rows;
-                                      return {};
-                                    }));
-    return buffer;
+  };
+  engine.probe().SetStreamTap(copy);
+  const std::shared_ptr<void> no_tap(nullptr, [&](void*) { engine.probe().SetStreamTap({}); });
+  const auto take = [&](int64_t, int64_t rows, const StepOutput& out) -> Status {
+    copy(-1, out.hidden);
+    first += rows;
+    return {};
+  };
+  const bool normed = std::ranges::find(layers, -1) != layers.end();
+  TALLY_RETURN_IF_ERROR(RunTokens(engine, tokens, {.logits_from = n, .hidden = normed}, interrupted, take));
+  return buffer;
+}
+
+py::array Hidden(ModelState& model, const py::object& given, const std::vector<int32_t>& layers) {
+  UseNumpy();
+  const std::vector<int32_t> tokens = TokensOf(given, "tokens");
+  return ToArray(model.OnEngine<Buffer>(/*alone=*/false, [&](Engine& engine, const Interrupted& interrupted) {
+    return HiddenOf(engine, tokens, layers, interrupted);
   }));
 }
 
-// Outputs of ops by TapName; `names` are patterns of fnmatch. Empty patterns: names alone, of one step.
-py::dict Taps(ModelState& model, const py::object& given, const std::vector<std::string>& patterns) {
-  const std::vector<int32_t> tokens = TokensOf(given, "tokens");
-  struct Tapped {
-    std::vector<float> values = {};
-    int64_t cols = 0;
+// The output of an op in all steps, [rows, cols].
+struct Tapped {
+  std::string name = {};
+  std::vector<float> values = {};
+  int64_t cols = 0;
+};
+
+// Outputs of ops by TapName, in the order in which they run; patterns are those of fnmatch. BadInput: no op has such a name.
+Result<std::vector<Tapped>> TapsOf(Engine& engine, std::span<const int32_t> tokens, std::span<const std::string> patterns,
+                                   const Interrupted& interrupted) {
+  std::vector<Tapped> taps;
+  std::map<std::string, size_t> index;
+  std::map<std::string, int> seen;  // in this step
+  bool room = true;
+  const auto add = [&](Site site, std::string_view op, Mat<const float> out) {
+    std::string name = TapName(site, op);
+    if (const int again = seen[name]++; again > 0) name += "." + std::to_string(again);
+    const auto matches = [&](const std::string& pattern) { return fnmatch(pattern.c_str(), name.c_str(), 0) == 0; };
+    if (!std::ranges::any_of(patterns, matches)) return;
+    const auto [at, is_new] = index.emplace(name, taps.size());
+    if (is_new) taps.push_back({.name = name, .cols = out.cols});
+    std::vector<float>& values = taps[at->second].values;
+    for (int64_t r = 0; r < out.rows; ++r) values.insert(values.end(), out.Row(r), out.Row(r) + out.cols);
   };
-  using Outputs = std::vector<std::pair<std::string, Tapped>>;
-  Outputs outputs =
-      model.OnEngine<Outputs>(/*alone=*/false, [&](Engine& engine, const Interrupted& interrupted) -> Result<Outputs> {
-        Outputs made;
-        std::map<std::string, size_t> index;
-        std::map<std::string, int> seen;  // in this step
-        engine.probe().SetTap([&](Site site, std::string_view op, Mat<const float> out) {
-          if (out.empty()) return;
-          std::string name = TapName(site, op);
-          if (const int again = seen[name]++; again > 0) name += "." + std::to_string(again);
-          const auto matches = [&](const std::string& pattern) { return fnmatch(pattern.c_str(), name.c_str(), 0) == 0; };
-          if (!std::ranges::any_of(patterns, matches)) return;
-          const auto [at, is_new] = index.emplace(name, made.size());
-          if (is_new) made.push_back({name, {{}, out.cols}});
-          std::vector<float>& values = made[at->second].second.values;
-          for (int64_t r = 0; r < out.rows; ++r) values.insert(values.end(), out.Row(r), out.Row(r) + out.cols);
-        });
-        const std::shared_ptr<void> no_tap(nullptr, [&](void*) { engine.probe().SetTap({}); });
-        TALLY_RETURN_IF_ERROR(
-            RunTokens(engine, tokens, {.logits_from = 0}, interrupted, [&](int64_t, int64_t, const StepOutput&) -> Status {
-              seen.clear();
-              return {};
-            }));
-        return made;
-      });
+  engine.probe().SetTap([&](Site site, std::string_view op, Mat<const float> out) {
+    if (out.empty() || !room) return;
+    try {  // no exception may leave a tap
+      add(site, op, out);
+    } catch (const std::bad_alloc&) {
+      room = false;
+    }
+  });
+  const std::shared_ptr<void> no_tap(nullptr, [&](void*) { engine.probe().SetTap({}); });
+  const auto take = [&](int64_t, int64_t, const StepOutput&) {
+    seen.clear();
+    return room ? Status() : NoRoom("not enough memory for the outputs");
+  };
+  TALLY_RETURN_IF_ERROR(RunTokens(engine, tokens, {.logits_from = 0}, interrupted, take));
+  if (taps.empty()) return BadInput("names: no op has such a name");
+  return taps;
+}
+
+py::dict Taps(ModelState& model, const py::object& given, const std::vector<std::string>& patterns) {
+  UseNumpy();
+  const std::vector<int32_t> tokens = TokensOf(given, "tokens");
+  std::vector<Tapped> taps = model.OnEngine<std::vector<Tapped>>(
+      /*alone=*/false,
+      [&](Engine& engine, const Interrupted& interrupted) { return TapsOf(engine, tokens, patterns, interrupted); });
   py::dict arrays;
-  for (auto& [name, tapped] : outputs) {
+  for (Tapped& tapped : taps) {
     auto* const values = new std::vector<float>(std::move(tapped.values));
     const py::capsule owner(values, [](void* floats) { delete static_cast<std::vector<float>*>(floats); });
     const py::ssize_t cols = tapped.cols, rows = static_cast<py::ssize_t>(values->size()) / std::max<py::ssize_t>(cols, 1);
-    arrays[Text(name)] = py::array_t<float>({rows, cols}, values->data(), owner);
+    arrays[Text(tapped.name)] = py::array_t<float>({rows, cols}, values->data(), owner);
   }
   return arrays;
 }
@@ -233,6 +285,7 @@ py::dict Measure(ModelState& model, const py::object& given, const py::dict& giv
   options.Read("stop", generate.stop);
   options.Read("ignore_eos", generate.ignore_eos);
   options.Read("draft", generate.draft);
+  CheckDraft(model.runner()->engine(), generate.draft);
   std::string version;
   options.Read("version", version);
   options.End();

@@ -22,7 +22,8 @@ Value WorkJson(const BillWork& work) {
 
 }  // namespace
 
-Value BillDocument(std::span<const std::shared_ptr<Request>> choices, const Model& model, std::span<const WeightInfo> weights) {
+Value BillDocument(std::span<const std::shared_ptr<Request>> choices, const books::ParameterCounts& parameters,
+                   std::span<const WeightInfo> weights) {
   int64_t prompt_tokens = 0, decode_tokens = 0, decode_steps = 0, forced_tokens = 0, preemptions = 0;
   uint64_t kv_bytes = 0;
   double prompt_seconds = 0, first_token_seconds = 0, generate_seconds = 0;
@@ -52,7 +53,7 @@ Value BillDocument(std::span<const std::shared_ptr<Request>> choices, const Mode
                 {"prefill", WorkJson(bill.at(Phase::kPrefill))},
                 {"decode", WorkJson(bill.at(Phase::kDecode))},
                 {"parameters_touched", bill.parameters_touched()},
-                {"parameters_active", model.parameters().active_all},
+                {"parameters_active", parameters.active_all},
                 {"kv_bytes", kv_bytes}};
   if (forced_tokens > 0) json["forced_tokens"] = forced_tokens;
   if (const DraftWork& drafts = bill.drafts; drafts.rows > 0) {

@@ -389,7 +389,7 @@ std::vector<int32_t> Completion::SharedBeginning() const {
 }
 
 OrderedJson Completion::BillJson() const {
-  return tally_ ? ToOrderedJson(BillDocument(requests_, model_->engine->model(), model_->engine->ledger().weights()))
+  return tally_ ? ToOrderedJson(BillDocument(requests_, model_->engine->model().parameters(), model_->engine->ledger().weights()))
                 : OrderedJson();
 }
 

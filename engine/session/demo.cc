@@ -15,7 +15,7 @@ Result<std::string> DemoModelPath() {
   std::string tried;
   // Installed: PREFIX/bin, PREFIX/lib or PREFIX/lib/<architecture> beside PREFIX/share; in a wheel, beside the library. Not installed: the
   // source tree.
-  for (const fs::path& path : {folder / "demo.gguf", folder / "../share/tally/demo.gguf", folder / "../../share/tally/demo.gguf",
+  for (const fs::path& path : {folder / "../share/tally/demo.gguf", folder / "../../share/tally/demo.gguf", folder / "demo.gguf",
                                fs::path(TALLY_SOURCE_TREE) / "models/demo/demo.gguf"}) {
     std::error_code ignored;
     const fs::path file = path.lexically_normal();

@@ -81,6 +81,10 @@ def test_log_probabilities_are_those_of_the_logits(model):
     for context, continuation in (("ROMEO:", ""), ([1], [])):
         with pytest.raises(tally.BadInput, match="no tokens of its own"):
             model.loglikelihood(context, continuation)
+    for token in (1024, 2**31 - 1, -1):
+        with pytest.raises(tally.BadInput, match="ids of this model"):
+            model.loglikelihood([1, 2], [token])
+    assert model.loglikelihood([5, 6], " a") == model.loglikelihood([5, 6], model.tokenizer.encode(" a", False))
     first = model.tokenizer.bos_token_id
     assert model.loglikelihood([], ids[1:]) == model.loglikelihood([first], ids[1:])
     # what was run before is not run again, with the same result

@@ -204,6 +204,55 @@ def test_the_interpreter_ends_with_a_model_at_work():
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "end\n", "")
 
 
+@pytest.mark.parametrize("call", ["m.token_logprobs([1, 2, 3])", "m.taps([1], 'head.*')"])
+def test_numpy_may_be_used_first_by_threads(call):
+    script = f"""
+import tally, threading
+m = tally.load('demo')
+threads = [threading.Thread(target=lambda: {call}) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("work", ["with m: m.generate([1], ignore_eos=True)", "tally.load('demo').generate([1], ignore_eos=True)"])
+def test_the_interpreter_ends_while_a_thread_closes(work):
+    script = f"""
+import tally, threading, time
+m = tally.load('demo')
+def run():
+    {work}
+threading.Thread(target=run, daemon=True).start()
+time.sleep(.1)
+"""
+    for _ in range(6):
+        assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60).returncode == 0
+
+
+def test_a_job_that_waits_is_cancelled():
+    script = """
+import os, signal, tally, threading, time
+m = tally.load('demo', sequences=1, context=4096)
+streams = [m.stream([1], ignore_eos=True) for _ in range(20)]
+threading.Timer(.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+begin = time.monotonic()
+try:
+    m.ledger()
+except KeyboardInterrupt:
+    print(time.monotonic() - begin < 2)
+"""
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60).stdout == "True\n"
+
+
+def test_a_job_without_room_waits_for_it():
+    with tally.load("demo", sequences=4, context=512, kv="f32", kv_bytes=1_600_000, threads=1) as small:
+        expected = small.token_logprobs([1] * 450)
+        streams = [small.stream("ROMEO:", ignore_eos=True, max_tokens=200) for _ in range(3)]
+        assert (small.token_logprobs([1] * 450) == expected).all()
+        assert {s.wait().finish for s in streams} == {"length"}
+
+
 @pytest.mark.parametrize("call", ["m.generate('a', max_tokens=90000, ignore_eos=True)", "[m.logits([1] * 60000) for _ in range(99)]"])
 def test_the_interpreter_ends_while_a_thread_waits(call):
     script = f"""

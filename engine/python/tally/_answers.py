@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import select
+import weakref
 from typing import (Any, AsyncIterator, Dict, Generic, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar)
 
 from . import _tally
@@ -185,15 +186,18 @@ def pieces_of(events: Sequence[Tuple[int, List[Tuple[str, str, Optional[Tuple[st
     return pieces
 
 
-class Wake:
-    """A pipe that answers write to when there is news. One waits for it at a time."""
+class Pipe:
+    """A pipe that answers write to when there is news."""
 
     def __init__(self) -> None:
-        self._process = os.getpid()
-        self._waiting = False
         self.reader, self.writer = os.pipe()
         os.set_blocking(self.reader, False)
         os.set_blocking(self.writer, False)
+        self._process = os.getpid()
+
+    def check_fork(self) -> None:
+        if os.getpid() != self._process:
+            raise ForkedError("the answers were started before fork()")
 
     def clear(self) -> None:
         try:
@@ -202,38 +206,78 @@ class Wake:
         except BlockingIOError:
             pass
 
-    def wait(self) -> None:
-        if os.getpid() != self._process:
-            raise ForkedError("the answers were started before fork()")
-        poll = select.poll()
-        poll.register(self.reader, select.POLLIN)
-        poll.poll()
-        self.clear()
+    def close(self) -> None:
+        if self.reader >= 0:
+            os.close(self.reader)
+            os.close(self.writer)
+            self.reader = self.writer = -1
 
-    async def wait_async(self) -> None:
-        if self._waiting:
-            raise RuntimeError("two tasks wait for one stream")
-        if os.getpid() != self._process:
-            raise ForkedError("the answers were started before fork()")
-        self._waiting = True
+
+class Loop:
+    """What an event loop's tasks wait for answers with: one pipe for all. It lives as long as answers are registered."""
+
+    _all: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Loop]" = weakref.WeakKeyDictionary()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._pipe = Pipe()
+        self._registered = 0
+        self._waiting: Dict[int, Tuple[_tally.Answer, bool, asyncio.Future[None]]] = {}
+        self._any: List[asyncio.Future[None]] = []
+        loop.add_reader(self._pipe.reader, self._news)
+
+    @classmethod
+    def running(cls) -> "Loop":
         loop = asyncio.get_running_loop()
-        came: asyncio.Future[None] = loop.create_future()
+        if loop not in cls._all:
+            cls._all[loop] = cls(loop)
+        return cls._all[loop]
 
-        def news() -> None:
+    def register(self, answer: _tally.Answer, at_end: bool) -> None:
+        self._registered += 1
+        answer.set_wake(self._pipe.writer, at_end)
+
+    def drop(self, answer: _tally.Answer) -> None:
+        answer.set_wake(-1, False)
+        self._registered -= 1
+        if self._registered > 0:
+            return
+        for loop, of in list(self._all.items()):
+            if of is self:
+                del self._all[loop]
+                if not loop.is_closed():
+                    loop.remove_reader(self._pipe.reader)
+        self._pipe.close()
+
+    def _news(self) -> None:
+        self._pipe.clear()
+        for came in self._any:
             if not came.done():
                 came.set_result(None)
+        for answer, at_end, came in list(self._waiting.values()):
+            if not came.done() and (answer.over() if at_end else answer.has_news()):
+                came.set_result(None)
 
-        loop.add_reader(self.reader, news)
+    async def wait(self, answer: _tally.Answer, at_end: bool) -> None:
+        self._pipe.check_fork()
+        if id(answer) in self._waiting:
+            raise RuntimeError("two tasks wait for one stream")
+        came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[id(answer)] = (answer, at_end, came)
+        try:
+            if not (answer.over() if at_end else answer.has_news()):
+                await came
+        finally:
+            del self._waiting[id(answer)]
+
+    async def wait_for_any(self) -> None:
+        """Until some answer of the loop has news."""
+        self._pipe.check_fork()
+        came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._any.append(came)
         try:
             await came
         finally:
-            self._waiting = False
-            loop.remove_reader(self.reader)
-        self.clear()
-
-    def close(self) -> None:
-        os.close(self.reader)
-        os.close(self.writer)
+            self._any.remove(came)
 
 
 G = TypeVar("G", bound=Generation)
@@ -250,12 +294,15 @@ class Stream(Generic[G]):
         self._make = make
         self._all: List[Piece] = []
         self._next: List[Piece] = []
-        self._wake: Optional[Wake] = None
+        self._loop: Optional[Loop] = None
         self._result: Optional[G] = None
+        self._error: Optional[BaseException] = None
 
     @property
     def result(self) -> G:
         """The whole answer. ValueError: it has not ended; errors of the generation."""
+        if self._error is not None:
+            raise self._error
         if self._result is None:
             raise ValueError("the answer has not ended: iterate to its end, or close it")
         return self._result
@@ -277,18 +324,19 @@ class Stream(Generic[G]):
     def _end(self) -> None:
         if self._answer is None:
             return
-        self._drop_wake()
         answer = self._native()
-        answer.raise_error()
-        self._result = self._make(answer.result(), self._all)
+        self._drop_loop()
         self._answer = None  # it holds the model
+        try:
+            answer.raise_error()
+            self._result = self._make(answer.result(), self._all)
+        except BaseException as error:
+            self._error = error
 
-    def _drop_wake(self) -> None:
-        if self._wake is not None:
-            if self._answer is not None:
-                self._answer.set_wake(-1, False)
-            self._wake.close()
-            self._wake = None
+    def _drop_loop(self) -> None:
+        if self._loop is not None:
+            self._loop.drop(self._native())
+            self._loop = None
 
     def __iter__(self) -> Iterator[Piece]:
         return self
@@ -298,6 +346,8 @@ class Stream(Generic[G]):
             events = self._answer.next() if self._answer is not None else None
             if events is None:
                 self._end()
+                if self._error is not None:
+                    raise self._error
                 raise StopIteration
             pieces = pieces_of(events)
             self._all += pieces
@@ -307,24 +357,31 @@ class Stream(Generic[G]):
     def __aiter__(self) -> AsyncIterator[Piece]:
         return self
 
+    async def _news(self, at_end: bool) -> None:
+        """Until pieces have come, or the end. A task that is cancelled cancels the request."""
+        answer = self._native()
+        if self._loop is None:
+            self._loop = Loop.running()
+            self._loop.register(answer, at_end)
+        try:
+            await self._loop.wait(answer, at_end)
+        except asyncio.CancelledError:
+            answer.cancel()
+            raise
+
     async def __anext__(self) -> Piece:
         while not self._next:
             if self._answer is None:
+                if self._error is not None:
+                    raise self._error
                 raise StopAsyncIteration
             self._take()
             if self._next:
                 break
             if self._answer.ended():
                 self._end()
-                raise StopAsyncIteration
-            if self._wake is None:
-                self._wake = Wake()
-                self._answer.set_wake(self._wake.writer, False)
-            try:
-                await self._wake.wait_async()
-            except asyncio.CancelledError:
-                self._answer.cancel()
-                raise
+            else:
+                await self._news(at_end=False)
         return self._next.pop(0)
 
     def wait(self) -> G:
@@ -337,9 +394,9 @@ class Stream(Generic[G]):
 
     async def wait_async(self) -> G:
         """The whole answer, when it has ended. Cancelling the task cancels it."""
-        async for _ in self:
-            pass
-        return self.result
+        while self._answer is not None and not self._answer.over():
+            await self._news(at_end=self._loop is None)
+        return self.wait()
 
     def close(self) -> None:
         """Cancels the request, unless it has ended, and waits for its end: at most a step."""
@@ -361,67 +418,110 @@ class Stream(Generic[G]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.cancel()
+        while self._answer is not None and not self._answer.over():
+            await self._news(at_end=self._loop is None)
         self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_answer", None) is not None:
             self._native().cancel()
-            self._drop_wake()
+            self._drop_loop()
 
 
 class Streams(Generic[G]):
-    """Several answers: ``for`` or ``async for`` over (number of the prompt, answer), in the order in which they end."""
+    """Several answers: ``for`` or ``async for`` over (number of the prompt, answer), in the order in which they end.
+
+    The error of an answer is raised in its turn, with its prompt's number in ``index``; the others go on. Ctrl-C, and cancelling the task,
+    cancel all.
+    """
 
     def __init__(self, streams: Sequence[Stream[G]]) -> None:
         self._left = dict(enumerate(streams))
-        self._wake = Wake()
-        for stream in streams:
-            stream._native().set_wake(self._wake.writer, True)
+        self._ended: List[int] = []
+        self._pipe: Optional[Pipe] = None
+        self._loop: Optional[Loop] = None
+        self._waits = False
 
-    def _ended(self) -> Optional[Tuple[int, G]]:
-        for i, stream in self._left.items():
-            if stream._native().over():
-                del self._left[i]
-                stream._native().set_wake(-1, False)
-                return i, stream.wait()
-        return None
+    def _next(self) -> Optional[Tuple[int, G]]:
+        if not self._ended:
+            self._ended = [i for i, stream in self._left.items() if stream._answer is None or stream._answer.over()]
+        if not self._ended:
+            return None
+        i = self._ended.pop(0)
+        stream = self._left.pop(i)
+        if self._pipe is not None and stream._answer is not None:
+            stream._answer.set_wake(-1, False)
+        try:
+            return i, stream.wait()
+        except Exception as error:
+            setattr(error, "index", i)
+            raise
+
+    def _wait(self) -> None:
+        if self._waits:
+            raise RuntimeError("two threads wait for one Streams")
+        self._waits = True
+        try:
+            if self._pipe is None:
+                self._pipe = Pipe()
+                for stream in self._left.values():
+                    stream._native().set_wake(self._pipe.writer, True)
+            self._pipe.check_fork()
+            poll = select.poll()
+            poll.register(self._pipe.reader, select.POLLIN)
+            poll.poll()
+            self._pipe.clear()
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._waits = False
 
     def __iter__(self) -> Iterator[Tuple[int, G]]:
         return self
 
     def __next__(self) -> Tuple[int, G]:
-        try:
-            while self._left:
-                ended = self._ended()
-                if ended is not None:
-                    return ended
-                self._wake.wait()
-        except BaseException:
-            self.close()
-            raise
+        while self._left:
+            ended = self._next()
+            if ended is not None:
+                return ended
+            self._wait()
+        self.close()
         raise StopIteration
 
     def __aiter__(self) -> AsyncIterator[Tuple[int, G]]:
         return self
 
     async def __anext__(self) -> Tuple[int, G]:
-        try:
-            while self._left:
-                ended = self._ended()
-                if ended is not None:
-                    return ended
-                await self._wake.wait_async()
-        except BaseException:
-            self.close()
-            raise
+        while self._left:
+            ended = self._next()
+            if ended is not None:
+                return ended
+            if self._loop is None:
+                self._loop = Loop.running()
+                for stream in self._left.values():
+                    stream._loop = self._loop
+                    self._loop.register(stream._native(), at_end=True)
+                continue  # one may have ended before
+            try:
+                await self._loop.wait_for_any()
+            except BaseException:
+                self.close()
+                raise
+        self.close()
         raise StopAsyncIteration
 
     def close(self) -> None:
         """Cancels those that have not ended."""
         for stream in self._left.values():
-            stream._native().set_wake(-1, False)
+            if self._pipe is not None and stream._answer is not None:
+                stream._answer.set_wake(-1, False)
             stream.cancel()
         self._left.clear()
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
 
     def __enter__(self) -> "Streams[G]":
         return self
@@ -430,6 +530,5 @@ class Streams(Generic[G]):
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_wake"):
+        if hasattr(self, "_pipe"):
             self.close()
-            self._wake.close()

@@ -38,7 +38,7 @@ def resolve(model: str, configuration: bool) -> str:
         if configuration:
             return model
         raise BadInput(f"{model} is a built-in configuration and has no weights: tally.count counts it, tally.synth writes random weights")
-    parts = model.split("/")
+    parts = model.split(":")[0].split("/")
     if len(parts) == 2 and all(parts) and not model.startswith("."):
         try:
             return _tally.find_model(model, configuration, False)

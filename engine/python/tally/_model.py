@@ -178,7 +178,10 @@ def _ids(tokens: Iterable[int]) -> List[int]:
     return [operator.index(t) for t in tokens]
 
 
-def _request(options: Mapping[str, Any]) -> Dict[str, Any]:
+def _request(call: str, options: Mapping[str, Any]) -> Dict[str, Any]:
+    for name in options:
+        if name not in GenerateOptions.__annotations__:
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
     options = dict(options)
     if "schema" in options:
         options["schema"] = _chat.schema_text(options["schema"])
@@ -206,7 +209,7 @@ class Model:
 
     def stream(self, prompt: Prompt, **options: "Unpack[GenerateOptions]") -> Stream[Generation]:
         """The same as it comes: ``for`` or ``async for`` over its pieces."""
-        return Stream(self._model.start(prompt if isinstance(prompt, str) else _ids(prompt), _request(options)), Generation)
+        return Stream(self._model.start(prompt if isinstance(prompt, str) else _ids(prompt), _request("generate", options)), Generation)
 
     async def agenerate(self, prompt: Prompt, **options: "Unpack[GenerateOptions]") -> Generation:
         """``generate`` for asyncio."""
@@ -264,7 +267,7 @@ class Model:
                     template: Optional[str] = None, variables: Optional[Mapping[str, Any]] = None,
                     **options: "Unpack[GenerateOptions]") -> Stream[Answer]:
         """``chat`` as it comes: ``for`` or ``async for`` over its pieces."""
-        all_options = {"prefix_key": "chat", **_request(options), "thinking": thinking, "reasoning_effort": reasoning_effort,
+        all_options = {"prefix_key": "chat", **_request("chat", options), "thinking": thinking, "reasoning_effort": reasoning_effort,
                        "template": template, **_chat.chat_options(tools, tool_choice, parallel_tool_calls, variables)}
         return Stream(self._model.start_chat(_chat.messages_of(messages), _chat.new_ids(), all_options), Answer)
 
@@ -311,7 +314,8 @@ class Model:
     def taps(self, prompt: Prompt, names: Union[str, Sequence[str]] = "*") -> "Dict[str, NDArray[numpy.float32]]":
         """Outputs of ops by name, float32 [rows, width]: "blk.3.attn_q.matmul", "head.matmul". ``names``: shell patterns.
 
-        Rows are the prompt's tokens, or one for each token and expert.
+        Rows are the prompt's tokens; or one for each token and expert, in the order in which a step computes them: by expert, in pieces of
+        max_logit_rows tokens. BadInput: no op has such a name.
         """
         return self._model.taps(self.tokens(prompt), [names] if isinstance(names, str) else list(names))
 
@@ -331,7 +335,8 @@ class Model:
             before, whole = self.tokens(kept), self.tokens(kept + context[len(kept):] + continuation)
             after = whole[len(before):]
         else:
-            before, after = self.tokens(context), self.tokens(continuation)
+            before = self.tokens(context)
+            after = self.tokenizer.encode(continuation, False) if isinstance(continuation, str) else _ids(continuation)
         if not after:
             raise BadInput("the continuation has no tokens of its own: it is empty, or one token with the end of its context")
         if not before:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import types
 from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ._errors import BadInput
@@ -31,14 +33,17 @@ def _batch(input_ids: Any) -> List[List[int]]:
     ids = input_ids.tolist() if hasattr(input_ids, "tolist") else list(input_ids)
     if ids and not isinstance(ids[0], (list, tuple)):
         ids = [ids]
-    return [[int(t) for t in row] for row in ids]
+    return [[operator.index(t) for t in row] for row in ids]
 
 
 def _without_padding(input_ids: Any, attention_mask: Any) -> List[List[int]]:
     rows = _batch(input_ids)
     if attention_mask is None:
         return rows
-    return [[t for t, keep in zip(row, mask) if keep] for row, mask in zip(rows, _batch(attention_mask))]
+    masks = _batch(attention_mask)
+    if [len(row) for row in rows] != [len(mask) for mask in masks]:
+        raise BadInput("attention_mask must have the shape of input_ids")
+    return [[t for t, keep in zip(row, mask) if keep] for row, mask in zip(rows, masks)]
 
 
 class PretrainedModel:
@@ -46,7 +51,11 @@ class PretrainedModel:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.config = model.info
+        i = model.info
+        #: ``model.info``, and the names that transformers has
+        self.config = types.SimpleNamespace(**i, vocab_size=i["vocab"], hidden_size=i["d_model"], num_hidden_layers=i["layers"],
+                                            num_attention_heads=i["heads"], num_key_value_heads=i["kv_heads"],
+                                            intermediate_size=i["d_ff"], max_position_embeddings=i["trained_context"])
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -56,10 +65,11 @@ class PretrainedModel:
                  top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, seed: int = 0,
                  pad_token_id: Optional[int] = None, eos_token_id: "Union[int, Sequence[int], None]" = None,
                  attention_mask: Any = None) -> Any:
-        """Continues each row of ids: int64 [batch, tokens], prompts included, end tokens too. Defaults are those of transformers.
+        """Continues each row of ids: int64 [batch, tokens], the rows as they are given, then what is drawn, end tokens too.
 
-        Shorter rows are filled with pad_token_id, or the end token. eos_token_id: must be among the model's own. attention_mask: rows that are padded on the left or right. A tensor
-        gives a tensor of its kind, anything else a numpy array.
+        Defaults are those of transformers; row i is drawn with seed + i. Shorter answers are filled with pad_token_id, or the end token.
+        eos_token_id: must be among the model's own, all of which end an answer. attention_mask: 0 where a row is padded, on either side. A
+        tensor gives a tensor of its kind, anything else a numpy array.
         """
         import numpy
 
@@ -71,8 +81,8 @@ class PretrainedModel:
         answers = self.model.generate_many(
             prompts, max_tokens=max_new_tokens, temperature=temperature if do_sample else 0.0, top_k=top_k if do_sample else 0,
             top_p=top_p if do_sample else 1.0, min_p=min_p if do_sample else 0.0, repeat_penalty=repetition_penalty,
-            repeat_last_n=-1, seed=seed)
-        rows = [prompt + a.tokens + ([] if a.end_token is None else [a.end_token]) for prompt, a in zip(prompts, answers)]
+            repeat_last_n=-1, seeds=range(seed, seed + len(prompts)))
+        rows = [given + a.tokens + ([] if a.end_token is None else [a.end_token]) for given, a in zip(_batch(input_ids), answers)]
         length = max(map(len, rows), default=0)
         pad = pad_token_id if pad_token_id is not None else ends[0] if ends else 0
         made = numpy.array([row + [pad] * (length - len(row)) for row in rows], dtype=numpy.int64)
@@ -83,7 +93,7 @@ class PretrainedModel:
         import numpy
 
         rows = _without_padding(input_ids, attention_mask)
-        if len({len(row) for row in rows}) > 1:
+        if len({len(row) for row in rows}) != 1:
             raise BadInput("input_ids: rows of one length are expected; padding is not run")
         logits = numpy.stack([self.model.logits(row) for row in rows])
         if not output_hidden_states:

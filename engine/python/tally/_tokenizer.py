@@ -33,7 +33,9 @@ class Tokenizer:
 
     def decode(self, ids: Union[int, Iterable[int]], skip_special_tokens: bool = False) -> str:
         """The text of ids; control tokens are spelled out unless they are skipped."""
-        return self._model.decode([ids] if isinstance(ids, int) else list(map(operator.index, ids)), skip_special_tokens)
+        one = hasattr(ids, "__index__") and not hasattr(ids, "__iter__") or getattr(ids, "ndim", 1) == 0
+        return self._model.decode([operator.index(ids)] if one else [operator.index(i) for i in ids],  # type: ignore
+                                  skip_special_tokens)
 
     def batch_decode(self, rows: Iterable[Iterable[int]], skip_special_tokens: bool = False) -> List[str]:
         """``decode`` of each row."""
