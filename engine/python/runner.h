@@ -23,8 +23,8 @@ namespace tally::python {
 class Answer {
  public:
   explicit Answer(std::shared_ptr<Request> request) : request_(std::move(request)) {}
-  // From now on a byte is written to the file descriptor `file` whenever events come and at the end, or with `at_end` at the end alone; one is
-  // written now if that has happened before. -1: nothing is written any longer, and the last descriptor may be closed.
+  // From now on a byte is written to the file descriptor `file` whenever events come and at the end, or with `at_end` at the end alone; one
+  // is written now if that has happened before. -1: nothing is written any longer, and the last descriptor may be closed.
   void SetWake(int file, bool at_end);
 
   // Until events have come that were not taken, or the end, at most so long; whether that is so.
@@ -52,9 +52,9 @@ class Answer {
   bool ended_ = false;
 };
 
-// A call on the engine's thread, between two steps. A job that is `alone` begins when all requests that were added before it have ended, and
-// requests that are added later wait for it. Any other begins as soon as a sequence is free for it; if it then finds no room beside the
-// requests that run, it begins again, alone.
+// A call on the engine's thread, between two steps. A job that is `alone` begins when all requests that were added before it have ended,
+// and requests that are added later wait for it. Any other begins as soon as a sequence is free for it; if it then finds no room beside
+// the requests that run, it begins again, alone.
 class Job {
  public:
   using Interrupted = std::function<bool()>;
