@@ -188,7 +188,7 @@ make_deb() {  # SUITE
   else
     in_root "$root" apt-get -q install -y --no-install-recommends libhwy-dev >/dev/null
   fi
-  in_root "$root" env SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" DEB_BUILD_PROFILES="$profile" ${again:+CCACHE_DISABLE=1} \
+  in_root "$root" env SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" DEB_BUILD_PROFILES="$profile" CCACHE_DIR=/root/.cache/ccache ${again:+CCACHE_DISABLE=1} \
     sh -c 'cd /src/tally && dpkg-buildpackage -b -us -uc' >"$root.log" 2>&1 || {
     tail -n 30 "$root.log" >&2
     die "dpkg-buildpackage: see $root.log"

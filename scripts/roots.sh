@@ -63,29 +63,23 @@ with_updates() {
   } >"$root/etc/apt/sources.list"
 }
 
-# in_root ROOT COMMAND...: runs it there as root, with an empty environment. Mounts come and go with it.
-in_root() (
-  root=$1 rc=0
+# in_root ROOT COMMAND...: runs it there as root, with an empty environment. What is mounted there is seen by the command alone, and goes
+# with it however it ends: a root that is removed never has a mount in it.
+in_root() {
+  local root=$1
   shift
-  unmount() {
-    local at
-    for at in "${mounted[@]}"; do umount "$root/$at" 2>/dev/null || true; done
-    ! grep -qF " $root/" /proc/mounts || die "$root is still in use and was left"
-  }
-  mounted=()
-  trap unmount EXIT
-  for at in proc sys dev dev/pts; do
-    mount --bind "/$at" "$root/$at" || exit 2
-    mounted=("$at" "${mounted[@]}")
-    mount --make-private "$root/$at" || exit 2  # what is mounted there is mounted nowhere else
-  done
   cp /etc/resolv.conf "$root/etc/resolv.conf"
-  chroot "$root" env -i HOME=/root TERM=dumb LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    ${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} "$@" || rc=$?
-  exit $rc
-)
+  # shellcheck disable=SC2016  # the inner shell's
+  unshare --mount --propagation private sh -euc '
+    root=$1
+    shift
+    for at in proc sys dev dev/pts; do mount --bind "/$at" "$root/$at"; done
+    exec chroot "$root" env -i "$@"' - "$root" HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    ${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} "$@"
+}
 
-# Removes a root. Nothing is removed through a mount that would not go.
+# Removes a root, but not through a mount that somebody made in it.
 remove_root() {
   if grep -qF " $1/" /proc/mounts; then
     say "$1 is still in use and was left"
