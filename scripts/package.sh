@@ -186,7 +186,7 @@ make_deb() {  # SUITE
     profile=pkg.tally.highway
     mv "$root/src/highway" "$tree/debian/highway"
   else
-    in_root "$root" apt-get -q install -y --no-install-recommends libhwy-dev >/dev/null
+    in_root "$root" env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends libhwy-dev >/dev/null
   fi
   in_root "$root" env SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" DEB_BUILD_PROFILES="$profile" CCACHE_DIR=/root/.cache/ccache ${again:+CCACHE_DISABLE=1} \
     sh -c 'cd /src/tally && dpkg-buildpackage -b -us -uc' >"$root.log" 2>&1 || {
