@@ -269,8 +269,8 @@ Result<Mat<const float>> Decoder::Predict(const StepBatch& batch, Mat<const floa
 }
 
 void Decoder::TapStream(size_t next_op, int64_t rows) const {
-  for (const size_t& end : std::ranges::equal_range(plan_.layer_ends, next_op)) {
-    stream_tap_(static_cast<int32_t>(&end - plan_.layer_ends.data()), plan_.x.Rows(0, rows));
+  for (size_t i = 0; i < plan_.layer_ends.size(); ++i) {
+    if (plan_.layer_ends[i] == next_op) stream_tap_(static_cast<int32_t>(i), plan_.x.Rows(0, rows));
   }
 }
 
