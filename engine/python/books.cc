@@ -141,10 +141,9 @@ py::dict WriteSynth(const std::string& model, const std::string& path, const py:
 
 // The path of a model that is in the cache of the Hugging Face hub; with `fetch` it is fetched first.
 std::string FindModel(const std::string& name, bool configuration, bool fetch) {
-  // Python changes the environment under its lock, which is held.
   const auto value_of = [](const char* variable) -> const char* {
-    return std::getenv(variable);
-  };  // NOLINT(concurrency-mt-unsafe)
+    return std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): Python changes the environment under its lock, which is held
+  };
   const hub::Settings settings = Unwrap(hub::ReadSettings(value_of));
   const hub::Name parsed = Unwrap(hub::ParseName(name));
   const hub::Want want = configuration ? hub::Want::kConfiguration : hub::Want::kWeights;
