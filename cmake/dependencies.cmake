@@ -103,7 +103,7 @@ if(TALLY_MPI)
 endif()
 
 # The Python module (engine/python), for the interpreter that CMake finds, or -DPython_EXECUTABLE. Without an interpreter: the folder of
-# Python's headers, and the end of the module's name, ".cpython-311-x86_64-linux-gnu.so" (scripts/package.sh wheel).
+# Python's headers, and the end of the module's name, ".cpython-311-x86_64-linux-gnu.so" (scripts/package.sh wheels).
 set(TALLY_PYTHON AUTO CACHE STRING "The Python module (pybind11): ON, OFF, or AUTO, where Python's headers and pybind11 are found")
 set(TALLY_PYTHON_HEADERS "" CACHE STRING "Folders of Python's headers, where there is no such interpreter")
 set(TALLY_PYTHON_SUFFIX "" CACHE STRING "With TALLY_PYTHON_HEADERS: the end of the module's name")

@@ -7,8 +7,8 @@ option(TALLY_FUZZ "Build the libFuzzer targets (clang; the preset asan-ubsan-cla
 # Headers, and what comes of their templates, are much of the time. Off where files are edited one by one.
 option(TALLY_UNITY "Compile several files of a node as one, and precompile what tests include" ON)
 set(TALLY_UNITY_BATCH 12 CACHE STRING "Files compiled as one")
-# The command of an archive (scripts/package.sh). The libraries cannot be built with it.
-option(TALLY_STATIC "Link the command with nothing shared but the C library" OFF)
+# The command of an archive and the Python module of a wheel (scripts/package.sh). libtally.so cannot be linked with it.
+option(TALLY_STATIC "Link the command, and the Python module, with nothing shared but the C library" OFF)
 set(TALLY_TEAM "openmp" CACHE STRING "What the team of threads is made of: openmp, or std (for the thread sanitizer)")
 
 set(CMAKE_CXX_STANDARD 20)

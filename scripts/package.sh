@@ -54,24 +54,11 @@ build_root() {  # SUITE PACKAGE...
 # Highway's release, the other packages, and Ubuntu's keyring, from Debian's sources, in build/packages/sources. Highway's source package
 # is its release as it came; the checksum is CMake's.
 fetch_sources() {
-  local sources=$out/sources apt=$out/sources/apt hash
+  local sources=$out/sources apt=$out/sources/apt hash keyring=
   if [ -e "$sources/.complete" ]; then return; fi
   rm -rf "$sources"
-  mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$sources/highway/debian"
-  : >"$apt/status"
-  printf '%s trixie main\n' "deb $(mirror_of trixie)" "deb-src $(mirror_of trixie)" >"$apt/sources.list"
-  cat >"$apt/apt.conf" <<CONF
-APT::Sandbox::User "root";
-Dir::Etc::SourceList "$apt/sources.list";
-Dir::Etc::SourceParts "/dev/null";
-Dir::Etc::PreferencesParts "/dev/null";
-Dir::State::status "$apt/status";
-Dir::State::lists "$apt/lists";
-Dir::Cache "$apt";
-Debug::NoLocking "1";
-CONF
-  APT_CONFIG=$apt/apt.conf apt-get -q update
-  (cd "$apt" && APT_CONFIG=$apt/apt.conf apt-get -q --download-only source highway && APT_CONFIG=$apt/apt.conf apt-get -q download ubuntu-keyring)
+  mkdir -p "$apt" "$sources/highway/debian"
+  (cd "$apt" && with_source=yes suite_apt trixie "$apt" apt-get -q --download-only source highway && suite_apt trixie "$apt" apt-get -q download ubuntu-keyring)
   dpkg-deb -x "$apt"/ubuntu-keyring_*.deb "$sources/keyring"
   hash=$(sed -n 's/.*URL_HASH SHA256=\([0-9a-f]*\).*/\1/p' cmake/dependencies.cmake)
   printf '%s  %s\n' "$hash" "$(ls "$apt"/highway_*.orig.tar.gz)" | sha256sum --check --quiet

@@ -30,8 +30,8 @@ T Unwrap(Result<T> result) {
 py::object ToPython(const Value& value);
 py::str Text(std::string_view utf8);  // bytes that are no UTF-8 become U+FFFD
 
-// The interpreter's lock is free while one lives. Where the interpreter ends meanwhile, the thread stays here: it could have nothing of
-// Python any longer (https://docs.python.org/3/c-api/init.html, "Cautions regarding runtime finalization").
+// Releases the interpreter's lock (the GIL) while it lives. If the interpreter ends meanwhile, the destructor never returns: the thread may
+// not take the lock any more (https://docs.python.org/3/c-api/init.html, "Cautions regarding runtime finalization").
 class Unlocked {
  public:
   Unlocked();
@@ -40,11 +40,11 @@ class Unlocked {
   Unlocked& operator=(const Unlocked&) = delete;
 
  private:
-  const bool of_finalizer_;  // the interpreter ends, and this is the thread that ends it: no other has the lock then
+  const bool of_finalizer_;  // this thread ends the interpreter: it had the lock when the end had begun
   PyThreadState* const state_;
 };
 
-// The same the other way: a callback that has the interpreter's lock while one lives.
+// Takes the interpreter's lock while it lives, for callbacks. The constructor never returns once the interpreter ends.
 class Locked {
  public:
   Locked();
@@ -59,8 +59,8 @@ class Locked {
 // Whether a signal handler has raised something, which then is Python's current error.
 inline bool SignalRaised() { return PyErr_CheckSignals() != 0; }
 
-// Until `wait(some milliseconds)`, which is called without the lock, returns true. A signal's exception, as Ctrl-C is: `stop`, then the
-// exception; with `until_over`, once `wait` has returned true.
+// Calls `wait(milliseconds)`, without the interpreter's lock, until it returns true. Between two calls signals are handled. If a handler
+// raises an exception (Ctrl-C), calls `stop` and throws it; with `until_over`, it first waits until `wait` returns true.
 template <class Wait, class Stop>
 void WaitFor(const Wait& wait, const Stop& stop, bool until_over) {
   constexpr std::chrono::milliseconds kBetweenSignals{50};

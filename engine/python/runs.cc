@@ -61,41 +61,6 @@ void UseNumpy() {
   ready = true;
 }
 
-struct Wanted {
-  int64_t logits_from = 0;  // rows from here on want logits
-  bool hidden = false;
-  bool reuse = false;  // what an earlier run with `reuse` computed for the tokens before logits_from is not computed again
-};
-
-// Runs the tokens through a new sequence, in pieces. `take` gets the first row of each piece, how many, and what came.
-Status RunTokens(Engine& engine, std::span<const int32_t> tokens, const Wanted& wanted, const Interrupted& interrupted,
-                 const std::function<Status(int64_t first, int64_t rows, const StepOutput& out)>& take) {
-  TALLY_RETURN_IF_ERROR(CheckTokens(engine, tokens));
-  constexpr const char* kKey = "tally.score";
-  const std::span<const int32_t> before = tokens.first(wanted.reuse ? static_cast<size_t>(wanted.logits_from) : 0);
-  TALLY_ASSIGN_OR_RETURN(const int32_t sequence, !before.empty() ? engine.NewSequenceFor(kKey, before) : engine.NewSequence());
-  const std::shared_ptr<void> freed(nullptr, [&](void*) { engine.Free(sequence); });
-  const int64_t n = static_cast<int64_t>(tokens.size());
-  std::vector<BatchRow> rows;
-  for (int64_t first = engine.Length(sequence); first < n; first += static_cast<int64_t>(rows.size())) {
-    if (interrupted()) return {StatusCode::kInterrupted, "interrupted"};
-    rows.clear();
-    int64_t with_logits = 0;
-    for (int64_t i = first; i < n && static_cast<int64_t>(rows.size()) < engine.max_batch(); ++i) {
-      const bool logits = i >= wanted.logits_from;
-      if (logits && ++with_logits > engine.max_logit_rows()) break;
-      if (wanted.reuse && i == wanted.logits_from && !rows.empty()) break;  // a state is remembered where a step ends
-      rows.push_back(
-          {.token = tokens[static_cast<size_t>(i)], .sequence = sequence, .want_logits = logits, .want_hidden = wanted.hidden});
-    }
-    TALLY_ASSIGN_OR_RETURN(const StepOutput out, engine.Step(rows));
-    if (const Status* const error = out.ErrorOf(sequence)) return *error;
-    if (wanted.reuse) engine.Remember(sequence, kKey, tokens.first(static_cast<size_t>(first) + rows.size()), /*states=*/1);
-    TALLY_RETURN_IF_ERROR(take(first, static_cast<int64_t>(rows.size()), out));
-  }
-  return {};
-}
-
 void CopyRows(Mat<const float> from, float* to) {
   for (int64_t r = 0; r < from.rows; ++r)
     std::memcpy(to + r * from.cols, from.Row(r), static_cast<size_t>(from.cols) * sizeof(float));
@@ -110,7 +75,7 @@ Result<Buffer> LogitsOf(Engine& engine, std::span<const int32_t> tokens, bool la
     CopyRows(out.logits, buffer.data.get() + std::max<int64_t>(first - from, 0) * vocab);
     return {};
   };
-  TALLY_RETURN_IF_ERROR(RunTokens(engine, tokens, {.logits_from = from}, interrupted, take));
+  TALLY_RETURN_IF_ERROR(RunTokens(engine, tokens, {.logits_from = from, .take = take, .interrupted = interrupted}));
   return buffer;
 }
 
@@ -147,7 +112,8 @@ Result<Scores> ScoresOf(Engine& engine, std::span<const int32_t> tokens, int64_t
     return {};
   };
   TALLY_RETURN_IF_ERROR(
-      RunTokens(engine, tokens.first(tokens.size() - 1), {.logits_from = from - 1, .reuse = true}, interrupted, take));
+      RunTokens(engine, tokens.first(tokens.size() - 1),
+                {.logits_from = from - 1, .prefix_key = "tally.score", .take = take, .interrupted = interrupted}));
   return scores;
 }
 
@@ -188,7 +154,8 @@ Result<Buffer> HiddenOf(Engine& engine, std::span<const int32_t> tokens, std::sp
     return {};
   };
   const bool normed = std::ranges::find(layers, -1) != layers.end();
-  TALLY_RETURN_IF_ERROR(RunTokens(engine, tokens, {.logits_from = n, .hidden = normed}, interrupted, take));
+  TALLY_RETURN_IF_ERROR(
+      RunTokens(engine, tokens, {.logits_from = n, .hidden = normed, .take = take, .interrupted = interrupted}));
   return buffer;
 }
 
@@ -237,7 +204,7 @@ Result<std::vector<Tapped>> TapsOf(Engine& engine, std::span<const int32_t> toke
     seen.clear();
     return room ? Status() : NoRoom("not enough memory for the outputs");
   };
-  TALLY_RETURN_IF_ERROR(RunTokens(engine, tokens, {.logits_from = 0}, interrupted, take));
+  TALLY_RETURN_IF_ERROR(RunTokens(engine, tokens, {.take = take, .interrupted = interrupted}));
   if (taps.empty()) return BadInput("names: no op has such a name");
   return taps;
 }

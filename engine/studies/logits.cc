@@ -23,22 +23,43 @@ std::string FileWord(std::string_view name) {
 
 }  // namespace
 
-Status RunLogits(Engine& engine, std::span<const int32_t> tokens, const LogitsCallbacks& callbacks) {
+Status RunTokens(Engine& engine, std::span<const int32_t> tokens, const TokenRun& run) {
   TALLY_RETURN_IF_ERROR(CheckTokens(engine, tokens));
-  TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine));
-  const size_t piece = static_cast<size_t>(std::max<int64_t>(1, std::min(engine.max_batch(), engine.max_logit_rows())));
+  const bool reuse = !run.prefix_key.empty() && run.logits_from > 0;
+  const int64_t n = static_cast<int64_t>(tokens.size());
+  TALLY_ASSIGN_OR_RETURN(
+      const ScopedSequence sequence,
+      reuse ? ScopedSequence::For(engine, run.prefix_key, tokens.first(static_cast<size_t>(std::min(run.logits_from, n))))
+            : ScopedSequence::New(engine));
   std::vector<BatchRow> rows;
-  for (size_t first = 0; first < tokens.size(); first += rows.size()) {
-    if (callbacks.interrupted && callbacks.interrupted()) return {StatusCode::kInterrupted, "interrupted"};
+  for (int64_t first = engine.Length(sequence.id()); first < n; first += static_cast<int64_t>(rows.size())) {
+    if (run.interrupted && run.interrupted()) return {StatusCode::kInterrupted, "interrupted"};
     rows.clear();
-    for (const int32_t token : tokens.subspan(first, std::min(piece, tokens.size() - first))) {
-      rows.push_back({token, sequence.id(), true});
+    int64_t with_logits = 0;
+    for (int64_t i = first; i < n && static_cast<int64_t>(rows.size()) < engine.max_batch(); ++i) {
+      const bool logits = i >= run.logits_from;
+      if (logits && ++with_logits > engine.max_logit_rows()) break;
+      if (reuse && i == run.logits_from && !rows.empty()) break;  // a state is remembered where a step ends
+      rows.push_back(
+          {.token = tokens[static_cast<size_t>(i)], .sequence = sequence.id(), .want_logits = logits, .want_hidden = run.hidden});
     }
-    if (callbacks.begin_step) callbacks.begin_step();
-    TALLY_ASSIGN_OR_RETURN(const Mat<const float> logits, engine.StepAll(rows));
-    TALLY_RETURN_IF_ERROR(callbacks.take(static_cast<int64_t>(first), logits));
+    if (run.begin_step) run.begin_step();
+    TALLY_ASSIGN_OR_RETURN(const StepOutput out, engine.Step(rows));
+    if (const Status* const error = out.ErrorOf(sequence.id())) return *error;
+    const int64_t size = static_cast<int64_t>(rows.size());
+    if (reuse) {
+      engine.Remember(sequence.id(), run.prefix_key, tokens.first(static_cast<size_t>(first + size)), /*states=*/1);
+    }
+    TALLY_RETURN_IF_ERROR(run.take(first, size, out));
   }
   return {};
+}
+
+Status RunLogits(Engine& engine, std::span<const int32_t> tokens, const LogitsCallbacks& callbacks) {
+  return RunTokens(engine, tokens,
+                   {.take = [&](int64_t first, int64_t, const StepOutput& out) { return callbacks.take(first, out.logits); },
+                    .begin_step = callbacks.begin_step,
+                    .interrupted = callbacks.interrupted});
 }
 
 std::string TapName(Site site, std::string_view op) {

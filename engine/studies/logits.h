@@ -13,6 +13,23 @@
 
 namespace tally {
 
+// Given tokens, run through a new sequence.
+struct TokenRun {
+  int64_t logits_from = 0;  // positions from here on have logits
+  bool hidden = false;      // all positions have hidden states (StepOutput::Hidden)
+  // Not empty: what earlier runs of this key computed for the tokens before logits_from is not computed again.
+  std::string prefix_key = {};
+  // Called for each piece with its first position, its number of rows and what the step gave, valid during the call. An error ends the run
+  // and is returned. Must not be null.
+  std::function<Status(int64_t first, int64_t rows, const StepOutput& out)> take = {};
+  // Called before each piece; may be null. `interrupted` returns true to stop.
+  std::function<void()> begin_step = {};
+  std::function<bool()> interrupted = {};
+};
+// Runs `tokens` in pieces of at most max_batch rows, and max_logit_rows with logits. The sequence is freed. kBadInput: no tokens, a token
+// beyond the vocabulary, more tokens than the context, errors of Step; kInterrupted.
+TALLY_API Status RunTokens(Engine& engine, std::span<const int32_t> tokens, const TokenRun& run);
+
 struct LogitsCallbacks {
   // Called for each piece with its first position and its logits [rows, vocab], valid during the call. An error ends the run and is
   // returned. Must not be null.
@@ -21,9 +38,7 @@ struct LogitsCallbacks {
   std::function<void()> begin_step = {};
   std::function<bool()> interrupted = {};
 };
-// Runs `tokens` through a new sequence in pieces of max_logit_rows and passes on the logits of every position in order. The
-// sequence is freed. kBadInput: no tokens, a token beyond the vocabulary, more tokens than the context, errors of Step;
-// kInterrupted.
+// RunTokens with the logits of every position, in order.
 TALLY_API Status RunLogits(Engine& engine, std::span<const int32_t> tokens, const LogitsCallbacks& callbacks);
 
 // Of an op's output: "blk.3.attn_q.matmul", "head.matmul".

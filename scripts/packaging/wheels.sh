@@ -6,14 +6,17 @@
 wheel_pythons=(jammy:3.10 bookworm:3.11 noble:3.12 trixie:3.13)  # the suite that has it
 
 # suite_apt SUITE FOLDER COMMAND...: an apt of SUITE with a state of its own, in FOLDER. The machine's own apt learns nothing of it.
+# $keyring is the file that its signatures are checked with, if that is not the machine's own; with $with_source it has source packages too.
 suite_apt() {
-  local suite=$1 apt=$2 components
+  local suite=$1 apt=$2 components type
   shift 2
   if [ ! -e "$apt/apt.conf" ]; then
     mkdir -p "$apt/lists/partial" "$apt/archives/partial"
     : >"$apt/status"
     components=$(components_of "$suite")
-    printf 'deb %s %s %s\n' "${keyring:+[signed-by=$keyring] }$(mirror_of "$suite")" "$suite" "$components" >"$apt/sources.list"
+    for type in deb ${with_source:+deb-src}; do
+      printf '%s %s %s %s\n' "$type" "${keyring:+[signed-by=$keyring] }$(mirror_of "$suite")" "$suite" "$components"
+    done >"$apt/sources.list"
     cat >"$apt/apt.conf" <<CONF
 APT::Sandbox::User "root";
 Dir::Etc::SourceList "$apt/sources.list";

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wheel of the package tally in this folder, which is built already: one _tally of one Python (scripts/package.sh wheel).
+"""A wheel of the package tally in this folder, which is built already: one _tally of one Python (scripts/package.sh wheels).
 
     TALLY_VERSION=0.2.0 python3 setup.py bdist_wheel --dist-dir OUT
 

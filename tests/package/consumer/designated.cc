@@ -59,6 +59,7 @@ int main() {
   TALLY_DESIGNATED(tally::QuantizeReport, tensors);
   TALLY_DESIGNATED(tally::SpeedOptions, prompts);
   TALLY_DESIGNATED(tally::CallsError, field);
+  TALLY_DESIGNATED(tally::TokenRun, take);
   TALLY_DESIGNATED(tally::Table, title);
   TALLY_DESIGNATED(tally::CsvTables, counts);
   TALLY_DESIGNATED(tally::TrainingBudget, tokens);
