@@ -14,6 +14,7 @@
 #include "engine/page/chat_page.h"
 #include "engine/serve/api_messages.h"
 #include "engine/serve/api_object.h"
+#include "engine/serve/api_routes.h"
 #include "engine/serve/api_stream.h"
 #include "engine/serve/metrics.h"
 #include "engine/serve/work_queue.h"
@@ -36,55 +37,6 @@ OrderedJson PieceJson(const std::string& bytes) { return CheckUtf8(bytes, "").ok
 
 ApiError TooMuch() {
   return {.status = 503, .message = "too many requests at once: try again later", .type = "server_error", .code = "overloaded"};
-}
-
-// What is asked for by a path.
-enum class Route : uint8_t {
-  kNone,
-  kRoot,
-  kHealth,
-  kLive,
-  kMetrics,
-  kModels,
-  kModel,
-  kComplete,
-  kTokenize,
-  kDetokenize,
-  kTemplate,
-  kCountTokens,
-  kCancel
-};
-constexpr std::string_view kModelsPath = "/v1/models";
-
-struct Target {
-  Route route = Route::kNone;
-  const char* method = "GET";
-  ApiEndpoint endpoint = ApiEndpoint::kChat;
-  std::string_view path = "other";  // as metrics have it
-};
-
-Target TargetOf(std::string_view path) {
-  constexpr Target kTargets[] = {{Route::kComplete, "POST", ApiEndpoint::kChat, "/v1/chat/completions"},
-                                 {Route::kComplete, "POST", ApiEndpoint::kCompletions, "/v1/completions"},
-                                 {Route::kComplete, "POST", ApiEndpoint::kResponses, "/v1/responses"},
-                                 {Route::kComplete, "POST", ApiEndpoint::kMessages, "/v1/messages"},
-                                 {Route::kCountTokens, "POST", ApiEndpoint::kCountTokens, "/v1/messages/count_tokens"},
-                                 {Route::kRoot, "GET", {}, "/"},
-                                 {Route::kHealth, "GET", {}, "/health"},
-                                 {Route::kLive, "GET", {}, "/live"},
-                                 {Route::kMetrics, "GET", {}, "/metrics"},
-                                 {Route::kModels, "GET", {}, kModelsPath},
-                                 {Route::kTokenize, "POST", {}, "/tokenize"},
-                                 {Route::kDetokenize, "POST", {}, "/detokenize"},
-                                 {Route::kTemplate, "POST", {}, "/apply-template"},
-                                 {Route::kCancel, "POST", {}, "/cancel"}};
-  for (const Target& target : kTargets) {
-    if (target.path == path) return target;
-  }
-  if (path.starts_with(kModelsPath) && path.substr(kModelsPath.size()).starts_with('/')) {
-    return {Route::kModel, "GET", {}, "/v1/models/NAME"};
-  }
-  return {.endpoint = path.starts_with("/v1/messages/") ? ApiEndpoint::kMessages : ApiEndpoint::kChat};
 }
 
 // What the log says of a request beside what all have.
@@ -152,17 +104,18 @@ class ModelServer final : public ApiServer {
     const HttpHeaders cors = access_.CorsHeaders(head);
     if (head.method == "OPTIONS") return Settled(head, target, {.status = 204, .headers = cors});
     if (target.route == Route::kNone || (target.route == Route::kMetrics && !options_.metrics)) {
-      return Refused(head, target,
-                     {.status = 404,
-                      .message = target.route == Route::kMetrics ? "/metrics is off: tally serve --metrics"
-                                                                 : Quote(head.path) + " is nothing that is served here",
-                      .code = "not_found"});
+      return Refused(head, target, {.status = 404, .message = NotFound(head.path, target), .code = "not_found"});
     }
     if (head.method != target.method && !(head.method == "HEAD" && std::string_view(target.method) == "GET")) {
       return Refused(head, target,
                      {.status = 405, .message = head.path + " wants " + target.method, .code = "method_not_allowed"});
     }
     return std::nullopt;
+  }
+  static std::string NotFound(const std::string& path, const Target& target) {
+    if (target.route == Route::kMetrics) return "/metrics is off: tally serve --metrics";
+    const std::string_view why = WhyNotServed(path);
+    return Quote(path) + (why.empty() ? " is nothing that is served here" : ": " + std::string(why));
   }
   HttpAnswer Refused(const HttpRequest& head, const Target& target, const ApiError& error) {
     HttpAnswer answer = JsonAnswer(error.status, ErrorJson(error, target.endpoint));
@@ -241,8 +194,7 @@ class ModelServer final : public ApiServer {
                        {"first_id", model_.name},
                        {"last_id", model_.name}});
       case Route::kModel: {
-        if (exchange->request().path.substr(kModelsPath.size() + 1) == model_.name)
-          return Answer(*exchange, target, 200, ModelJson());
+        if (target.name == model_.name) return Answer(*exchange, target, 200, ModelJson());
         return Fail(*exchange, target,
                     {.status = 404,
                      .message = "there is no such model; " + Quote(model_.name) + " is served",
