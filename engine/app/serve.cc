@@ -157,7 +157,8 @@ Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOpt
   }
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
   options.shelf.roofs = MachineRoofs(loaded.engine->threads());
-  TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, ServedName(named, path)));
+  flags.model.model = ServedName(named, path);  // clients read errors about its template
+  TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, flags.model.model));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server, ApiServer::Start(served, std::move(listener), options));
   if (!served.chat.ok()) Note("note: chats are refused: " + served.chat.status().message() + "\n");
   Note("serving " + Printable(served.name) + WhereText(url));

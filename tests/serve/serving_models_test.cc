@@ -136,6 +136,7 @@ TEST(ServingModels, TheNameChoosesAndTheLeastRecentlyUsedGivesWay) {
     EXPECT_EQ(answer.at("model"), name) << answer;
     EXPECT_EQ(answer.at("choices")[0].at("message").at("content"), "xyz");
     EXPECT_EQ(answer.at("usage").at("tally").at("model"), name);
+    EXPECT_TRUE(ServedModels::Soon([&] { return Get(port, "/load").body == "{\"server_load\":0}"; }));  // it is idle again
   }
   EXPECT_EQ(models.States(), "loaded unloaded loaded");  // b was used longest ago
   for (const char* const name : {"a", "b", "c"}) EXPECT_TRUE(models.Logs(std::string(" model=") + name + " prompt=3"));
