@@ -65,7 +65,7 @@ TEST_F(Shapes, Statuses) {
        R"("prompt": ["t", [119]])",
        200,
        {{"/choices/0/text", "uvwxyz"}, {"/choices/1/text", "xyz"}, {"/choices/1/index", 1}}},
-      {kText, R"("prompt": [116, "t"])", 400, {{"/error/param", "prompt"}}},
+      {kText, R"("prompt": [116, {}])", 400, {{"/error/param", "prompt"}}},
       {kText, R"("prompt": [])", 400, {{"/error/param", "prompt"}}},
       {kText, R"("prompt": null)", 400, {{"/error/param", "prompt"}, {"/error/code", "missing_required_parameter"}}},
       {kText,
