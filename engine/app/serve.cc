@@ -101,7 +101,7 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
   options.loop.most_waiting_of_client = std::max<size_t>(1, options.loop.most_waiting / 2);
   options.loop.deadline_seconds = flags.deadline;
   options.loop.step_seconds = flags.step;
-  options.shelf.warn = [](const std::string& line) { Note("note: " + line + "\n"); };
+  options.shelf.warn = [](const std::string& line) { (void)NoteWithoutWaiting("note: " + line + "\n"); };
   if (flags.cache_folder) {
     options.shelf.cache_folder = *flags.cache_folder;
     options.shelf.cache_bytes = static_cast<uint64_t>(ParseAmount(flags.cache_bytes, {"B"}));
@@ -151,7 +151,7 @@ Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOpt
   if (flags.memory) {
     TALLY_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanModel(path, engine));
     if (plan.total() > options.shelf.bytes) {
-      return NoRoom(Printable(named.model) + " takes " + GibText(plan.total(), Rounding::kUp) + ", more than --memory " +
+      return NoRoom(Printable(named.model) + " takes " + BytesText(plan.total()) + ", more than --memory " +
                     Printable(*flags.memory));
     }
   }

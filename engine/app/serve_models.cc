@@ -33,22 +33,31 @@ struct Loadable {
 };
 
 Result<ReadyModel> Loadable::TryLoad(bool alone, const std::function<bool()>& stop) const {
+  const bool serves = *serving;
   std::optional<ProgressBar> bar;
-  if (!*serving) bar.emplace("loading " + name);
+  if (!serves) bar.emplace("loading " + name);
+  const auto note = [&](const std::string& what) {
+    const std::string line = "note: " + Printable(name) + ": " + what + "\n";
+    if (!serves) {
+      Note(line);
+    } else {
+      (void)NoteWithoutWaiting(line);
+    }
+  };
   LoadOptions options;
   options.progress = [&](uint64_t done, uint64_t total) {
     if (bar) bar->Show(done, total);
-    return !stop() && !Interrupted();
+    return !stop() && (serves || !Interrupted());  // a server that is told to end says so itself
   };
   EngineOptions reading = engine;
   if (!alone) reading.threads = 1;  // threads that read together would keep the steps of other models waiting
   TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModel(path, reading, options));
   if (bar) bar->Wipe();
-  for (const std::string& note : model->notes()) Note("note: " + Printable(name) + ": " + Printable(note) + "\n");
+  for (const std::string& text : model->notes()) note(Printable(text));
   Loaded loaded = {.model = model, .engine = nullptr};
   TALLY_ASSIGN_OR_RETURN(loaded.engine, NewEngine(std::move(model), engine));
   TALLY_ASSIGN_OR_RETURN(ServedModel served, ServedModelOf(flags, loaded, name));
-  if (!served.chat.ok()) Note("note: " + Printable(name) + ": chats are refused: " + served.chat.status().message() + "\n");
+  if (!served.chat.ok()) note("chats are refused: " + served.chat.status().message());
   return ReadyModel{.engine = std::move(loaded.engine), .served = std::move(served)};
 }
 

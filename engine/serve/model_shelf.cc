@@ -59,8 +59,8 @@ Status ModelShelf::Start() {
   for (const std::unique_ptr<Entry>& entry : entries_) {
     const ModelSource& source = entry->source;
     if (source.bytes <= options_.bytes) continue;
-    return NoRoom(Printable(source.name) + " takes " + GibText(source.bytes, Rounding::kUp) +
-                  ", and all models together may take " + GibText(options_.bytes, Rounding::kDown));
+    return NoRoom(Printable(source.name) + " takes " + BytesText(source.bytes) + ", and all models together may take " +
+                  BytesText(options_.bytes));
   }
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (SaturatingAdd(Bytes(), entries_[i]->source.bytes) <= options_.bytes) TALLY_RETURN_IF_ERROR(Load(i, /*alone=*/true));

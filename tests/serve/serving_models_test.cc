@@ -262,6 +262,7 @@ TEST(ModelShelf, BusyModelsGiveWayInTurn) {
   };
   ModelLease a = shelf.Take(0);
   ASSERT_NE(a, nullptr);
+  EXPECT_EQ(shelf.All()[0].bytes, sources.bytes());  // what was planned before it was loaded
   EXPECT_FALSE(wait(1));
   for (int i = 0; i < 1000 && shelf.Take(0) != nullptr; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(shelf.Take(0), nullptr);  // no new work for a: b waits for its room
