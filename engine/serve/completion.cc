@@ -115,7 +115,7 @@ Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native) {
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<ChatFormat> format, MakeChatFormat(source, native));
   Checksum sum;
   sum.Add(source.text);
-  return ChatSide{std::move(format), source.stop, sum.value()};
+  return ChatSide{std::move(format), source.stop, sum.value(), source.text};
 }
 
 std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
@@ -501,8 +501,10 @@ std::vector<int32_t> Completion::SharedBeginning() const {
 }
 
 OrderedJson Completion::BillJson() const {
-  return tally_ ? ToOrderedJson(BillDocument(requests_, model_->engine->model().parameters(), model_->engine->ledger().weights()))
-                : OrderedJson();
+  if (!tally_) return {};
+  OrderedJson bill = {{"model", answer_.model}};
+  bill.update(ToOrderedJson(BillDocument(requests_, model_->engine->model().parameters(), model_->engine->ledger().weights())));
+  return bill;
 }
 
 // As vLLM has them: of each token an object of tokens by their ids, the token itself among them; null for the first.

@@ -47,6 +47,9 @@ TEST(ApiServer, WholeAnswers) {
   EXPECT_EQ(api.Ask("/tokenize", {{"content", "ab"}, {"with_pieces", true}})["tokens"][0]["piece"], "ab");
   EXPECT_EQ(api.Ask("/detokenize", {{"tokens", {256, 'c'}}})["content"], "abc");
   EXPECT_EQ(api.Ask("/apply-template", kHi)["prompt"], "Hi<|turn|>");
+  const OrderedJson count = api.Ask("/v1/responses/input_tokens", {{"input", "Hi"}, {"instructions", "Be brief."}});
+  EXPECT_EQ(count["object"], "response.input_tokens");
+  EXPECT_EQ(count["input_tokens"], 12);
   const OrderedJson models = OrderedJson::parse(Get(api.port, "/v1/models").body);
   EXPECT_EQ(models["data"][0]["id"], "text");
   EXPECT_EQ(Get(api.port, "/v1/models/text").status, 200);

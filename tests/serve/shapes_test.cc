@@ -3,8 +3,10 @@
 // (https://github.com/ggml-org/llama.cpp/tree/master/tools/server/tests/unit) is checked here of ours.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -133,9 +135,10 @@ TEST_F(Shapes, Statuses) {
       {kChat, R"("messages": [{"role": "user", "content": [{"type": "text", "text": "a", "more": 1}]}])", 200, {}},
       {"/apply-template", R"("tools": [])", 200, {{"/prompt", "Hi<|turn|>"}, {"/prompt_tokens", 3}}},
       {"/apply-template", R"("tools": null)", 200, {{"/prompt", "Hi<|turn|>"}}},
-      {"/chat/completions", "", 404, {{"/error/code", "not_found"}}},
-      {"/slots", "", 404, {{"/error/code", "not_found"}}},
-      {"/v1/embeddings", "", 404, {{"/error/code", "not_found"}}},
+      {"/chat/completions", "", 200, {{"/choices/0/message/content", "xyz"}}},
+      {"/slots", "", 405, {{"/error/code", "method_not_allowed"}}},
+      {"/v1/embeddings", "", 404, {{"/error/message", "'/v1/embeddings': this server has no embeddings"}}},
+      {"/v1/audio/speech", "", 404, {{"/error/message", "'/v1/audio/speech': this server has no audio"}}},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(std::string(c.path) + " " + c.more);
@@ -240,6 +243,48 @@ TEST_F(Shapes, Seeds) {
   for (int seed = 0; seed < 3; ++seed) {
     EXPECT_EQ(said(seed), said(seed));
     EXPECT_NE(said(seed), said(seed + 1));
+  }
+}
+
+// What is to be read of the server itself: no text of a client's is among it.
+TEST_F(Shapes, WhatTheServerSaysOfItself) {
+  const auto get = [&](const std::string& path) { return OrderedJson::parse(Get(api_.port, path).body); };
+  EXPECT_EQ(get("/models"), get("/v1/models"));
+  EXPECT_EQ(get("/models/text").at("status").at("value"), "loaded");
+  EXPECT_TRUE(get("/version").at("version").is_string());
+  const OrderedJson props = get("/props");
+  EXPECT_EQ(props.at("default_generation_settings").at("n_ctx"), 128);
+  EXPECT_EQ(props.at("default_generation_settings").at("params").at("temperature"), 0);
+  EXPECT_EQ(props.at("total_slots"), 4);
+  EXPECT_EQ(props.at("model_path"), "text");
+  EXPECT_NE(props.at("chat_template").get<std::string>().find("<|turn|>"), std::string::npos);
+  EXPECT_EQ(Get(api_.port, "/slots?fail_on_no_slot=1").status, 200);
+  std::atomic<bool> asks = true;
+  std::thread asking([&] {
+    while (asks) api_.Ask(kText, {{"prompt", "t"}, {"max_tokens", 100}, {"ignore_eos", true}});
+  });
+  OrderedJson slot;
+  EXPECT_TRUE(api_.Becomes([&] { return (slot = get("/slots").at(0)).at("is_processing") == true; }));
+  EXPECT_TRUE(api_.Becomes([&] { return get("/load").at("server_load") == 1; }));
+  asks = false;
+  asking.join();
+  EXPECT_EQ(slot.at("n_prompt_tokens"), 2);
+  EXPECT_GE(slot.at("next_token").at("n_decoded"), 0);
+  EXPECT_FALSE(slot.contains("prompt"));
+  EXPECT_EQ(get("/slots").size(), 4u);
+}
+
+// What cannot be JSON is refused before its body comes; what clients send without being told is taken.
+TEST_F(Shapes, ContentTypes) {
+  const std::string body = Body(kChat, R"("max_tokens": 1)").dump();
+  for (const auto& [type, status] : {std::pair("application/json; charset=utf-8", 200),
+                                     {"application/vnd.api+json", 200},
+                                     {"application/x-www-form-urlencoded", 200},
+                                     {"text/plain;charset=UTF-8", 200},
+                                     {"multipart/form-data; boundary=x", 415},
+                                     {"application/octet-stream", 415},
+                                     {"text/html", 415}}) {
+    EXPECT_EQ(Post(api_.port, kChat, body, "Content-Type: " + std::string(type) + "\r\n").status, status) << type;
   }
 }
 
