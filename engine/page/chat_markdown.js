@@ -73,11 +73,11 @@ function codeBox(pre) {
   box.append(pre);
 }
 
-// The nodes of safe HTML; null: it cannot be made.
+// The nodes of safe HTML; null: it cannot be made. A block of code that has no end yet is one for marked if its last line ends.
 function safeHtml(text) {
   if (!hasMarkdown) return null;
   try {
-    return window.DOMPurify.sanitize(window.marked.parse(text, { gfm: true, breaks: true, headerIds: false, mangle: false }), kPurify);
+    return window.DOMPurify.sanitize(window.marked.parse(`${text}\n`, { gfm: true, breaks: true, headerIds: false, mangle: false }), kPurify);
   } catch (error) {
     console.warn(error);
     return null;
@@ -92,7 +92,7 @@ function rendered(text) {
   for (const link of fragment.querySelectorAll("a")) Object.assign(link, { target: "_blank", rel: "noopener noreferrer" });
   for (const table of fragment.querySelectorAll("table")) {
     const box = make("div", { className: "table", tabIndex: 0 });
-    box.setAttribute("role", "region");
+    box.setAttribute("role", "group");  // a region is a landmark, of which there may be one of a name
     box.setAttribute("aria-label", "Table");
     table.replaceWith(box);
     box.append(table);

@@ -22,9 +22,15 @@ function clearlyMaths(tex) {
   return !/[A-Za-z]{3,}/.test(words) && !(/\s/.test(tex) && /(^|\s)[A-Za-z]{2,}(\s|$)/.test(words));
 }
 
+// The line's text before `at`, or of a long line its end.
+function lineBefore(text, at) {
+  const before = text.slice(Math.max(0, at - 200), at);
+  return before.slice(before.lastIndexOf("\n") + 1);
+}
+
 // Where the code that begins with the fence or the backticks at `at` ends; `at` itself: it is no code.
 function codeEnd(text, at, fence) {
-  const after = at + fence.length, line = text.slice(text.lastIndexOf("\n", at - 1) + 1, at);
+  const after = at + fence.length, line = fence.length >= 3 ? lineBefore(text, at) : "";
   if (fence.length >= 3 && line.length < 100 && /^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*$/.test(line) && !/^[^\n]*`/.test(text.slice(after))) {
     const end = new RegExp(`\\n[ \\t>]*${fence[0]}{${fence.length},}[ \\t]*(?=\\n|$)`, "g");
     end.lastIndex = after;
@@ -70,8 +76,10 @@ function takeFormulas(text) {
       const formula = formulaAt(text, at, part);
       const written = formula ? `${mark}${formulas.length}${mark}` : part.replace("\\", "\\\\");
       const end = formula?.end ?? next.lastIndex, display = part === "\\[" || part === "$$";
-      const quoted = /^[ \t]*>/.test(text.slice(text.lastIndexOf("\n", at - 1) + 1, at));
-      if (formula) formulas.push({ ...formula, source: text.slice(at, end), display, tex: quoted ? formula.tex.replace(/\n[ \t]*>/g, "\n") : formula.tex });
+      if (formula) {
+        const quoted = /^[ \t]*>/.test(lineBefore(text, at)), tex = quoted ? formula.tex.replace(/\n[ \t]*>/g, "\n") : formula.tex;
+        formulas.push({ source: text.slice(at, end), tex, display, whole: formula.whole });
+      }
       out += text.slice(done, at) + written;
       next.lastIndex = done = end;
     } else if (part === "\\)" || part === "\\]") {
@@ -91,7 +99,7 @@ let onMaths = () => {};  // called once formulas can be made
 async function unpackKatex() {
   if (katexAsked) return;
   katexAsked = true;
-  const packed = byId("katex");
+  const packed = byId("packed-katex");
   if (!packed || typeof DecompressionStream !== "function") return;
   const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));

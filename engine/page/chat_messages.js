@@ -122,7 +122,7 @@ function footView(message, actions) {
   row.append(again);
   if (!line) return [row];
   if (!bill) return [row, make("p", { className: "cost muted", textContent: line })];
-  const box = make("div", { className: "table", tabIndex: 0, role: "region", ariaLabel: "Bill" });
+  const box = make("div", { className: "table", tabIndex: 0, role: "group", ariaLabel: "Bill" });
   const details = make("details", { className: "cost" }, make("summary", { textContent: `Bill: ${line}` }), box);
   details.addEventListener("toggle", () => box.childElementCount === 0 && box.append(billTable(bill)));
   return [row, details];

@@ -60,7 +60,7 @@ ChatPage MakeChatPage() {
   page.html = std::string(kHead) + css + "</style>\n</head>\n" + std::string(page::kChatHtml);
   std::string hashes;
   if (!page::kKatexGzip.empty()) {  // data until a script unpacks it
-    page.html += "<script type=\"application/gzip\" id=\"katex\">" + Base64OfHex(page::kKatexGzip) + "</script>\n";
+    page.html += "<script type=\"application/gzip\" id=\"packed-katex\">" + Base64OfHex(page::kKatexGzip) + "</script>\n";
     hashes = HashSourceOfHex(page::kKatexSha256);
   }
   for (const std::string_view text : scripts) {
