@@ -19,8 +19,9 @@ struct ChatPage {
   std::string content_security_policy;
 };
 
-// The same each time. Without marked and DOMPurify (the build's TALLY_MARKDOWN) answers are shown as plain text, without KaTeX (TALLY_MATHS)
-// formulas as they were written. KaTeX is in the page as a gzip file that a formula has it unpack; the policy has the hash of its text, too.
+// The same each time. Without marked and DOMPurify (the build's TALLY_MARKDOWN) answers are shown as plain text, without KaTeX
+// (TALLY_MATHS) formulas as they were written. KaTeX is in the page as a gzip file that the first formula unpacks; the policy has the
+// hash of its text, too.
 ChatPage MakeChatPage();
 
 }  // namespace tally

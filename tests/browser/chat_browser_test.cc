@@ -14,7 +14,9 @@ namespace {
 class ChatBrowser : public testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string missing = PrepareBrowser({"chat.mjs", "chat_answers.mjs", "chat_window.mjs", "mock_server.mjs"}); !missing.empty()) GTEST_SKIP() << missing;
+    if (const std::string missing = PrepareBrowser({"chat.mjs", "chat_answers.mjs", "chat_window.mjs", "mock_server.mjs"});
+        !missing.empty())
+      GTEST_SKIP() << missing;
     folder_.Write("chat.html", MakeChatPage().html);
     folder_.Write("policy.txt", MakeChatPage().content_security_policy);
     std::string live;
