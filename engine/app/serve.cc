@@ -37,7 +37,7 @@ struct ServeFlags : AnswerFlags {
   uint16_t port = 8080;
   int64_t queue = 256, connections = 256;
   double deadline = 0, grace = 10, step = 0.15;
-  bool metrics = false, insecure = false, json = false;
+  bool metrics = false, insecure = false, no_page = false, json = false;
 };
 
 Status CheckRange(const char* option, double value, double least, double most) {
@@ -77,6 +77,7 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
                               .origins = flags.origins,
                               .insecure = flags.insecure,
                               .metrics = flags.metrics,
+                              .page = !flags.no_page,
                               .strict = flags.strict};
   if (flags.log != "none") {
     options.log_form = flags.log == "json" ? LogForm::kJson : LogForm::kPlain;
@@ -132,7 +133,8 @@ Result<int> Serve(const ServeFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, NameOf(flags, path)));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server, ApiServer::Start(served, std::move(listener), options));
   if (!served.chat.ok()) Note("note: chats are refused: " + served.chat.status().message() + "\n");
-  Note("serving " + Printable(served.name) + " at " + url + "/v1, and a chat at " + url + "/: Ctrl-C ends it\n");
+  Note("serving " + Printable(served.name) + " at " + url + "/v1" + (flags.no_page ? "" : ", and a chat at " + url + "/") +
+       ": Ctrl-C ends it\n");
   if (flags.json) {
     PrintJson({{"url", url},
                {"port", server->port()},
@@ -182,6 +184,7 @@ Action AddServe(Command& app) {
       .Type("DIR");
   c.Option("--cache-bytes", flags->cache_bytes, "most bytes of that folder").Type("SIZE").Preset();
   c.Flag("--metrics", flags->metrics, "answer /metrics, for Prometheus");
+  c.Flag("--no-page", flags->no_page, "serve no chat at /");
   AddNumber(c, "--queue", flags->queue, "most answers that wait for their turn; a client has at most half of it");
   AddNumber(c, "--connections", flags->connections, "most connections; an address has at most half of them");
   AddNumber(c, "--deadline", flags->deadline, "seconds within which an answer must be done (0: any)");

@@ -14,8 +14,8 @@
 //   POST /cancel          {"id": ID of an answer of the same client} -> {"cancelled": BOOL}: the answer ends here, with its usage
 //   GET  /health          {"status": "ok"}; 503 while the server shuts down
 //   GET  /metrics         metrics.h, if ApiServerOptions ask for it
-//   GET  /                a chat (engine/page/chat_page.h)
-//   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events
+//   GET  /                a chat (engine/page/chat_page.h), unless ApiServerOptions say no
+//   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events; with the chat
 //
 // Answers have a bill in their usage if the body says "tally": true, or a header X-Tally: 1. A header X-Request-Id has the request's id,
 // its own or a new one; X-Tally-Ignored names the fields of the body that were ignored.
@@ -40,6 +40,7 @@ struct ApiServerOptions {
   std::vector<std::string> keys = {}, hosts = {}, origins = {};  // AccessOptions
   bool insecure = false;                                         // the server may listen beyond this machine without a key
   bool metrics = false;                                          // GET /metrics is answered
+  bool page = true;                                              // so are GET / and /live
   std::string cache_folder = {};                                 // of PrefixFiles; empty: there are none
   uint64_t cache_bytes = 0;
   std::string cache_options = {};                          // as PrefixFiles has them
