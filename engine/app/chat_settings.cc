@@ -48,8 +48,8 @@ const std::vector<ChatSetting>& AllSettings() {
   static const std::vector<ChatSetting> settings = {
       OfSampling<&SamplingOptions::temperature>({"temperature", "temp"}, "0: the most likely token"),
       OfSampling<&SamplingOptions::top_k>({"top_k"}, "among the k most probable; 0: all"),
-      OfSampling<&SamplingOptions::top_p>({"top_p"}, "among the fewest that reach this probability; 1: all"),
-      OfSampling<&SamplingOptions::min_p>({"min_p"}, "least probability, as a part of the greatest; 0: off"),
+      OfSampling<&SamplingOptions::top_p>({"top_p"}, "the fewest that reach this probability; 1: all"),
+      OfSampling<&SamplingOptions::min_p>({"min_p"}, "least part of the greatest probability; 0: off"),
       OfSampling<&SamplingOptions::repeat_penalty>({"repeat_penalty"}, "on recent tokens; 1: off"),
       OfSampling<&SamplingOptions::repeat_last_n>({"repeat_last_n"}, "how many are recent; -1: all"),
       {{"seed"},
@@ -62,7 +62,7 @@ const std::vector<ChatSetting>& AllSettings() {
        },
        GetSampling<&SamplingOptions::seed>},
       {{"tokens", "max_tokens", "num_predict", "n_predict", "n"},
-       "the most of an answer; -1: until the context is full",
+       "most of an answer; -1: until the context is full",
        [](AnswerSettings& answers, std::string_view text) { return ParseWhole(text, answers.tokens); },
        [](const AnswerSettings& answers) { return Json(answers.tokens); }}};
   return settings;

@@ -114,8 +114,12 @@ std::string ForeignOptionsText(size_t width) {
   std::string text;
   const Table table = ForeignOptionsTable();
   for (const std::vector<Cell>& row : table.rows) {
-    for (const std::string& line : WrapWords(row[0].text, width - 2)) text += "  " + line + "\n";
-    text += Paragraph("", row[1].text, width, 26);
+    const std::string label = "  " + row[0].text;
+    const bool beside = label.size() + 2 <= 26;
+    if (!beside) {
+      for (const std::string& line : WrapWords(row[0].text, width - 2)) text += "  " + line + "\n";
+    }
+    text += Paragraph(beside ? label : "", row[1].text, width, 26);
   }
   return text;
 }

@@ -64,7 +64,7 @@ std::vector<std::string> Arguments(int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   Command app("tally", "Run transformer language models on CPUs, and say exactly what that cost");
-  app.HelpFlag("-h,--help", "show this help (tally help options: those of other programs)");
+  app.HelpFlag("-h,--help", "show this help; options of others: tally help options");
   app.VersionFlag("--version", std::string("tally ") + kTallyVersion, "show the version, the commit, and what is built in");
   std::vector<std::pair<std::string, Action>> commands;
   using Add = Action (*)(Command&);
