@@ -465,7 +465,6 @@ class ModelServer final : public ApiServer {
     }
     request.prefix_key = access_.Check(head).key;
     request.client = ClientOf(head);
-    auto served = std::make_unique<ServedRequest>();
     const std::string model = request.model;
     const auto shared = std::make_shared<ApiRequest>(std::move(request));
     return WithModel(exchange, target, model, [this, exchange, target, shared](const ModelLease& lease) {
