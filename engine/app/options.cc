@@ -155,6 +155,8 @@ void AddSamplingSteps(Command& command, SamplingOptions& sampling) {
   AddNumber(command, "--min-p", sampling.min_p, "least probability, as a part of the greatest (0: off)");
   AddNumber(command, "--repeat-penalty", sampling.repeat_penalty, "penalty on recent tokens (1: off)");
   AddNumber(command, "--repeat-last-n", sampling.repeat_last_n, "how many tokens are recent (-1: all)");
+  AddNumber(command, "--presence-penalty", sampling.presence_penalty, "taken from the logits of tokens drawn before (0: off)");
+  AddNumber(command, "--frequency-penalty", sampling.frequency_penalty, "the same, as often as they were drawn (0: off)");
 }
 
 void AddSampling(Command& command, SamplingOptions& sampling, bool& seed_drawn) {
