@@ -67,10 +67,11 @@ function schemaError(text) {
   return schema.schema && ("name" in schema || "strict" in schema) ? "The schema alone is wanted, without what stands around it." : "";
 }
 
-// The body of a request. The schema goes as it was pasted: as a value of this script its numbers could be rounded and its members sorted.
-function requestText(model, messages) {
-  const text = JSON.stringify(requestBody(model, messages));
-  if (settings.answer !== "schema") return text;
+// The body of a request for an answer that is held as `held` says. The schema goes as it was pasted: as a value of this script its numbers
+// could be rounded and its members sorted.
+function requestText(model, messages, held) {
+  const text = JSON.stringify(requestBody(model, messages, held));
+  if (held !== "schema") return text;
   return `${text.slice(0, -1)},"response_format":{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":${settings.schema}}}}`;
 }
 
@@ -80,19 +81,19 @@ const kNumbers = {
 };
 
 // Messages that end with an answer ask for the rest of it.
-function requestBody(model, messages) {
+function requestBody(model, messages, held) {
   const body = { model, messages, stream: true, stream_options: { include_usage: true } };
   if (messages.at(-1)?.role === "assistant") Object.assign(body, { add_generation_prompt: false, continue_final_message: true });
   for (const [name, field] of Object.entries(kNumbers)) if (settings[name] !== "") body[field] = Number(settings[name]);
   if (settings.effort) body.reasoning_effort = settings.effort;
-  if (settings.answer === "json") body.response_format = { type: "json_object" };
+  if (held === "json") body.response_format = { type: "json_object" };
   const tools = parsed(settings.tools || "[]", []);
   if (Array.isArray(tools) && tools.length > 0) body.tools = tools;
   return body;
 }
 
-// The messages as OpenAI has them. Thinking of earlier answers is left out, and so are calls without a result, and answers of which nothing
-// came. The reader's messages before and after such an answer are one: many templates want turns.
+// The messages as OpenAI has them. Thinking of answers is left out, but for that of one that is to go on, and so are calls without a
+// result, and answers of which nothing came. The reader's messages before and after such an answer are one: many templates want turns.
 function apiMessages(messages) {
   const list = settings.system.trim() ? [{ role: "system", content: settings.system }] : [];
   for (const [i, m] of messages.entries()) {
@@ -103,7 +104,8 @@ function apiMessages(messages) {
         const calls = m.calls.map((c) => ({ id: c.id, type: "function", function: { name: c.name, arguments: c.arguments } }));
         list.push({ role: "assistant", content: m.content, tool_calls: calls });
       } else if (m.content) {
-        list.push({ role: "assistant", content: m.content });
+        const thought = i + 1 === messages.length && m.reasoning ? { reasoning_content: m.reasoning } : {};
+        list.push({ role: "assistant", content: m.content, ...thought });
       }
     } else if (list.at(-1)?.role === "user") {
       list.at(-1).content += `\n\n${m.content}`;
@@ -142,14 +144,14 @@ function bothUsages(a, b, name = "") {
   return Object.fromEntries([...new Set([...Object.keys(a), ...Object.keys(b)])].map((key) => [key, bothUsages(a[key], b[key], key)]));
 }
 
-// Asks for the answer to `messages`, or for the rest of `message` where it is the last of them, and fills it as it comes. `changed` is called
-// with the answer's id after every event. Throws where the server refuses, or the answer ends early.
+// Asks for the answer to `messages`, or for the rest of `message` where it is the last of them, and fills it as it comes. `changed` is
+// called with the answer's id after every event. Throws where the server refuses, or the answer ends early.
 async function ask(model, messages, message, signal, changed) {
   const before = message.usage;
   const response = await fetch(`${kBeside}v1/chat/completions`, {
     method: "POST",
     headers: headers({ "Content-Type": "application/json", "X-Tally": "1" }),
-    body: requestText(model, apiMessages(messages)),
+    body: requestText(model, apiMessages(messages), message.held),
     signal,
   });
   if (!response.ok) throw new Error(await errorOf(response));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours of code: comments, strings, numbers and words of common languages, by one pattern for each. It is made again as an answer comes, and
-// what is not closed yet ends with the text.
+// Colours of code: comments, strings, numbers and words of common languages, by one pattern for each. It is made again as an answer comes,
+// and what is not closed yet ends with the text.
 
 const kLongestCode = 100000;  // characters; longer code has no colours
 const kCodeParts = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formulas of answers: \( \), \[ \], $$ $$, and $ $ where that is clearly one. They are taken out before markdown reads their characters, and
-// put into what it makes: MathML by KaTeX, which the page has packed and unpacks for the first formula. What KaTeX refuses, and what has
-// not come to its end, is shown as it was written.
+// Formulas of answers: \( \), \[ \], $$ $$, and $ $ where that is clearly one. They are taken out before markdown reads their characters,
+// and put into what it makes: MathML by KaTeX, which the page has packed and unpacks for the first formula. What KaTeX refuses, and what
+// has not come to its end, is shown as it was written.
 
 const kLongestFormula = 4000, kMostFormulas = 500;
 const kPurifyMaths = {
@@ -60,8 +60,8 @@ function formulaAt(text, at, open) {
   return open === "$" || paragraphs > 1 || rest.length > kLongestFormula || !rest.trim() ? null : { end: text.length, tex: "", whole: false };
 }
 
-// {text, mark, formulas}: `text` with each formula as its number between two characters `mark`, which it has nowhere else. Code and addresses
-// are left alone; of what is no formula the backslash stays.
+// {text, mark, formulas}: `text` with each formula as its number between two characters `mark`, which it has nowhere else. Code and
+// addresses are left alone; of what is no formula the backslash stays.
 function takeFormulas(text) {
   let mark = 0xe000;  // for private use
   while (text.includes(String.fromCharCode(mark))) ++mark;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // usage: node chat.mjs CHROMIUM SCREENSHOTS URL [--scripted [--maths]]
 // Talks to the chat page of a server in headless Chromium, in a desktop's and a phone's window, light and dark. With --scripted the server
-// is mock_server.mjs, whose answers are known; with --maths the page has KaTeX. Prints a line for each finding and leaves screenshots in the
-// folder SCREENSHOTS. Exit code 1: there are findings.
+// is mock_server.mjs, whose answers are known; with --maths the page has KaTeX. Prints a line for each finding and leaves screenshots in
+// the folder SCREENSHOTS. Exit code 1: there are findings.
 import { writeFileSync } from "node:fs";
 import { codeColours, formulas, goingOn, prefixes, sampling, severalModels, slowStop, wideTables } from "./chat_answers.mjs";
 import { accessible, answers, at, browser, expect, findings, fits, idle, kAnswerMilliseconds, open, pause, report, scripted, screenshots, shot, say, text, texts, url } from "./chat_window.mjs";

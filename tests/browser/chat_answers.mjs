@@ -103,11 +103,14 @@ export async function goingOn(page) {
   await page.waitForFunction(() => document.getElementById("model").textContent !== "");
   await accessible(page, "an interrupted answer");
   await shot(page, "interrupted-desktop-light");
+  const hold = async (answers) => (await page.click("#show-settings"), await page.select("#set-answer", answers), await page.click("#settings [type='submit']"));
+  await hold("json");  // of the answers to come
   await page.click(last(".more"));
   await idle(page);
+  await hold("");
   const body = await asked(), whole = "one two three four five six seven eight nine ten eleven twelve ".repeat(3).trim();
-  expect(body.continue_final_message === true && body.add_generation_prompt === false, "the answer is not asked to go on");
-  expect(body.messages.at(-1).role === "assistant" && body.messages.at(-1).content.trim() === kept, `what is to go on is ${JSON.stringify(body.messages.at(-1))}`);
+  expect(body.continue_final_message === true && body.add_generation_prompt === false && !body.response_format, "the answer is not asked to go on");
+  expect(body.messages.at(-1).role === "assistant" && body.messages.at(-1).content.trim() === kept && body.messages.at(-1).reasoning_content === "I count.", `what is to go on is ${JSON.stringify(body.messages.at(-1))}`);
   expect((await answers(page)).at(-1).trim() === whole, `an answer that went on is ${(await answers(page)).at(-1)}`);
   expect(await page.$eval(last(".more"), (more) => more.hidden), "more is offered of a whole answer");
   expect((await text(page, last(".cost > summary"))).includes("without what came before"), "a part without a bill is not told of");

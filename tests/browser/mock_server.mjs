@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // usage: node mock_server.mjs FOLDER [PORT]
-// A server for tests of the chat page, without an engine: what `tally serve` gives at /, /v1/models, /v1/chat/completions, /cancel and /live, with
-// answers that depend on the last message alone. FOLDER holds chat.html and policy.txt (the page and its policy) and live.txt, events of
-// /live, the first of which is a client's first. POST /lock sets the key that all else but / wants from then on; empty: none. POST /serve sets
-// the names of the models, a JSON list. All of it is at /llm, too. Prints its URL.
+// A server for tests of the chat page, without an engine: what `tally serve` gives at /, /v1/models, /v1/chat/completions, /cancel and
+// /live, with answers that depend on the last message alone, and all of it at /llm, too. FOLDER holds chat.html and policy.txt (the page and
+// its policy) and live.txt, events of /live, the first of which is a client's first. POST /lock sets the key that all else but / wants from
+// then on; empty: none. POST /serve sets the names of the models, a JSON list. Prints its URL.
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 
@@ -127,7 +127,7 @@ function scriptOf(text, messages) {
   if (last?.role === "tool") return { deltas: content(`The tool says ${last.content}.`) };
   if (/slowly/.test(text)) {  // and what is left of it where it is to go on
     const said = last?.role === "assistant" ? last.content : "", all = "one two three four five six seven eight nine ten eleven twelve ".repeat(3).trim();
-    return all.startsWith(said) ? { deltas: content(all.slice(said.length)), pause: said ? 1 : 150 } : { deltas: content("That is no beginning.") };
+    return all.startsWith(said) ? { deltas: [...(said ? [] : [{ reasoning_content: "I count." }]), ...content(all.slice(said.length))], pause: said ? 1 : 150 } : { deltas: content("That is no beginning.") };
   }
   if (/silently/.test(text)) return { deltas: content(" late"), before: 20000 };
   if (/dawdle/.test(text)) return { deltas: content("so long ".repeat(last?.role === "assistant" ? 2 : 500)), pause: 20, after: 2500 };
