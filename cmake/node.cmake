@@ -119,6 +119,9 @@ function(tally_tests)
         set(sanitized ON)
       endif()
       set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 600 ENVIRONMENT OMP_WAIT_POLICY=passive)
+      if(T_STARTS_TALLY)  # what commands remember of tests is nobody's
+        set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT XDG_STATE_HOME=${CMAKE_CURRENT_BINARY_DIR}/state)
+      endif()
       if(group STREQUAL SLOW)
         set_tests_properties(${name} PROPERTIES COST 100)  # begins early
       endif()

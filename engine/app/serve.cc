@@ -45,7 +45,7 @@ struct ServeFlags : AnswerFlags {
   uint16_t port = 8080;
   int64_t queue = 256, connections = 256;
   double deadline = 0, grace = 10, step = 0.15;
-  bool metrics = false, insecure = false, json = false;
+  bool metrics = false, insecure = false, no_page = false, json = false;
 };
 
 Status CheckRange(const char* option, double value, double least, double most) {
@@ -86,6 +86,7 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
                               .insecure = flags.insecure,
                               .metrics = flags.metrics,
                               .version = kTallyVersion,
+                              .page = !flags.no_page,
                               .strict = flags.strict};
   if (flags.log != "none") {
     options.log_form = flags.log == "json" ? LogForm::kJson : LogForm::kPlain;
@@ -137,7 +138,9 @@ Result<int> Wait(ApiServer& server, const ServeFlags& flags, const std::function
   return InterruptExitCode();
 }
 
-std::string WhereText(const std::string& url) { return " at " + url + "/v1, and a chat at " + url + "/: Ctrl-C ends it\n"; }
+std::string WhereText(const std::string& url, bool no_page) {
+  return " at " + url + "/v1" + (no_page ? "" : ", and a chat at " + url + "/") + ": Ctrl-C ends it\n";
+}
 
 Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOptions options) {
   TALLY_ASSIGN_OR_RETURN(NamedModel named, ReadNamedModel(flags.models.empty() ? flags.model.model : flags.models[0]));
@@ -161,7 +164,7 @@ Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOpt
   TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, flags.model.model));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server, ApiServer::Start(served, std::move(listener), options));
   if (!served.chat.ok()) Note("note: chats are refused: " + served.chat.status().message() + "\n");
-  Note("serving " + Printable(served.name) + WhereText(url));
+  Note("serving " + Printable(served.name) + WhereText(url, flags.no_page));
   if (flags.json) {
     PrintJson({{"url", url},
                {"port", server->port()},
@@ -210,7 +213,7 @@ Result<int> ServeSeveral(const ServeFlags& flags, const EngineOptions& engine, A
     names += (names.empty() ? "" : ", ") + Printable(model.name) + (loaded ? "" : " (when asked for)");
     if (loaded) bytes += model.bytes;
   }
-  Note("serving " + names + WhereText(url));
+  Note("serving " + names + WhereText(url, flags.no_page));
   Note("models in memory take " + BytesText(bytes) + " of " + BytesText(options.shelf.bytes) + "\n");
   if (flags.json) {
     PrintJson({{"url", url},
@@ -264,6 +267,7 @@ Action AddServe(Command& app) {
       .Type("DIR");
   c.Option("--cache-bytes", flags->cache_bytes, "most bytes of that folder").Type("SIZE").Preset();
   c.Flag("--metrics", flags->metrics, "answer /metrics, for Prometheus");
+  c.Flag("--no-page", flags->no_page, "serve no chat at /");
   AddNumber(c, "--queue", flags->queue, "most answers that wait for their turn; a client has at most half of it");
   AddNumber(c, "--connections", flags->connections, "most connections; an address has at most half of them");
   AddNumber(c, "--deadline", flags->deadline, "seconds within which an answer must be done (0: any)");

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kLongestText = 1024;  // bytes of a stop string or a word
 constexpr int64_t kMostLogprobs = 20;
-constexpr size_t kMostBiases = 1024, kMostWords = 1024, kMostStopIds = 1024, kMostAllowed = size_t{1} << 20;
+constexpr size_t kMostBiases = 1024, kMostWords = 1024, kMostStopIds = 1024, kMostAllowed = size_t{1} << 18;
 constexpr double kMostBias = 100, kMostPenalty = 2;
 
 // -1 asks for a drawn seed, as elsewhere in Tally.
@@ -184,7 +184,11 @@ void ReadLogprobs(ApiObject& body, ApiRequest* request) {
   request->prompt_logprobs = ReadNumber(body, "prompt_logprobs");
   if (request->prompt_logprobs >= 0 && request->stream) body.Fail("prompt_logprobs", "is not for streams");
   request->return_token_ids = body.Flag("return_token_ids").value_or(false);
-  if (text) request->echo_prompt = body.Flag("echo").value_or(false);
+  if (!text) return;
+  request->echo_prompt = body.Flag("echo").value_or(false);
+  if (request->echo_prompt && request->top_logprobs >= 0 && request->stream) {
+    body.Fail("echo", "with log probabilities is not for streams");
+  }
 }
 
 }  // namespace tally

@@ -108,6 +108,9 @@ class ModelServer final : public ApiServer {
     if (decision.error) return Refused(head, target, *decision.error);
     const HttpHeaders cors = access_.CorsHeaders(head);
     if (head.method == "OPTIONS") return Settled(head, target, {.status = 204, .headers = cors});
+    if (const bool paged = target.route == Route::kRoot || target.route == Route::kLive; paged && !options_.page) {
+      return Refused(head, target, {.status = 404, .message = head.path + " is off: --no-page was given", .code = "not_found"});
+    }
     if (target.route == Route::kNone || (target.route == Route::kMetrics && !options_.metrics)) {
       return Refused(head, target, {.status = 404, .message = NotFound(head.path, target), .code = "not_found"});
     }
@@ -429,7 +432,6 @@ class ModelServer final : public ApiServer {
     }
     request.prefix_key = access_.Check(head).key;
     request.client = ClientOf(head);
-    auto served = std::make_unique<ServedRequest>();
     const std::string model = request.model;
     const auto shared = std::make_shared<ApiRequest>(std::move(request));
     return WithModel(exchange, target, model, [this, exchange, target, shared](const ModelLease& lease) {

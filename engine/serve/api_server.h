@@ -22,8 +22,8 @@
 //   GET  /load            {"server_load": N}: requests that are worked on or wait
 //   GET  /props, /slots   the settings, and what runs: as llama.cpp has them, without texts and paths (api_status.h)
 //   GET  /metrics         metrics.h, if ApiServerOptions ask for it
-//   GET  /                a chat (engine/page/chat_page.h)
-//   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events
+//   GET  /                a chat (engine/page/chat_page.h), unless ApiServerOptions say no
+//   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events; with the chat
 //
 // Answers have a bill in their usage if the body says "tally": true, or a header X-Tally: 1. A header X-Request-Id has the request's id,
 // its own or a new one; X-Tally-Ignored names the fields of the body that were ignored.
@@ -50,6 +50,7 @@ struct ApiServerOptions {
   bool insecure = false;                                         // the server may listen beyond this machine without a key
   bool metrics = false;                                          // GET /metrics is answered
   std::string version = {};                                      // of the program
+  bool page = true;                                              // GET / and /live are answered
   ShelfOptions shelf = {};                                       // its loop is not looked at: `loop` is
   bool strict = false;                                           // fields of bodies that would be ignored are refused
   LogForm log_form = LogForm::kPlain;

@@ -21,7 +21,8 @@
 namespace tally {
 namespace {
 
-constexpr int64_t kMostPromptTokens = int64_t{16} << 20;  // of all choices: each keeps its own
+constexpr int64_t kMostPromptTokens = int64_t{16} << 20;   // of all choices: each keeps its own
+constexpr int64_t kMostPromptLogprobs = int64_t{4} << 20;  // of one prompt
 
 // 32 bits, which every reader of JSON keeps exactly.
 uint64_t DrawSeed() { return std::random_device{}(); }
@@ -175,6 +176,19 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
         .message = "the prompts of all choices together have more than " + std::to_string(kMostPromptTokens) + " tokens",
         .param = PromptField(request.endpoint)};
   }
+  const int64_t logprobs = std::max(prompt_logprobs_, shows_prompt_ ? top_logprobs_ : -1);
+  if (logprobs >= 0 && size * (1 + logprobs) > kMostPromptLogprobs) {
+    return ApiError{.message = "log probabilities of this prompt are more than " + std::to_string(kMostPromptLogprobs),
+                    .param = prompt_logprobs_ >= 0 ? "prompt_logprobs" : "logprobs"};
+  }
+  size_t kept = rules_.allowed.size();  // by each choice
+  for (const std::vector<int32_t>& sequence : rules_.forbidden) kept += sequence.size();
+  if (static_cast<int64_t>(kept) * request.n * static_cast<int64_t>(std::max<size_t>(1, request.prompts.size())) >
+      kMostPromptTokens) {
+    return ApiError{.message = "allowed_token_ids and bad_words of all choices together have more than " +
+                               std::to_string(kMostPromptTokens) + " tokens",
+                    .param = rules_.allowed.empty() ? "bad_words" : "allowed_token_ids"};
+  }
   // Recurrent layers can only begin from a state that is remembered; other layers do not need to know the place.
   const int64_t shared = AnyLayer(model.engine->model().recipe(), &LayerRecipe::recurrent) ? SharedLength(tokens) : 0;
   for (int64_t i = 0; i < request.n; ++i) {
@@ -182,9 +196,7 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
     options.rules = rules_;
     options.logit_bias = bias_;
     // All choices have the prompt's from the first.
-    if (i == 0 && (prompt_logprobs_ >= 0 || (shows_prompt_ && top_logprobs_ >= 0))) {
-      options.prompt_logprobs = std::max(prompt_logprobs_, shows_prompt_ ? top_logprobs_ : -1);
-    }
+    if (i == 0) options.prompt_logprobs = static_cast<int32_t>(logprobs);
     options.shared_beginning = shared;
     options.grammar = grammar_;
     options.start = start_;

@@ -89,7 +89,7 @@ Request::Request(const Engine& engine, std::vector<int32_t> prompt, const Reques
   sampler_.SetBias(options_.logit_bias);
   if (options.ignore_eos || options.rules.Hold()) {
     mask_ =
-        std::make_unique<DrawMask>(options.rules, ends_, options.ignore_eos, static_cast<size_t>(engine.model().recipe().vocab));
+        std::make_unique<DrawMask>(options_.rules, ends_, options.ignore_eos, static_cast<size_t>(engine.model().recipe().vocab));
   }
   if (options.prompt_logprobs >= 0) prompt_logprobs_.emplace();
 }

@@ -114,7 +114,7 @@ bool Scheduler::MayAdmit() const {
 
 // True if a running request has yet to run prompt tokens with which this one begins too, and there are enough of them.
 bool Scheduler::WaitsForPrefix(const Request& request) const {
-  if (!request.prefix_key() || running_.empty()) return false;
+  if (!request.prefix_key() || request.RunsAllOfPrompt() || running_.empty()) return false;
   const std::span<const int32_t> tokens = WithoutLast(request.tokens());
   const int64_t there = engine_.Reusable(*request.prefix_key(), tokens);
   return std::ranges::any_of(running_, [&](const Entry& e) {

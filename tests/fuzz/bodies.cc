@@ -27,9 +27,14 @@ void RunRequestBody(std::string_view input) {
     if (endpoint == ApiEndpoint::kMessages) Require(request.max_tokens.has_value(), "no max_tokens");
     if (endpoint == ApiEndpoint::kCompletions) Require(!request.prompts.empty(), "a completion of no prompt");
     for (const ApiPrompt& prompt : request.prompts) {
-      if (!prompt.tokens) continue;
-      for (const int32_t id : *prompt.tokens) Require(id >= 0, "a token id below 0");
+      Require(!prompt.empty(), "a prompt of no parts");
+      for (const ApiPromptPart& part : prompt) {
+        if (!part.tokens) continue;
+        Require(!part.tokens->empty(), "no token ids");
+        for (const int32_t id : *part.tokens) Require(id >= 0, "a token id below 0");
+      }
     }
+    for (const std::string& word : request.bad_words) Require(!word.empty(), "a bad word of no bytes");
   }
 }
 
@@ -43,7 +48,7 @@ std::vector<std::string> RequestBodySeeds() {
       "reasoning_effort": "low", "stop": ["\n", "END"], "stream": true, "stream_options": {"include_usage": true},
       "chat_template_kwargs": {"x": [1, 2.5, false]}, "max_completion_tokens": 5, "temperature": 0.5, "top_p": 1})",
       R"({"prompt": ["a", [1, 2, 3], "b"], "n": 3, "max_tokens": 0, "top_k": 40, "min_p": 0.1, "repetition_penalty": 1.1,
-      "seed": 18446744073709551615, "stop": "x", "echo": false, "user": "u", "ignore_eos": true, "logit_bias": {}})",
+      "seed": 18446744073709551615, "stop": "x", "echo": true, "user": "u", "ignore_eos": true, "logit_bias": {}})",
       R"({"prompt": [1, 2, 3], "logprobs": 5, "suffix": null})",
       R"({"input": [{"role": "user", "content": [{"type": "input_text", "text": "2+2?"}]}, {"type": "reasoning", "id": "r",
       "summary": [], "content": [{"type": "reasoning_text", "text": "sum"}]}, {"type": "function_call", "call_id": "c", "name": "f",

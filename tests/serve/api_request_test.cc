@@ -169,6 +169,7 @@ TEST(ApiRequest, RefusalsNameTheField) {
       {kChat, R"("bad_words": [""])", "bad_words", "invalid_value", ""},
       {kChat, R"("logit_bias": [[1]])", "logit_bias", "invalid_type", "pairs"},
       {kChat, R"("stream": true, "prompt_logprobs": 1)", "prompt_logprobs", "invalid_value", "streams"},
+      {kCompletions, R"("stream": true, "echo": true, "logprobs": 1)", "echo", "invalid_value", "streams"},
       {kCompletions, R"("best_of": 2)", "best_of", "unsupported_parameter", ""},
       {kCompletions, R"("suffix": "end")", "suffix", "unsupported_parameter", ""},
       {kChat, R"("continue_final_message": true)", "messages", "unsupported_value", "only an assistant's"},

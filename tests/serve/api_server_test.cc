@@ -319,6 +319,17 @@ TEST(ApiServer, BombsOfTemplates) {
       200);
 }
 
+TEST(ApiServer, WithoutThePage) {
+  const TextServed text;
+  const ServedApi api(text.model, {.page = false});
+  for (const char* path : {"/", "/live"}) {
+    const HttpReply reply = Get(api.port, path);
+    EXPECT_EQ(reply.status, 404) << path;
+    EXPECT_NE(reply.body.find("is off: --no-page was given"), std::string::npos) << reply.body;
+  }
+  EXPECT_EQ(Get(api.port, "/v1/models").status, 200);
+}
+
 TEST(ApiServer, KeysHostsAndOrigins) {
   const TextServed text;
   const std::string one = "first-key-0123456789", two = "second-key-012345678";

@@ -42,6 +42,8 @@ int main() {
   TALLY_DESIGNATED(tally::EngineOptions, context);
   TALLY_DESIGNATED(tally::LoadOptions, guard_slices);
   TALLY_DESIGNATED(tally::MemoryPlan, packed_weights);
+  TALLY_DESIGNATED(tally::hub::CachedModel, path);
+  TALLY_DESIGNATED(tally::hub::Removal, folder);
   TALLY_DESIGNATED(tally::SamplerConfig, repeat_penalty);
   TALLY_DESIGNATED(tally::TokenRules, min_tokens);
   TALLY_DESIGNATED(tally::StopOptions, shown);
