@@ -95,7 +95,7 @@ def percent(x):
 
 
 def spread(p):
-    return f"±{50 * p['spread']:.1f} %"
+    return "-" if p["spread"] is None else f"±{50 * p['spread']:.1f} %"  # of one round there is none
 
 
 def rounds(p):

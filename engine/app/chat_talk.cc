@@ -78,6 +78,7 @@ Result<Talk::Voice> Talk::MakeVoice(const std::string& name, const std::string& 
   load.before_weights = [&](const Model& model) { return FindFormat(request, model, &voice); };
   TALLY_ASSIGN_OR_RETURN(voice.loaded.model, LoadModelOnly(name, engine_options_, std::move(load)));
   TALLY_ASSIGN_OR_RETURN(voice.loaded.engine, NewEngine(voice.loaded.model, engine_options_));
+  if (voice_.conversation == nullptr) NoteThreads(engine_options_.threads);
   voice.loaded.seconds = MonotonicSeconds() - begin;
   TALLY_ASSIGN_OR_RETURN(voice.conversation, NewConversation(*voice.loaded.engine, voice.format));
   return voice;

@@ -268,9 +268,6 @@ Result<std::string> ModelPath(const std::string& given, bool yes) {
   return std::move(model.path);
 }
 
-namespace {
-
-// More threads than cores take turns on them, which costs more than it brings.
 void NoteThreads(int threads) {
   const int cores = AvailableCores();
   if (threads <= cores) return;
@@ -278,12 +275,9 @@ void NoteThreads(int threads) {
        " is faster\n");
 }
 
-}  // namespace
-
 Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, const EngineOptions& engine, LoadOptions options,
                                                    LoadTime* time) {
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(given));
-  NoteThreads(engine.threads);
   InstallInterruptHandlers();  // not earlier: until then Ctrl-C just ends the process
   ProgressBar bar("loading");
   uint64_t stored = 0;
@@ -321,6 +315,7 @@ Result<Loaded> Load(const std::string& given, const EngineOptions& engine, LoadO
   const double begin = MonotonicSeconds();
   TALLY_ASSIGN_OR_RETURN(loaded.model, LoadModelOnly(given, engine, std::move(options)));
   TALLY_ASSIGN_OR_RETURN(loaded.engine, NewEngine(loaded.model, engine));
+  NoteThreads(engine.threads);
   loaded.seconds = MonotonicSeconds() - begin;
   return loaded;
 }

@@ -79,6 +79,8 @@ Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, con
 // The same, and an engine.
 Result<Loaded> Load(const std::string& given, const EngineOptions& engine, LoadOptions options = {});
 
+// Says on standard error that more threads than cores take turns on them, which costs more than it brings. Load says it itself.
+void NoteThreads(int threads);
 // Says on standard error where OpenBLAS was asked for and never ran, once everything has.
 void NoteUnusedBlas(bool used, const EngineOptions& options);
 

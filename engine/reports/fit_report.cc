@@ -350,16 +350,17 @@ Value RowJson(const FittedModel& m, const FitRow& row) {
   return j;
 }
 
-// Of the types that people run most, what they take and how fast they are: "Q8_0: 8.76 GiB, at most 5.78 tokens/s decode; Q4_K_M: ...".
-// Empty: the verdict says it, or neither is offered.
+// Of a published model, the types that people run most, where they fit: "Q8_0 8.76 GiB, 5.78 tokens/s; Q4_K_M 5.33 GiB, 9.48 tokens/s".
+// Empty: the verdict has said it.
 std::string UsualTypes(const FittedModel& m) {
   std::vector<std::string> types;
-  for (size_t i = 0; i < m.rows.size(); ++i) {
+  for (size_t i = 0; i < m.rows.size() && !m.file; ++i) {
     const FitRow& row = m.rows[i];
-    if (i == m.chosen || row.given || !row.fit || (row.type != "Q8_0" && row.type != "Q4_K_M")) continue;
-    const std::string rates = RatesText(*row.fit);
-    types.push_back(row.type + ": " + Needed(row.fit->memory.total()) + (row.fit->fits.value_or(true) ? "" : ", does not fit") +
-                    (rates.empty() ? "" : ", " + rates));
+    if (i == m.chosen || row.given || !row.fit || !row.fit->fits.value_or(true)) continue;
+    if (row.type != "Q8_0" && row.type != "Q4_K_M") continue;
+    const double decode = row.fit->decode.tokens_per_second;
+    types.push_back(row.type + " " + Needed(row.fit->memory.total()) +
+                    (decode > 0 ? ", " + ShortRate(decode) + " tokens/s" : ""));
   }
   return Join(types, "; ");
 }

@@ -29,7 +29,7 @@ Json Count(std::vector<std::string> arguments) {
   Json document = Json::parse(e.out, nullptr, false);
   EXPECT_FALSE(document.is_discarded()) << e.out;
   Json models = document.value("models", Json::array());
-  EXPECT_EQ(document.size(), 1u) << "one shape";
+  EXPECT_EQ(document.size(), 2u) << "one shape, and what made it";
   return models.size() == 1 ? models[0] : document;
 }
 

@@ -59,6 +59,7 @@ TEST(CliFit, OneScreenVerdictFirst) {
   std::snprintf(text, sizeof text, "at most %.1f tokens/s", rate);
   EXPECT_TRUE(e.out.starts_with("gpt-oss-20b fits as published (MXFP4 + BF16) with 4,096 tokens of context:")) << e.out;
   EXPECT_TRUE(Has(e.out, "decode    " + std::string(text))) << text << e.out;
+  EXPECT_TRUE(Has(e.out, "\nusual     Q8_0 ") && Has(e.out, " tokens/s; Q4_K_M ")) << e.out;
   for (const char* part : {"context 4,096, KV f16, 1 sequence, prefill 512", "8 threads assumed; 16.00 GiB of memory",
                            "reads 50.00 GB/s", "bf16 runs as f32", "longest"}) {
     EXPECT_TRUE(Has(e.out, part)) << part << "\n" << e.out;

@@ -13,7 +13,10 @@ import tally
 
 
 def command(*arguments):
-    return json.loads(subprocess.run([os.environ["TALLY_BINARY"], *arguments, "--json"], capture_output=True, check=True, text=True).stdout)
+    said = subprocess.run([os.environ["TALLY_BINARY"], *arguments, "--json"], capture_output=True, check=True, text=True).stdout
+    document = json.loads(said)
+    assert document.pop("tally").keys() == {"version", "commit", "date"}
+    return document
 
 
 def test_counts_are_those_of_the_command():
