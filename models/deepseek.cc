@@ -4,8 +4,9 @@
 // sigmoids, a bias that only the choice sees, and layers for multi-token prediction. Defaults are those of
 // transformers and of the code published beside the weights. GLM-4.7-Flash (Zhipu 2026) is V3 by another name. Mistral Small 4 (Mistral AI
 // 2026) has V2's experts, weights divided by their sum, and queries that grow with their position; a checkpoint with a vision tower has
-// its text model below text_config. GGUF permutes q and k of DeepSeekMoE as it does Llama's, and has V2 and
-// V3 as deepseek2: old files with the matrix of keys and values whole, new ones cut by head with the part of the keys transposed.
+// its text model below text_config. Kimi-K2.5 (Moonshot AI 2026) is Kimi-K2 there, beside a tower. GGUF permutes q and k of DeepSeekMoE
+// as it does Llama's, and has V2 and V3 as deepseek2: old files with the matrix of keys and values whole, new ones cut by head with the part
+// of the keys transposed.
 #include <cmath>
 
 #include "engine/base/format.h"
@@ -13,14 +14,15 @@
 #include "models/deepseek.h"
 #include "models/family.h"
 #include "models/latent_rows.h"
+#include "models/vision.h"
 
 namespace tally {
 namespace {
 
 constexpr std::string_view kGguf[] = {"deepseek", "deepseek2", "mistral4"};
-constexpr std::string_view kHf[] = {"DeepseekForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM",
-                                    "Glm4MoeLiteForCausalLM", "Mistral4ForCausalLM"};
-constexpr std::string_view kHfTypes[] = {"deepseek", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4"};
+constexpr std::string_view kHf[] = {"DeepseekForCausalLM",    "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM",
+                                    "Glm4MoeLiteForCausalLM", "Mistral4ForCausalLM",   "KimiK25ForConditionalGeneration"};
+constexpr std::string_view kHfTypes[] = {"deepseek", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4", "kimi_k25"};
 
 #define TALLY_LAYER "~model.layers.#."
 constexpr RoleName kHfNames[] = {{Role::kQA, TALLY_LAYER "self_attn.q_a_proj.weight"},
@@ -150,6 +152,10 @@ bool IsGlm47Flash(Config& c) {
 void ReadDeepseek(Config& c, ModelSpec& spec) {
   Recipe& r = spec.recipe;
   if (c.Is({"Mistral4ForCausalLM", "mistral4"})) return ReadMistral4(c, spec);
+  if (c.Is({"KimiK25ForConditionalGeneration", "kimi_k25"})) {
+    if (c.inventory().tensors.empty()) AddKimiVision(c, spec);
+    EnterTextModel(c, spec, {"vision_tower.", "mm_projector."});
+  }
   const bool glm = c.Is({"Glm4MoeLiteForCausalLM", "glm4_moe_lite"});
   const bool latent = !c.Is({"DeepseekForCausalLM", "deepseek"});
   // GGUF: expert_gating_func 2 is the sigmoid.

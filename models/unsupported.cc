@@ -39,7 +39,6 @@ constexpr UnsupportedArchitecture kUnsupported[] = {
     {"OlmoForCausalLM", "olmo", "its LayerNorm has no weights"},
     {"NanbeigeForCausalLM", "nanbeige", kDense},
     {"ExaoneForCausalLM", "exaone", kDense},
-    {"KimiK25ForConditionalGeneration", "", kTower},
     {"Qwen2VLForConditionalGeneration", "qwen2vl", kTower},
     {"Qwen2_5_VLForConditionalGeneration", "", kTower},
     {"Glm4vMoeForConditionalGeneration", "", kTower},

@@ -36,4 +36,20 @@ void AddQwenVision(const Config& c, ModelSpec& spec) {
       {"visual", (v.patch + 1 + v.patches) * W + v.LayerParameters() + 2 * W + merged * (merged + 1) + (merged + 1) * *out});
 }
 
+// MoonViT: a matrix and a bias for the patches, learned positions by row and column, a last LayerNorm. The projector is a LayerNorm and two
+// matrices with biases over four patches as one.
+void AddKimiVision(const Config& c, ModelSpec& spec) {
+  const auto number = [&](const char* key) { return VisionNumber(c, key); };
+  const auto width = number("vt_hidden_size"), d_ff = number("vt_intermediate_size"), layers = number("vt_num_hidden_layers"),
+             patch = number("patch_size"), out = number("text_hidden_size"), rows = number("init_pos_emb_height"),
+             columns = number("init_pos_emb_width");
+  if (!width || !d_ff || !layers || !patch || !out || !rows || !columns) {
+    return spec.parts_not_run.push_back({"vision_tower and mm_projector", std::nullopt});
+  }
+  const uint64_t W = *width, merged = 4 * W;
+  const VisionEncoder v{W, *d_ff, *layers, 3 * *patch * *patch, *rows * *columns};
+  spec.parts_not_run.push_back({"vision_tower", (v.patch + 1 + v.patches) * W + v.LayerParameters() + 2 * W});
+  spec.parts_not_run.push_back({"mm_projector", 2 * W + merged * (merged + 1) + (merged + 1) * *out});
+}
+
 }  // namespace tally

@@ -31,4 +31,7 @@ std::optional<uint64_t> VisionNumber(const Config& config, std::string_view key,
 // The tower of Qwen3.5 and its successors, as a part that is not run.
 void AddQwenVision(const Config& config, ModelSpec& spec);
 
+// The tower and the projector of Kimi-K2.5.
+void AddKimiVision(const Config& config, ModelSpec& spec);
+
 }  // namespace tally

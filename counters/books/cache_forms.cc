@@ -41,10 +41,20 @@ Form CachedPerPosition(const Recipe& recipe, const LayerRecipe& l, bool expanded
   return elements;
 }
 
-Form CachedBytesPerPosition(const Recipe& recipe, const LayerRecipe& l, const KvStorage& storage) {
-  Form bytes = CachedPerPosition(recipe, l) * Form(storage.element_bytes);
+KvStorage StorageOf(KvType type) {
+  switch (type) {
+    case KvType::kF32: return {.element_bytes = 4};
+    case KvType::kF16:
+    case KvType::kBF16: break;
+    case KvType::kQ8_0: return {.element_bytes = 1, .block = 32, .scale_bytes = 2};
+  }
+  return {.element_bytes = 2};
+}
+
+Form CachedBytesPerPosition(const Recipe& recipe, const LayerRecipe& l, const KvStorage& storage, bool expanded) {
+  Form bytes = CachedPerPosition(recipe, l, expanded) * Form(storage.element_bytes);
   if (storage.block == 0) return bytes;
-  for (const CachedVectors& c : CachedOf(recipe, l, false)) {
+  for (const CachedVectors& c : CachedOf(recipe, l, expanded)) {
     const uint64_t blocks = (c.elements.value() + storage.block - 1) / storage.block;
     bytes += c.vectors * Form::Symbol("blocks(" + c.elements.text() + ")", blocks) * Form(storage.scale_bytes);
   }

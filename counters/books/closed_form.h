@@ -36,6 +36,7 @@
 #include "counters/cost/cost.h"
 #include "counters/cost/site.h"
 #include "engine/base/export.h"
+#include "engine/base/kinds.h"
 #include "engine/base/stack.h"
 #include "engine/recipe/sizes.h"
 
@@ -105,7 +106,9 @@ struct KvStorage {
 };
 // Bytes of the same elements as Tally stores them: the elements, and one scale for each block of a head's key (value). A partial block has
 // a scale too.
-TALLY_API Form CachedBytesPerPosition(const Recipe& recipe, const LayerRecipe& layer, const KvStorage& storage);
+TALLY_API Form CachedBytesPerPosition(const Recipe& recipe, const LayerRecipe& layer, const KvStorage& storage,
+                                      bool expanded = false);
+TALLY_API KvStorage StorageOf(KvType type);
 // Positions of a sequence of `context` positions that a layer's window still needs.
 TALLY_API uint64_t CachedPositions(const LayerRecipe& layer, uint64_t context);
 // Positions that the last of them sees.

@@ -191,8 +191,8 @@ std::optional<FlopsCount> CountFlops(const Recipe& recipe, const Workload& workl
   return fits ? std::optional(std::move(count)) : std::nullopt;
 }
 
-// Elements of all layers that the last of `context` positions reads from the caches of the recipe's layers, and from others.
-Form ReadAt(const Recipe& recipe, uint64_t context, bool expanded) {
+// Bytes of all layers that the last of `context` positions reads from the caches of the recipe's layers, and from others.
+Form ReadAt(const Recipe& recipe, uint64_t context, bool expanded, const KvStorage& storage) {
   Form read;
   for (size_t i = 0; i < recipe.layers.size(); ++i) {
     const LayerRecipe& l = recipe.layers[i];
@@ -204,39 +204,46 @@ Form ReadAt(const Recipe& recipe, uint64_t context, bool expanded) {
           seen = std::min(seen, w.most);
       }
     }
-    read += Form(seen) * CachedPerPosition(recipe, l, expanded);
+    read += Form(seen) * CachedBytesPerPosition(recipe, l, storage, expanded);
   }
   if (recipe.counted_only) {
-    for (const CountedCache& cache : recipe.counted_only->caches) read += Form(ReadElements(cache, context));
+    for (const CountedCache& cache : recipe.counted_only->caches) {
+      read += Form(CachedBytes(cache, ReadElements(cache, context), storage));
+    }
   }
   return read;
 }
 
 // False if a figure does not fit.
 bool CountSteps(const Recipe& recipe, const CountOptions& options, bool expanded, StepCount& c) {
-  std::map<int32_t, Form> layers;
-  Form cached;  // elements of a sequence
+  const KvStorage storage = StorageOf(options.kv);
+  std::map<int32_t, Form> layers, layer_bytes;
+  Form cached;  // bytes of a sequence
   for (const LayerRecipe& l : recipe.layers) {
     if (l.attention.cache_of >= 0) continue;
-    const Form per_position = CachedPerPosition(recipe, l, expanded);
-    layers.emplace(static_cast<int32_t>(layers.size()), per_position);
+    const Form per_position = CachedBytesPerPosition(recipe, l, storage, expanded);
+    layers.emplace(static_cast<int32_t>(layers.size()), CachedPerPosition(recipe, l, expanded));
+    layer_bytes.emplace(static_cast<int32_t>(layer_bytes.size()), per_position);
     cached += Form(CachedPositions(l, options.context)) * per_position;
   }
   c.kv_elements_per_token = SumKinds(layers, recipe.n_layers);
+  Form scaled = SumKinds(layer_bytes, recipe.n_layers);  // of types with scales
   c.state_elements = StateElements(recipe);
   if (recipe.counted_only) {
     c.state_elements += Form(recipe.counted_only->state_elements);
     for (const CountedCache& cache : recipe.counted_only->caches) {
       c.kv_elements_per_token += Form(cache.layers * cache.elements / cache.every);
+      scaled += Form(CachedBytes(cache, cache.layers * cache.elements, storage) / cache.every);
       const uint64_t held = CachedElements(cache, options.context);
       if (held == UINT64_MAX) return false;
-      cached += Form(held);
+      cached += Form(CachedBytes(cache, held, storage));
     }
   }
-  c.kv_bytes_per_token = c.kv_elements_per_token.value() * options.kv_element_bytes;
-  cached = cached * options.batch * options.kv_element_bytes;
+  c.kv_per_token = storage.block > 0 ? scaled : c.kv_elements_per_token * Form(storage.element_bytes);
+  c.kv_bytes_per_token = c.kv_per_token.value();
+  cached = cached * options.batch;
   c.kv_bytes_at_context = cached.value();
-  const Form read = ReadAt(recipe, options.context, expanded) * options.batch * options.kv_element_bytes;
+  const Form read = ReadAt(recipe, options.context, expanded, storage) * options.batch;
   c.kv_bytes_read = {read.value(), recipe.counted_only ? recipe.counted_only->lacks_reads : Lacks{}};
   c.state_bytes = c.state_elements.value() * sizeof(float);
 
@@ -298,6 +305,15 @@ uint64_t CachedElements(const CountedCache& cache, uint64_t context) {
 uint64_t ReadElements(const CountedCache& cache, uint64_t context) {
   const uint64_t positions = cache.window > 0 ? std::min(cache.window, context) : context, entries = positions / cache.every;
   return SaturatingMul(SaturatingMul(cache.layers, cache.elements), cache.most > 0 ? std::min(cache.most, entries) : entries);
+}
+
+uint64_t CachedBytes(const CountedCache& cache, uint64_t elements, const KvStorage& storage) {
+  uint64_t bytes = SaturatingMul(elements, storage.element_bytes);
+  if (storage.block > 0 && cache.elements > 0) {
+    const uint64_t blocks = (cache.elements + storage.block - 1) / storage.block;
+    bytes = SaturatingAdd(bytes, SaturatingMul(elements / cache.elements, blocks * storage.scale_bytes));
+  }
+  return bytes;
 }
 
 std::string PartialWords(const StepCount& count) {

@@ -17,6 +17,7 @@
 #include "counters/books/parts.h"
 #include "engine/base/dtype.h"
 #include "engine/base/export.h"
+#include "engine/base/kinds.h"
 #include "engine/base/status.h"
 
 namespace tally::books {
@@ -30,11 +31,11 @@ TALLY_API DType StoredType(const ParameterForm& tensor, DType type);
 TALLY_API uint64_t StoredBytesAs(const ParameterForm& tensor, DType type);  // scales included
 
 struct CountOptions {
-  uint64_t prompt = 0;            // P: positions of the prefill; 0: min(1024, trained context)
-  uint64_t context = 0;           // S: positions that the decode token sees, its own included; 0: the same as `prompt`
-  uint64_t batch = 1;             // B: sequences
-  DType type = DType::kBF16;      // weights are counted as this type (StoredType)
-  uint64_t kv_element_bytes = 2;  // f16
+  uint64_t prompt = 0;        // P: positions of the prefill; 0: min(1024, trained context)
+  uint64_t context = 0;       // S: positions that the decode token sees, its own included; 0: the same as `prompt`
+  uint64_t batch = 1;         // B: sequences
+  DType type = DType::kBF16;  // weights are counted as this type (StoredType)
+  KvType kv = KvType::kF16;   // of the cache
   // Bytes of a checkpoint's tensors by name ("blk.3.ffn_gate_exps"). Tensors named here are counted by them instead of `type`.
   std::map<std::string, uint64_t> stored_bytes = {};
 };
@@ -69,6 +70,9 @@ TALLY_API uint64_t CachedElements(const CountedCache& cache, uint64_t context);
 // Those that the last position reads.
 TALLY_API uint64_t ReadElements(const CountedCache& cache, uint64_t context);
 
+// Bytes of so many of its elements. Each entry is a vector.
+TALLY_API uint64_t CachedBytes(const CountedCache& cache, uint64_t elements, const KvStorage& storage);
+
 // Experts of a layer that `rows` rows are expected to use with uniform routing: X (1 - (1 - k/X)^rows).
 TALLY_API double UniformExperts(double experts, double top_k, double rows);
 // Bytes of weights that a step reads, and the experts of a layer in them: expected with uniform routing, and at most
@@ -81,6 +85,7 @@ struct WeightTraffic {
 // The counted steps, and the cache.
 struct StepCount {
   Form kv_elements_per_token = {};  // cached per token, all layers
+  Form kv_per_token = {};           // the same in bytes, as CountOptions::kv stores them
   uint64_t kv_bytes_per_token = 0;
   uint64_t kv_bytes_at_context = 0;     // held: B sequences of S positions, window layers capped
   Figure<uint64_t> kv_bytes_read = {};  // of these, by a decode step: what windows, chunks and indexers choose

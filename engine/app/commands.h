@@ -26,6 +26,7 @@ Action AddPerplexity(Command& app);
 Action AddQuantize(Command& app);
 Action AddBench(Command& app);
 Action AddCount(Command& app);
+Action AddClaims(Command& app);
 Action AddAudit(Command& app);
 Action AddPull(Command& app);
 Action AddList(Command& app);

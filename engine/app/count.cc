@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "engine/machine/machine.h"
 #include "engine/render/words.h"
 #include "engine/reports/claims_report.h"
+#include "engine/reports/count_list.h"
 #include "engine/reports/count_report.h"
 #include "engine/reports/training_report.h"
 
@@ -35,20 +37,29 @@ namespace {
 struct CountFlags {
   std::vector<std::string> models, settings;
   std::string context = "0", prompt = "0", train_tokens, peak, mfu = "40 %";
-  uint64_t batch = 1, width = 0;
+  std::string batches = "1", kv = "f16";
+  uint64_t width = 0;
   std::optional<std::string> type, format, svg, report;
-  bool json = false, full = false, layers = false, plot = false, claims = false, training = false, yes = false, force = false;
+  bool json = false, full = false, layers = false, by_layer = false, list = false, plot = false, claims = false, training = false,
+       yes = false, force = false;
 
+  KvType kv_type = KvType::kF16;
   books::PublishedFigures claimed = {};  // by the user
   std::optional<TrainingBudget> budget = {};
 };
 
-Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argument, uint64_t prompt, uint64_t context) {
+// What a model is counted at.
+struct Point {
+  uint64_t prompt = 0, context = 0, batch = 1;
+};
+
+Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argument, const Point& point) {
   CountRequest request;
   request.settings = flags.settings;
-  request.options.prompt = prompt;
-  request.options.context = context;
-  request.options.batch = flags.batch;
+  request.options.prompt = point.prompt;
+  request.options.context = point.context;
+  request.options.batch = point.batch;
+  request.options.kv = flags.kv_type;
   request.type_given = flags.type.has_value();
   if (flags.type) {
     TALLY_RETURN_IF_ERROR(CheckCountedType(*flags.type));
@@ -133,6 +144,9 @@ Result<std::vector<Table>> TablesOf(const CountFlags& flags, std::span<const Cou
   std::vector<Table> tables;
   if (full) tables = CountTables(models, flags.layers);
   for (const CountedModel& m : models) {
+    if (flags.by_layer) tables.push_back(LayerTable(m));
+  }
+  for (const CountedModel& m : models) {
     if (!flags.training) break;
     TALLY_ASSIGN_OR_RETURN(const std::vector<Table> more, TrainingTables(m, flags.budget));
     tables.insert(tables.end(), more.begin(), more.end());
@@ -154,7 +168,7 @@ Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel
   const bool full = flags.full || flags.layers;
   TALLY_ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(flags, models, full));
   std::string text = ClaimsText(claims, width);
-  if (!full && claims.empty()) {
+  if (!full && claims.empty() && !flags.by_layer) {
     text = models.size() > 1 ? CountScreen(models, width)
                              : CountScreen(models.front(), width) +
                                    "  --full: every tensor, closed forms, all types; --claims, --plot, --training\n";
@@ -163,49 +177,117 @@ Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel
   return text;
 }
 
-Result<std::string> MarkdownOf(const CountFlags& flags, std::span<const CountedModel> models,
-                               std::span<const PublishedClaims> claims) {
-  TALLY_ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(flags, models, flags.full || flags.layers || claims.empty()));
-  std::string text = claims.empty() ? "" : ClaimsMarkdown(claims);
-  for (const Table& table : tables) text += (text.empty() ? "" : "\n") + Render(table, TableFormat::kMarkdown);
+// Markdown has all tables; LaTeX the one that papers print, unless others are asked for.
+Result<std::string> MarkupOf(const CountFlags& flags, std::span<const CountedModel> models,
+                             std::span<const PublishedClaims> claims, TableFormat format) {
+  const bool latex = format == TableFormat::kLatex;
+  const bool full = flags.full || flags.layers || (!latex && claims.empty() && !flags.by_layer);
+  TALLY_ASSIGN_OR_RETURN(std::vector<Table> tables, TablesOf(flags, models, full));
+  if (!claims.empty()) {
+    tables.insert(tables.begin(), ClaimsTable(claims));
+  } else if (latex && tables.empty()) {
+    tables.push_back(PaperTable(models));
+  }
+  std::string text;
+  for (const Table& table : tables) text += (text.empty() ? "" : "\n") + Render(table, format);
   return text;
 }
 
-// A page and its pictures, of one model.
+// "Qwen-Qwen3-0.6B-": what a file's name may have of a model's.
+std::string FilePrefix(std::string name) {
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
+  }
+  return name + "-";
+}
+
+// A page of all models, and the pictures of each.
 Status WritePictures(const CountFlags& flags, std::span<const CountedModel> models) {
-  if (models.size() > 1) return BadInput("--report and --svg take one model and one context");
+  if (models.size() > flags.models.size()) return BadInput("--report and --svg take one context, one prompt and one batch");
   if (flags.report) TALLY_RETURN_IF_ERROR(CheckReportFile(*flags.report));
   if (flags.svg) TALLY_RETURN_IF_ERROR(MakeFigureFolder(*flags.svg, flags.force));
-  TALLY_ASSIGN_OR_RETURN(ReportData data, ReportOf(models.front()));
-  data.version = kTallyVersion;
-  if (flags.report) TALLY_RETURN_IF_ERROR(WriteReport(*flags.report, {&data, 1}));
-  if (flags.svg) TALLY_RETURN_IF_ERROR(WriteFigures(*flags.svg, data));
+  std::vector<ReportData> pages;
+  std::set<std::string> prefixes;
+  for (const CountedModel& m : models) {
+    TALLY_ASSIGN_OR_RETURN(ReportData data, ReportOf(m));
+    data.version = kTallyVersion;
+    pages.push_back(std::move(data));
+    if (!prefixes.insert(FilePrefix(m.name)).second && flags.svg) {
+      return BadInput("--svg: " + m.name + " and a model before it have one name for their files");
+    }
+  }
+  if (flags.report) TALLY_RETURN_IF_ERROR(WriteReport(*flags.report, pages));
+  for (size_t i = 0; flags.svg && i < pages.size(); ++i) {
+    TALLY_RETURN_IF_ERROR(WriteFigures(*flags.svg, pages[i], models.size() > 1 ? FilePrefix(models[i].name) : ""));
+  }
   return {};
 }
 
-Status RunCount(CountFlags flags) {
-  const std::string format = flags.format.value_or(flags.json ? "json" : "table");
-  TALLY_RETURN_IF_ERROR(CheckOneOf("--format", format, {"table", "md", "csv", "json"}));
-  if (flags.json && format != "json") return BadInput("--json is not --format " + format);
-  if (flags.batch == 0) return BadInput("--batch must be at least 1");
-  if (flags.plot && format != "table") return BadInput("--plot draws beside the table only, not with --format " + format);
-  TALLY_RETURN_IF_ERROR(TakeClaims(flags));
-  TALLY_RETURN_IF_ERROR(ReadBudget(flags));
+// Every model at every point, the batches innermost.
+Result<std::vector<CountedModel>> CountAll(const CountFlags& flags) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> contexts, ParseNumbers("--ctx", flags.context, 0, kMost));
   TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> prompts, ParseNumbers("--prompt", flags.prompt, 0, kMost));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> batches, ParseNumbers("--batch", flags.batches, 1, kMost));
+  std::vector<Point> points;
+  for (const int64_t prompt : prompts) {
+    for (const int64_t context : contexts) {
+      for (const int64_t batch : batches) {
+        points.push_back({static_cast<uint64_t>(prompt), static_cast<uint64_t>(context), static_cast<uint64_t>(batch)});
+      }
+    }
+  }
   std::vector<CountedModel> models;
   for (const std::string& argument : flags.models) {
-    for (size_t point = 0; point < contexts.size() * prompts.size(); ++point) {
-      const auto context = static_cast<uint64_t>(contexts[point % contexts.size()]),
-                 prompt = static_cast<uint64_t>(prompts[point / contexts.size()]);
-      TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountOne(flags, argument, prompt, context));
+    for (const Point& point : points) {
+      TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountOne(flags, argument, point));
       for (const std::string& warning : counted.count.warnings) {
         Note(Paragraph("", "tally: " + counted.name + ": " + warning, OutputWidth(0), 0));
       }
       models.push_back(std::move(counted));
     }
   }
+  return models;
+}
+
+// Of the models that `names` names parts of; all if there are none.
+Status PrintList(std::span<const std::string> names, const std::string& format, size_t width) {
+  std::vector<KnownModelLine> lines = KnownModelLines();
+  std::erase_if(lines, [&](const KnownModelLine& line) {
+    return !names.empty() && std::ranges::none_of(names, [&](const std::string& name) {
+      const auto has = [&](std::string_view text) {
+        return std::search(text.begin(), text.end(), name.begin(), name.end(), [](char a, char b) {
+                 return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+               }) != text.end();
+      };
+      return has(line.name) || KnownModel(name) == line.name || std::ranges::any_of(line.aliases, has);
+    });
+  });
+  if (lines.empty()) return BadInput("--list: no built-in name has " + Join(names, " or ") + " in it");
+  if (format == "json") {
+    PrintJson(KnownModelDocument(lines));
+  } else if (format == "csv") {
+    Print(KnownModelCsv(lines));
+  } else {
+    const TableFormat as = format == "md" ? TableFormat::kMarkdown : format == "latex" ? TableFormat::kLatex : TableFormat::kText;
+    Print(Render(KnownModelTable(lines), as, width));
+  }
+  return {};
+}
+
+Status RunCount(CountFlags flags) {
+  const std::string format = flags.format.value_or(flags.json ? "json" : "table");
+  TALLY_RETURN_IF_ERROR(CheckOneOf("--format", format, {"table", "md", "latex", "csv", "json"}));
+  if (flags.json && format != "json") return BadInput("--json is not --format " + format);
+  if (flags.plot && format != "table") return BadInput("--plot draws beside the table only, not with --format " + format);
+  TALLY_RETURN_IF_ERROR(TakeClaims(flags));
+  TALLY_RETURN_IF_ERROR(ReadBudget(flags));
+  TALLY_RETURN_IF_ERROR(ParseKvType(flags.kv, flags.kv_type));
+  if (flags.list) {
+    const bool some = flags.models != std::vector<std::string>{"demo"};
+    return PrintList(some ? flags.models : std::vector<std::string>(), format, OutputWidth(flags.width));
+  }
+  TALLY_ASSIGN_OR_RETURN(const std::vector<CountedModel> models, CountAll(flags));
   if (flags.report || flags.svg) TALLY_RETURN_IF_ERROR(WritePictures(flags, models));
   for (const CountedModel& m : models) {
     if (flags.claims && m.published.source.empty()) {
@@ -220,15 +302,18 @@ Status RunCount(CountFlags flags) {
     return {};
   }
   if (format == "csv") {
-    TALLY_ASSIGN_OR_RETURN(const std::string csv, CountCsv(models, {.counts = flags.full || flags.layers || claims.empty(),
-                                                                    .layers = flags.layers,
-                                                                    .claims = !claims.empty(),
-                                                                    .training = flags.training}));
+    TALLY_ASSIGN_OR_RETURN(const std::string csv,
+                           CountCsv(models, {.counts = flags.full || flags.layers || (claims.empty() && !flags.by_layer),
+                                             .layers = flags.layers,
+                                             .claims = !claims.empty(),
+                                             .training = flags.training,
+                                             .by_layer = flags.by_layer}));
     Print(MarkedCsv(csv));
     return {};
   }
-  if (format == "md") {
-    TALLY_ASSIGN_OR_RETURN(const std::string text, MarkdownOf(flags, models, claims));
+  if (format == "md" || format == "latex") {
+    const TableFormat as = format == "md" ? TableFormat::kMarkdown : TableFormat::kLatex;
+    TALLY_ASSIGN_OR_RETURN(const std::string text, MarkupOf(flags, models, claims, as));
     Print(text);
     return {};
   }
@@ -263,14 +348,19 @@ Action AddCount(Command& app) {
            "positions of the prefill (0: 1024, or the trained context if that is shorter); several: 512,2k")
       .Type(kListType)
       .Preset();
-  AddNumber(c, "--batch", flags->batch, "sequences");
+  c.Option("--batch", flags->batches, "sequences; several: 1,8,64").Type(kListType).Preset();
+  Choices(c.Option("--kv", flags->kv, "type of the KV cache").Preset(), {kKvTypeNames.begin(), kKvTypeNames.end()});
   Choices(c.Option("--type", flags->type,
                    "count weights as a preset of quantize makes them, or all as this type (else: as "
                    "stored or published)"),
           CountedTypeChoices());
-  Choices(c.Option("--format", flags->format, "what is printed"), {"table", "md", "csv", "json"});
+  Choices(c.Option("--format", flags->format, "what is printed"), {"table", "md", "latex", "csv", "json"});
   c.Flag("--full", flags->full, "all tables: every tensor, closed forms, all types, FLOPs by part");
   c.Flag("--layers", flags->layers, "the same, with every tensor of every layer in a row of its own");
+  c.Flag("--by-layer", flags->by_layer, "a table of the layers: what each is, its parameters, KV bytes and FLOPs");
+  c.Flag(
+      "--list", flags->list,
+      "the built-in names: families, figures and aliases; with MODEL those that have it in their name; --json has sources too");
   c.Flag("--training", flags->training, "memory and FLOPs of training with AdamW besides");
   c.Option("--train-tokens", flags->train_tokens, "how long training on so many tokens takes: 300B, with --peak");
   c.Option("--peak", flags->peak, "FLOPs a second of the hardware that trains: 312T is one A100 in BF16");
@@ -279,8 +369,9 @@ Action AddCount(Command& app) {
          "what is published of the models, and under which convention it holds; --claims active=3.3B,total=30.5B checks other "
          "figures (also non-embedding)");
   c.Flag("--plot", flags->plot, "draw where the parameters are, and which a token uses");
-  FileOption(c.Option("--report", flags->report, "file for a page with figures and pictures (HTML), of one model"));
-  c.Option("--svg", flags->svg, "folder for each picture as a file of its own (SVG)").Type(kFolderType);
+  FileOption(c.Option("--report", flags->report, "file for a page with figures and pictures (HTML)"));
+  c.Option("--svg", flags->svg, "folder for each picture as a file of its own (SVG), of several models behind their names")
+      .Type(kFolderType);
   AddForce(c, flags->force);
   AddWidth(c, flags->width);
   AddYes(c, flags->yes);

@@ -71,9 +71,13 @@ Result<CountedModel> CountArgument(const std::string& argument, CountRequest req
       request.model = built_in;
     }
   }
+  std::error_code ignored;
+  if (const std::string_view known = KnownModel(model);
+      !SameName(known, model) && !known.empty() && !std::filesystem::exists(model, ignored)) {
+    Note("note: " + Printable(model) + " is the built-in " + std::string(known) + "\n");
+  }
   TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountModel(request));
   counted.name = Printable(argument);
-  std::error_code ignored;
   if (path != nullptr) *path = request.settings.empty() && std::filesystem::exists(request.model, ignored) ? request.model : "";
   return counted;
 }

@@ -75,6 +75,7 @@ int Main(int argc, char** argv) {
                                               {"count", AddCount},
                                               {"fit", AddFit},
                                               {"audit", AddAudit},
+                                              {"claims", AddClaims},
                                               {"bench", AddBench},
                                               {"report", AddReport},
                                               {"pull", AddPull},

@@ -202,12 +202,7 @@ bool SameName(std::string_view a, std::string_view b) {
   });
 }
 
-std::string_view KnownModel(std::string_view given) {
-  for (const std::string_view name : KnownModels()) {
-    if (SameName(name, given)) return name;
-  }
-  return {};
-}
+std::string_view KnownModel(std::string_view given) { return KnownModelName(given); }
 
 std::vector<std::string_view> CountedTypeChoices() {
   std::vector<std::string_view> names = QuantizePresets();

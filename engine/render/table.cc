@@ -145,10 +145,54 @@ std::string Markdown(const Table& t) {
   return out;
 }
 
+std::string Latex(const Table& t) {
+  const auto line = [](const std::vector<Cell>& cells) {
+    std::string text = "  ";
+    for (size_t i = 0; i < cells.size(); ++i) text += (i > 0 ? " & " : "") + LatexText(cells[i].text);
+    return text + " \\\\\n";
+  };
+  std::string columns;
+  for (size_t i = 0; i < t.columns.size(); ++i) columns += IsSet(t.left, i) ? 'l' : 'r';
+  std::string out = "\\begin{table}\n\\centering\n";
+  if (!t.title.empty()) out += "\\caption{" + LatexText(t.title) + "}\n";
+  out += "\\begin{tabular}{" + columns + "}\n\\toprule\n";
+  if (std::ranges::any_of(t.columns, [](const std::string& c) { return !c.empty(); })) out += line(Heads(t)) + "\\midrule\n";
+  for (const auto& row : t.rows) out += line(row);
+  return out + "\\bottomrule\n\\end{tabular}\n\\end{table}\n";
+}
+
 }  // namespace
 
 std::string Render(const Table& table, TableFormat format, size_t width) {
-  return format == TableFormat::kMarkdown ? Markdown(table) : TextTable(table, width);
+  switch (format) {
+    case TableFormat::kMarkdown: return Markdown(table);
+    case TableFormat::kLatex: return Latex(table);
+    case TableFormat::kText: break;
+  }
+  return TextTable(table, width);
+}
+
+std::string LatexText(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+      case '%':
+      case '$':
+      case '#':
+      case '_':
+      case '{':
+      case '}': out += std::string("\\") + c; break;
+      case '\\': out += "\\textbackslash{}"; break;
+      case '~': out += "\\textasciitilde{}"; break;
+      case '^': out += "\\textasciicircum{}"; break;
+      case '<': out += "\\textless{}"; break;
+      case '>': out += "\\textgreater{}"; break;
+      case '|': out += "\\textbar{}"; break;
+      default: out += c;
+    }
+  }
+  return out;
 }
 
 Table WithoutEmptyColumns(const Table& t) {

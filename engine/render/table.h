@@ -14,7 +14,7 @@
 
 namespace tally {
 
-enum class TableFormat { kText, kMarkdown };
+enum class TableFormat { kText, kMarkdown, kLatex };
 
 TALLY_API Value WholeOr(double x);  // a whole number where it is one
 
@@ -53,7 +53,11 @@ struct Table {
 // each behind the first column and without the rows that it has no cells of. A column that does not fit beside the first makes lines too
 // long all the same.
 // Markdown: a heading and a pipe table, of any width.
+// LaTeX: a table of the package booktabs, the title as its caption.
 TALLY_API std::string Render(const Table& table, TableFormat format, size_t width = 0);
+
+// A text as LaTeX sets it, in the default fonts: "a\_b", "100 \%".
+TALLY_API std::string LatexText(std::string_view text);
 
 TALLY_API Table WithoutEmptyColumns(const Table& table);  // those in which no row has a cell
 

@@ -64,7 +64,7 @@ std::string ClaimsText(std::span<const PublishedClaims> claims, size_t width) {
   return text;
 }
 
-std::string ClaimsMarkdown(std::span<const PublishedClaims> claims) {
+Table ClaimsTable(std::span<const PublishedClaims> claims) {
   Table t{"published figures",
           {"model", "figure", "printed", "convention", "count", "holds", "source"},
           {},
@@ -77,7 +77,11 @@ std::string ClaimsMarkdown(std::span<const PublishedClaims> claims) {
       }
     }
   }
-  return Render(t, TableFormat::kMarkdown);
+  return t;
+}
+
+std::string ClaimsMarkdown(std::span<const PublishedClaims> claims) {
+  return Render(ClaimsTable(claims), TableFormat::kMarkdown);
 }
 
 Value ClaimsJson(const PublishedClaims& of) {

@@ -20,6 +20,7 @@ TALLY_API std::string ClaimsSentence(const PublishedClaims& claims);
 // All conventions: a table a model in lines of at most `width` columns (0: of any), its source in the title; in Markdown one table.
 TALLY_API std::string ClaimsText(std::span<const PublishedClaims> claims, size_t width);
 TALLY_API std::string ClaimsMarkdown(std::span<const PublishedClaims> claims);
+TALLY_API Table ClaimsTable(std::span<const PublishedClaims> claims);  // all of them
 TALLY_API Value ClaimsJson(const PublishedClaims& claims);
 
 }  // namespace tally

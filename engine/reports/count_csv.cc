@@ -83,9 +83,10 @@ void AddBytes(const CountedModel& m, CsvLines& out) {
   row("weights", c.weight_bytes);
   if (const auto all = m.all_bytes()) row("weights, run or not", *all);
   row("weights read by a decode step of one token", c.weight_bytes_per_token);
-  row("KV a token", c.kv_bytes_per_token);
-  row("KV at the context", c.kv_bytes_at_context);
-  out.AddFigure("memory", "KV read at the context", "bytes", c.kv_bytes_read);
+  const std::string kv = c.options.kv == KvType::kF16 ? "KV" : "KV, " + KvNameOf(c) + ",";
+  row(kv + " a token", c.kv_bytes_per_token);
+  row(kv + " at the context", c.kv_bytes_at_context);
+  out.AddFigure("memory", kv + " read at the context", "bytes", c.kv_bytes_read);
   if (c.state_bytes > 0) row("state of a sequence", c.state_bytes);
 }
 
@@ -144,6 +145,19 @@ Status AddTraining(const Count& c, CsvLines& out) {
   return {};
 }
 
+void AddLayers(const Count& c, CsvLines& out) {
+  for (const LayerCost& l : LayerCosts(c)) {
+    const std::string row = l.layer < 0 ? "outside" : "layer " + std::to_string(l.layer);
+    out.Add("layers", row, "parameters", l.parameters);
+    out.Add("layers", row, "active(all)", l.active);
+    out.Add("layers", row, "KV bytes a position", l.kv_bytes);
+    out.AddFigure("layers", row, "prefill FLOPs, matmul, causal", l.prefill_matmul);
+    out.AddFigure("layers", row, "prefill FLOPs, everything", l.prefill);
+    out.AddFigure("layers", row, "decode FLOPs, matmul, causal", l.decode_matmul);
+    out.AddFigure("layers", row, "decode FLOPs, everything", l.decode);
+  }
+}
+
 void AddClaims(const CountedModel& m, CsvLines& out) {
   for (const books::ClaimCheck& check : books::CheckPublished(m.count, m.published)) {
     for (const auto& c : check.conventions) {
@@ -177,6 +191,7 @@ Result<std::string> CountCsv(std::span<const CountedModel> models, const CsvTabl
     CsvLines out(m);
     if (tables.claims) AddClaims(m, out);
     if (tables.counts) AddCounts(m, tables.layers, out);
+    if (tables.by_layer) AddLayers(m.count, out);
     if (tables.training) TALLY_RETURN_IF_ERROR(AddTraining(m.count, out));
     text += out.text();
   }

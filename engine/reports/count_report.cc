@@ -13,6 +13,7 @@
 #include "engine/render/bars.h"
 #include "engine/render/words.h"
 #include "engine/reports/claims_report.h"
+#include "engine/reports/count_layers.h"
 #include "engine/reports/part_names.h"
 #include "engine/studies/claims.h"
 #include "engine/studies/count_figures.h"
@@ -68,13 +69,20 @@ std::string OfSequences(const Count& c) {
   return c.options.batch > 1 ? ", " + WithThousands(c.options.batch) + " sequences" : "";
 }
 
+// Of an element of the cache, its part of a block's scale included.
+double KvElementBytes(const Count& c) {
+  const books::KvStorage storage = books::StorageOf(c.options.kv);
+  const double scale = storage.block > 0 ? static_cast<double>(storage.scale_bytes) / static_cast<double>(storage.block) : 0;
+  return static_cast<double>(storage.element_bytes) + scale;
+}
+
 // At the context, of models that are only counted.
 std::vector<std::pair<std::string, uint64_t>> CacheBytes(const Count& c) {
   std::vector<std::pair<std::string, uint64_t>> caches;
   if (!c.recipe->counted_only) return caches;
   for (const CountedCache& cache : c.recipe->counted_only->caches) {
-    caches.emplace_back(cache.name,
-                        books::CachedElements(cache, c.options.context) * c.options.batch * c.options.kv_element_bytes);
+    const uint64_t held = books::CachedElements(cache, c.options.context);
+    caches.emplace_back(cache.name, books::CachedBytes(cache, held, books::StorageOf(c.options.kv)) * c.options.batch);
   }
   return caches;
 }
@@ -95,7 +103,7 @@ Table MemoryTable(const CountedModel& m) {
   }
   if (const auto all = m.all_bytes(); all && !m.not_run.empty()) row("weights, run or not", *all);
   row("read by a decode step of one token", c.weight_bytes_per_token);
-  row("KV a token: " + (c.kv_elements_per_token * Form(c.options.kv_element_bytes)).text(), c.kv_bytes_per_token);
+  row("KV, " + KvNameOf(c) + ", a token: " + c.kv_per_token.text(), c.kv_bytes_per_token);
   const std::string at = " at " + WithThousands(c.options.context) + " positions" + OfSequences(c);
   row("KV held" + at, c.kv_bytes_at_context);
   for (const auto& [name, bytes] : CacheBytes(c)) row("of these " + name, bytes);
@@ -363,7 +371,8 @@ Value OneDocument(const CountedModel& m) {
   parameters["layers"] = std::move(layers);
   parameters["tensors"] = std::move(tensors);
   Value document = {{"model", m.name}, {"family", c.recipe->family}, {"configuration", ConfigurationJson(c.recipe)}};
-  document["options"] = {{"context", c.options.context}, {"prompt", c.options.prompt}, {"batch", c.options.batch}};
+  document["options"] = {
+      {"context", c.options.context}, {"prompt", c.options.prompt}, {"batch", c.options.batch}, {"kv", KvNameOf(c)}};
   document["parameters"] = std::move(parameters);
   document["flops"] = {{"prefill", FlopsJson(c.prefill, &c.prefill_last)}, {"decode", FlopsJson(c.decode, nullptr)}};
   document["bytes"] = {{"stored_as", m.stored_as},
@@ -377,7 +386,7 @@ Value OneDocument(const CountedModel& m) {
                        {"kv_at_context", c.kv_bytes_at_context},
                        {"kv_read_at_context", FigureJson(c.kv_bytes_read)},
                        {"state_per_sequence", c.state_bytes},
-                       {"kv_element", c.options.kv_element_bytes}};
+                       {"kv_element", KvElementBytes(c)}};
   if (!c.kv_bytes_read.whole()) document["bytes"]["lacks"]["kv_read_at_context"] = c.kv_bytes_read.lacks();
   document["flops_per_byte"] = {{"prefill", FigureJson(c.prefill_intensity)}, {"decode", FigureJson(c.decode_intensity)}};
   for (const auto& [step, figure] : {std::pair{"prefill", &c.prefill_intensity}, std::pair{"decode", &c.decode_intensity}}) {
@@ -395,6 +404,7 @@ Value OneDocument(const CountedModel& m) {
         {"kv_at_context", e.kv_bytes_at_context},
         {"kv_read_at_context", FigureJson(e.kv_bytes_read)}};
   }
+  document["layers"] = LayersJson(c);
   if (const PublishedClaims claims = ClaimsOf(m); !claims.checks.empty()) document["published"] = ClaimsJson(claims);
   document["warnings"] = c.warnings;
   return document;

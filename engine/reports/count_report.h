@@ -23,6 +23,11 @@ TALLY_API std::vector<Table> CountTables(std::span<const CountedModel> models, b
 // "total", or "total (run)" where something is left out.
 TALLY_API const char* TotalName(const CountedModel& model);
 
+// A model's layers: what each is, its parameters, KV bytes of a position, FLOPs of a token.
+TALLY_API Table LayerTable(const CountedModel& model);
+// A row a model, figures with three digits, and a title that says what they count: for a paper, with TableFormat::kLatex.
+TALLY_API Table PaperTable(std::span<const CountedModel> models);
+
 // Where a model's parameters are, and which of them a token uses (active(all)), as bars of `width` columns.
 TALLY_API std::string CountPlot(const CountedModel& model, size_t width, bool colour);
 
@@ -35,6 +40,7 @@ struct CsvTables {
   // What is published of the models: under each convention the count (the row is "active 3.61B"), and 1 or 0 for whether it holds.
   bool claims = false;
   bool training = false;
+  bool by_layer = false;
 };
 
 // As RFC 4180, lines ended by '\n'. One header, "model,context,prompt,batch,table,row,figure,value"; one line a figure; every

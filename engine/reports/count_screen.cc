@@ -136,7 +136,7 @@ std::string MemoryLines(const CountedModel& m, size_t width) {
   if (c.options.batch > 1) kv += " of " + WithThousands(c.options.batch) + " sequences";
   if (c.state_bytes > 0) kv += "; states " + WithThousands(c.state_bytes) + " a sequence";
   if (c.expanded) kv += "; expanded, as published, " + WithThousands(c.expanded->kv_bytes_per_token) + " a token";
-  return Paragraph("  weights", weights, width, kWordsFrom) + Paragraph("  KV, f16", kv, width, kWordsFrom);
+  return Paragraph("  weights", weights, width, kWordsFrom) + Paragraph("  KV, " + KvNameOf(c), kv, width, kWordsFrom);
 }
 
 std::string Exact(double n) { return WithThousands(n); }
@@ -217,15 +217,17 @@ bool Swept(std::span<const CountedModel> models, StepSetting which) {
   });
 }
 
-// A model that is counted at several lengths has the length in its name: "gpt2 S 1,024"; "S 1,024" if it is the only one.
+// A model that is counted at several lengths or batches has them in its name: "gpt2 S 1,024"; "S 1,024" if it is the only one.
 std::vector<std::string> ColumnNames(std::span<const CountedModel> models) {
   std::vector<std::string> names;
-  const bool context = Swept(models, &books::CountOptions::context), prompt = Swept(models, &books::CountOptions::prompt);
+  const bool context = Swept(models, &books::CountOptions::context), prompt = Swept(models, &books::CountOptions::prompt),
+             batch = Swept(models, &books::CountOptions::batch);
   for (const CountedModel& m : models) {
     std::vector<std::string> words;
-    if (OneName(models).empty() || !(context || prompt)) words.push_back(m.name);
+    if (OneName(models).empty() || !(context || prompt || batch)) words.push_back(m.name);
     if (context) words.push_back("S " + WithThousands(m.count.options.context));
     if (prompt) words.push_back("P " + WithThousands(m.count.options.prompt));
+    if (batch) words.push_back("B " + WithThousands(m.count.options.batch));
     names.push_back(Join(words, " "));
   }
   return names;
@@ -282,8 +284,11 @@ Table ModelColumns(std::span<const CountedModel> models, bool exact) {
       return std::ranges::find(as, type.first, [](const auto& x) { return x.first; })->second;
     });
   }
-  bytes("KV a token", [](const CountedModel& m) { return m.count.kv_bytes_per_token; });
-  count("B, sequences", [](const CountedModel& m) { return m.count.options.batch > 1 ? m.count.options.batch : 0; });
+  const std::string kv = models.front().count.options.kv == KvType::kF16 ? "" : ", " + KvNameOf(models.front().count);
+  bytes("KV a token" + kv, [](const CountedModel& m) { return m.count.kv_bytes_per_token; });
+  if (!Swept(models, &books::CountOptions::batch)) {
+    count("B, sequences", [](const CountedModel& m) { return m.count.options.batch > 1 ? m.count.options.batch : 0; });
+  }
   const std::string S = setting("S", &books::CountOptions::context), P = setting("P", &books::CountOptions::prompt);
   const auto bytes_of = [&](double n) { return n <= 0 ? std::string() : exact ? WithThousands(n) : Scaled(n, "B"); };
   bytes("KV held at " + S, [](const CountedModel& m) { return m.count.kv_bytes_at_context; });
@@ -353,6 +358,7 @@ std::string CountScreen(std::span<const CountedModel> models, size_t width) {
   } else {
     if (!Same(models, &books::CountOptions::context)) note += "S: positions that the decode token sees; ";
     if (!Same(models, &books::CountOptions::prompt)) note += "P: positions of the prefill; ";
+    if (!Same(models, &books::CountOptions::batch)) note += "B: sequences; ";
     note +=
         "prefill, decode: FLOPs a token; full square: FLOPs of the prefill's matrix products, and shares; --full: each model's "
         "tables";

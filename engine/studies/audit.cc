@@ -69,7 +69,7 @@ class Auditor {
     report_.stored =
         books_.empty() ? books::AuditStored(stacks_, table_, types_) : books::AuditStored(stacks_, table_, types_, books_);
     Add(report_.stored);
-    facts_.kv = StorageOf(engine_.kv_type());
+    facts_.kv = books::StorageOf(engine_.kv_type());
     TALLY_RETURN_IF_ERROR(CheckTokens(engine_, options_.prompt));
     TALLY_RETURN_IF_ERROR(CheckRoom());
     TALLY_ASSIGN_OR_RETURN(const ScopedSequence sequence, ScopedSequence::New(engine_));

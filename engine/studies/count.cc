@@ -51,21 +51,24 @@ std::vector<PartNotRun> AsType(std::vector<PartNotRun> parts, DType type) {
   return parts;
 }
 
+books::PublishedFigures FiguresOf(const PublishedClaim& c) {
+  return {std::string(c.total), std::string(c.active), std::string(c.non_embedding), std::string(c.source),
+          c.body_and_prediction};
+}
+
 Source FromCatalog(CatalogModel model) {
   const DType type = IsOfExperts(model.expert_type) ? model.expert_type : model.type;
-  const PublishedClaim& c = model.claim;
-  return {
-      std::move(model.recipe),
-      type,
-      {},
-      TypeText(type),
-      {std::string(c.total), std::string(c.active), std::string(c.non_embedding), std::string(c.source), c.body_and_prediction},
-      {},
-      std::move(model.other_method),
-      AsType(std::move(model.parts_not_run), model.type),
-      {},
-      {},
-      {}};
+  return {std::move(model.recipe),
+          type,
+          {},
+          TypeText(type),
+          FiguresOf(model.claim),
+          {},
+          std::move(model.other_method),
+          AsType(std::move(model.parts_not_run), model.type),
+          {},
+          {},
+          {}};
 }
 
 Result<Source> FromConfig(const Inventory& inventory) {
@@ -254,6 +257,23 @@ std::vector<CountedModel> KnownModelsLike(const Recipe& recipe) {
   return like;
 }
 
+std::vector<KnownModelLine> KnownModelLines() {
+  std::vector<KnownModelLine> lines;
+  for (const std::string_view name : KnownModels()) {
+    Result<CatalogModel> model = FindCatalogModel(name);
+    if (!model.ok()) continue;
+    lines.push_back({.name = name,
+                     .aliases = CatalogAliases(name),
+                     .family = model->recipe.family,
+                     .runs = RunsFromCatalog(name),
+                     .parameters = books::ClosedFormCounts(model->recipe),
+                     .not_run = std::move(model->parts_not_run),
+                     .published = FiguresOf(model->claim)});
+  }
+  return lines;
+}
+
+std::string_view KnownModelName(std::string_view given) { return CatalogName(given); }
 std::vector<std::string_view> KnownModels() { return CountedNames(); }
 std::string NearestKnownModels(std::string_view name) { return NearestCatalogNames(name, true); }
 bool KnownModelRuns(std::string_view name) { return RunsFromCatalog(name); }

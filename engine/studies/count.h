@@ -65,6 +65,21 @@ TALLY_API Result<uint64_t> PresetBytes(const CountedModel& model, std::string_vi
 // base model and models trained from it may have the same counts. Empty if the recipe cannot be counted.
 TALLY_API std::vector<CountedModel> KnownModelsLike(const Recipe& recipe);
 
+// A built-in model as lists show it.
+struct KnownModelLine {
+  std::string_view name = {};
+  std::vector<std::string_view> aliases = {};  // beside the name in other case, and with other marks: llama3.3:70b
+  std::string family = {};
+  bool runs = false;                       // false: it is counted and not run
+  books::ParameterCounts parameters = {};  // of what is run, without multi-token prediction
+  std::vector<PartNotRun> not_run = {};
+  books::PublishedFigures published = {};
+};
+TALLY_API std::vector<KnownModelLine> KnownModelLines();
+
+// The name of the built-in model that is called so, as KnownModels has it; empty: there is none. Case and the marks '-', '.', '_' and ':'
+// do not matter, and an alias is as good.
+TALLY_API std::string_view KnownModelName(std::string_view given);
 // The names of the built-in models.
 TALLY_API std::vector<std::string_view> KnownModels();
 // Those whose names are nearly `name`, three at most; empty: none is.

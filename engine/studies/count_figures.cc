@@ -2,7 +2,12 @@
 #include "engine/studies/count_figures.h"
 
 #include <map>
+#include <string>
+#include <string_view>
 #include <utility>
+
+#include "engine/base/kinds.h"
+#include "engine/recipe/recipe.h"
 
 namespace tally {
 namespace {
@@ -14,6 +19,32 @@ double StateTraffic(const Count& c) { return 2 * static_cast<double>(c.options.b
 
 books::Figure<double> PerToken(const books::Figure<uint64_t>& all, double tokens) {
   return all.Map([&](uint64_t n) { return static_cast<double>(n) / tokens; });
+}
+
+std::string MixerText(const LayerRecipe& l) {
+  static constexpr std::pair<Mixer, std::string_view> kNames[] = {{Mixer::kAttention, "attention"},
+                                                                  {Mixer::kLatentAttention, "latent attention"},
+                                                                  {Mixer::kShortConv, "short convolution"},
+                                                                  {Mixer::kDeltaRule, "delta rule"},
+                                                                  {Mixer::kMamba2, "Mamba-2"}};
+  std::string text;
+  for (const auto& [mixer, name] : kNames) {
+    if (l.mixers.has(mixer)) text.append(text.empty() ? "" : " and ").append(name);
+  }
+  if (!l.attends()) return text;
+  if (l.attention.window > 0) text += ", window " + std::to_string(l.attention.window);
+  if (l.attention.chunk > 0) text += ", chunk " + std::to_string(l.attention.chunk);
+  if (l.attention.cache_of >= 0) text += ", cache of layer " + std::to_string(l.attention.cache_of);
+  return text;
+}
+
+std::string NetworkText(const LayerRecipe& l) {
+  std::string text = l.dense() ? "dense" : "";
+  if (l.sparse()) {
+    text += (text.empty() ? "" : " and ") + std::to_string(l.experts.top_k) + " of " + std::to_string(l.experts.n_experts) +
+            " experts";
+  }
+  return text;
 }
 
 }  // namespace
@@ -48,6 +79,45 @@ LookedUpTables LookedUp(const books::Count& count) {
     tables.ngrams = p.component == Component::kNgramTable;
   }
   return tables;
+}
+
+std::string KvNameOf(const Count& count) { return std::string(kKvTypeNames[static_cast<size_t>(count.options.kv)]); }
+
+std::vector<LayerCost> LayerCosts(const Count& c) {
+  const Recipe& r = c.recipe;
+  std::vector<LayerCost> costs(r.layers.size() + 1);
+  for (size_t i = 0; i < r.layers.size(); ++i) {
+    const LayerRecipe& l = r.layers[i];
+    LayerCost& cost = costs[i + 1];
+    cost.layer = static_cast<int32_t>(i);
+    cost.mixer = MixerText(l);
+    cost.network = NetworkText(l);
+    if (l.attention.cache_of < 0) {
+      cost.kv_bytes = books::CachedBytesPerPosition(r, l, books::StorageOf(c.options.kv)).value();
+    }
+  }
+  const auto at = [&](int32_t layer) -> LayerCost& {
+    return costs[layer < 0 || layer >= r.n_layers ? 0 : static_cast<size_t>(layer) + 1];
+  };
+  for (const books::ParameterForm& p : c.tensors) {
+    if (p.apart()) continue;
+    at(p.layer).parameters += p.count.value();
+    at(p.layer).active += p.active.value();
+  }
+  using Cell = books::Figure<uint64_t> LayerCost::*;
+  const auto add = [&](const books::FlopsCount& step, books::FlopsView view, Cell cell) {
+    std::vector<uint64_t> sums(costs.size());
+    for (const books::WorkForm& f : step.sites) {
+      if (!f.matmul && view == books::FlopsView::kCausal) continue;
+      sums[static_cast<size_t>(&at(f.layer) - costs.data())] += f.flops.value();
+    }
+    for (size_t i = 0; i < costs.size(); ++i) costs[i].*cell = {sums[i], step.total[static_cast<size_t>(view)].lacks()};
+  };
+  add(c.prefill, books::FlopsView::kCausal, &LayerCost::prefill_matmul);
+  add(c.prefill, books::FlopsView::kEverything, &LayerCost::prefill);
+  add(c.decode, books::FlopsView::kCausal, &LayerCost::decode_matmul);
+  add(c.decode, books::FlopsView::kEverything, &LayerCost::decode);
+  return costs;
 }
 
 TokenCost PrefillCost(const Count& c) {

@@ -30,6 +30,23 @@ struct LookedUpTables {
 };
 TALLY_API LookedUpTables LookedUp(const books::Count& count);
 
+// The type of the cache: "f16".
+TALLY_API std::string KvNameOf(const books::Count& count);
+
+// What a layer has, and what it costs.
+struct LayerCost {
+  int32_t layer = -1;        // -1: what is outside of layers (embedding, last norm, head)
+  std::string mixer = {};    // "attention, window 128"; empty: none
+  std::string network = {};  // "4 of 32 experts"; empty: none
+  uint64_t parameters = 0;   // without multi-token prediction
+  uint64_t active = 0;       // active(all)
+  uint64_t kv_bytes = 0;     // of a position, of its own cache; of models that are counted only without compressed caches
+  // FLOPs of the steps, the head at every position: matrix products, causal, and everything.
+  books::Figure<uint64_t> prefill_matmul = {}, prefill = {}, decode_matmul = {}, decode = {};
+};
+// First what is outside of layers. Added up they are the model's.
+TALLY_API std::vector<LayerCost> LayerCosts(const books::Count& count);
+
 // Of one token, as a mean.
 struct TokenCost {
   std::array<books::Figure<double>, books::kFlopsViews> flops = {};

@@ -6,6 +6,7 @@
 
 #include "counters/books/books.h"
 #include "engine/recipe/recipe.h"
+#include "engine/studies/count_figures.h"
 #include "engine/studies/report.h"
 
 namespace tally {
@@ -75,7 +76,9 @@ Result<ReportData> ReportOf(const CountedModel& model) {
     TALLY_RETURN_IF_ERROR(AddStep(model, std::max<uint64_t>(1, longest / kLengths * i), d));
   }
   d.absent = {
-      "Nothing ran: figures are counted from the configuration. Bytes are those of weights as stored, and of an f16 KV cache."};
+      "Nothing ran: figures are counted from the configuration. Bytes are those of weights as stored, and of a KV cache of "
+      "type " +
+      KvNameOf(count) + "."};
   if (const std::string partial = books::PartialWords(count); !partial.empty()) {
     d.absent.push_back("Figures that are only part are left out; " + partial + ".");
   }

@@ -170,16 +170,6 @@ Result<PackedViews> PackedOf(const CountedModel& model, const Shard& shard) {
   return packed;
 }
 
-books::KvStorage StorageOf(KvType kv) {
-  switch (kv) {
-    case KvType::kF32: return {.element_bytes = 4};
-    case KvType::kF16:
-    case KvType::kBF16: break;
-    case KvType::kQ8_0: return {.element_bytes = 1, .block = 32, .scale_bytes = 2};
-  }
-  return {.element_bytes = 2};
-}
-
 Result<books::Count> CountSteps(const CountedModel& model, const FitOptions& options) {
   books::CountOptions count = model.count.options;
   count.prompt = options.prompt;
@@ -218,7 +208,8 @@ Result<Fit> BoundModel(const CountedModel& model, const FitOptions& given, const
   const double B = static_cast<double>(options.batch), P = static_cast<double>(options.prompt);
   double written = 0, seen = 0;  // bytes of a position, and of those that the next one sees, in all layers
   for (const LayerRecipe& l : count.recipe->layers) {
-    const double position = static_cast<double>(books::CachedBytesPerPosition(count.recipe, l, StorageOf(options.kv)).value());
+    const double position =
+        static_cast<double>(books::CachedBytesPerPosition(count.recipe, l, books::StorageOf(options.kv)).value());
     written += l.attention.cache_of < 0 ? position : 0;
     seen += static_cast<double>(books::SeenPositions(l, options.context)) * position;
   }

@@ -25,7 +25,6 @@ struct PackedViews {
 // kBadInput: a model or a type that cannot be run.
 Result<PackedViews> PackedOf(const CountedModel& model, const Shard& shard);
 
-books::KvStorage StorageOf(KvType kv);
 // With the defaults filled in. kBadInput: a batch or a context out of range.
 Result<FitOptions> FitDefaults(const Recipe& recipe, FitOptions options);
 Result<books::Count> CountSteps(const CountedModel& model, const FitOptions& options);

@@ -69,7 +69,7 @@ double CacheBytes(const books::Count& count, const Shard& shard, const FitOption
     const bool latent = l.mixers.has(Mixer::kLatentAttention);
     const double held = latent ? (part.attention.heads.size() > 0 ? 1 : 0)
                                : Real(part.attention.groups.size()) / static_cast<double>(l.attention.n_kv_heads);
-    const double position = Real(books::CachedBytesPerPosition(recipe, l, StorageOf(options.kv)).value());
+    const double position = Real(books::CachedBytesPerPosition(recipe, l, books::StorageOf(options.kv)).value());
     bytes += B * held * position * (Real(books::CachedPositions(l, options.context)) + (l.attention.cache_of < 0 ? 1 : 0));
   }
   return bytes + 2 * B * Real(count.state_bytes) / (shard.whole_mixers ? 1 : shard.ranks);

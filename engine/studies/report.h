@@ -93,7 +93,7 @@ TALLY_API Result<ReportData> ReportOfAudit(Engine& engine, RunInfo info, const A
 
 // The page of the runs. The file gets its name when it is complete. kBadInput: it cannot be written.
 TALLY_API Status WriteReport(const std::string& path, std::span<const ReportData> runs);
-// Each picture as DIRECTORY/NAME.svg, over files of that name. kBadInput: something cannot be written; none is left then.
-TALLY_API Status WriteFigures(const std::string& directory, const ReportData& run);
+// Each picture as DIRECTORY/NAME.svg behind `prefix`, over files of that name. kBadInput: something cannot be written; none is left then.
+TALLY_API Status WriteFigures(const std::string& directory, const ReportData& run, const std::string& prefix = "");
 
 }  // namespace tally

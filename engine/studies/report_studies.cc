@@ -80,10 +80,10 @@ std::vector<ReportSpeed> SpeedOf(const SpeedReport& report) {
 
 Status WriteReport(const std::string& path, std::span<const ReportData> runs) { return WriteTextFile(path, RenderPage(runs)); }
 
-Status WriteFigures(const std::string& directory, const ReportData& run) {
+Status WriteFigures(const std::string& directory, const ReportData& run, const std::string& prefix) {
   std::vector<std::string> written;
   for (const ReportFigure& figure : RenderFigures(run)) {
-    const std::string path = (std::filesystem::path(directory) / (figure.name + ".svg")).string();
+    const std::string path = (std::filesystem::path(directory) / (prefix + figure.name + ".svg")).string();
     if (Status status = WriteTextFile(path, figure.svg); !status.ok()) {
       std::error_code ignored;
       for (const std::string& other : written) std::filesystem::remove(other, ignored);

@@ -37,6 +37,14 @@ constexpr Row kRows[] = {
 #include "models/catalog/variants.inc"
 };
 
+struct Aliases {
+  std::string_view name, names;
+};
+constexpr Aliases kAliases[] = {
+#define TALLY_ALIASES(name, aliases) {name, aliases},
+#include "models/catalog/aliases.inc"
+};
+
 std::string Lower(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -51,18 +59,41 @@ std::string WantedName(std::string_view name) {
   return wanted;
 }
 
-// Null: there is none.
-const Row* FindRow(std::string_view name) {
-  const std::string wanted = WantedName(name);
-  const auto found = std::ranges::find(kRows, wanted, [](const Row& row) { return Lower(row.name); });
-  return found == std::end(kRows) ? nullptr : found;
+// "llama3.1:8b" and "Llama-3.1-8B" are the same.
+std::string WithoutMarks(std::string_view name) {
+  std::string letters = Lower(name);
+  std::erase_if(letters, [](char c) { return c == '-' || c == '.' || c == '_' || c == ':'; });
+  return letters;
 }
 
-// "llama3.1:8b" and "Llama-3.1-8B" are the same.
+// The same without blanks: to tell what is near.
 std::string LettersAndDigits(std::string_view name) {
-  std::string letters = Lower(name);
-  std::erase_if(letters, [](char c) { return c == '-' || c == '.' || c == '_' || c == ':' || c == ' '; });
+  std::string letters = WithoutMarks(name);
+  std::erase(letters, ' ');
   return letters;
+}
+
+std::vector<std::string_view> Words(std::string_view names) {
+  std::vector<std::string_view> words;
+  while (!names.empty()) {
+    const std::string_view word = names.substr(0, names.find(' '));
+    words.push_back(word);
+    names.remove_prefix(std::min(names.size(), word.size() + 1));
+  }
+  return words;
+}
+
+// Null: there is none.
+const Row* FindRow(std::string_view given) {
+  const std::string wanted = WithoutMarks(WantedName(given));
+  std::string_view name;  // that `given` is an alias of
+  for (const Aliases& a : kAliases) {
+    const std::vector<std::string_view> aliases = Words(a.names);
+    if (std::ranges::find(aliases, wanted, WithoutMarks) != aliases.end()) name = a.name;
+  }
+  const std::string row_name = name.empty() ? wanted : WithoutMarks(name);
+  const auto found = std::ranges::find(kRows, row_name, [](const Row& row) { return WithoutMarks(row.name); });
+  return found == std::end(kRows) ? nullptr : found;
 }
 
 }  // namespace
@@ -97,6 +128,22 @@ std::vector<std::string_view> CountedNames() {
   std::vector<std::string_view> names;
   for (const Row& row : kRows) names.push_back(row.name);
   return names;
+}
+
+std::string_view CatalogName(std::string_view given) {
+  const Row* const row = FindRow(given);
+  return row == nullptr ? std::string_view() : row->name;
+}
+
+std::vector<std::string_view> CatalogAliases(std::string_view name) {
+  const auto of = std::ranges::find(kAliases, name, &Aliases::name);
+  return of == std::end(kAliases) ? std::vector<std::string_view>() : Words(of->names);
+}
+
+size_t CatalogAliasCount() {
+  size_t n = 0;
+  for (const Aliases& a : kAliases) n += Words(a.names).size();
+  return n;
 }
 
 bool RunsFromCatalog(std::string_view name) {

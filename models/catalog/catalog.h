@@ -2,6 +2,7 @@
 // Published models, for counting without a checkpoint. published.inc and published_m_to_z.inc list them.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,13 @@ std::vector<std::string_view> CountedNames();
 // True for models that run.
 bool RunsFromCatalog(std::string_view name);
 
+// The name of the model that is called so, as it is listed; empty: there is none. Case, '-', '.', '_' and ':' do not matter, an alias
+// (aliases.inc) is as good, and "NAME(text)" is the text part of a model with vision.
+std::string_view CatalogName(std::string_view given);
+// Its aliases, beside those that differ in case and marks only.
+std::vector<std::string_view> CatalogAliases(std::string_view name);
+size_t CatalogAliasCount();  // of all
+
 // The names that are most like `name`, three at most; `only_near`: without those that differ in more than a third of their letters.
 std::string NearestCatalogNames(std::string_view name, bool only_near = false);
 
@@ -43,8 +51,8 @@ std::string NearestCatalogNames(std::string_view name, bool only_near = false);
 // FindCatalogModel.
 std::string PublishedConfig(std::string_view name);
 
-// The recipe is what the model's family reads in its configuration (ReadFamily). `name` in any case; "NAME(text)" is the text part
-// of a model with vision. kBadInput names it and the nearest known names.
+// The recipe is what the model's family reads in its configuration (ReadFamily). `name` as in CatalogName. kBadInput names it and the
+// nearest known names.
 Result<CatalogModel> FindCatalogModel(std::string_view name);
 
 }  // namespace tally

@@ -452,7 +452,51 @@ TEST(CliCount, PicturesWithoutWeights) {
   for (const char* name : {"parameters", "flops", "weights-and-kv"}) {
     EXPECT_NE(ReadAll(pictures + "/" + name + ".svg").find("<svg"), std::string::npos) << name;
   }
-  EXPECT_EQ(Tally({"count", "gpt2", "gpt2-xl", "--report", page}).code, 2);
+  EXPECT_EQ(Tally({"count", "gpt2", "--ctx", "1,2", "--report", page}).code, 2);
+  EXPECT_EQ(Tally({"count", "gpt2", "mini-gpt:n_layers=3", "--report", page, "--svg", folder / "two"}).code, 0);
+  EXPECT_NE(ReadAll(page).find("mini-gpt:n_layers=3"), std::string::npos);
+  for (const char* name : {"gpt2-flops", "mini-gpt-n_layers-3-parameters"}) {
+    EXPECT_NE(ReadAll(folder / "two" + "/" + name + ".svg").find("<svg"), std::string::npos) << name;
+  }
+}
+
+TEST(CliCount, CachesBatchesAndLayers) {
+  const std::string text = CountText({"gpt2", "--batch", "1,8", "--kv", "q8_0"});
+  EXPECT_TRUE(HasLine(text, {"gpt2", "B 1", "B 8"})) << text;
+  EXPECT_TRUE(HasLine(text, {"KV a token, q8_0", "19.58 kB", "19.58 kB"})) << text;
+  EXPECT_EQ(Count({"gpt2", "--kv", "q8_0"})["options"]["kv"], "q8_0");
+  EXPECT_EQ(Count({"gpt2", "--kv", "q8_0"})["bytes"]["kv_element"], 1.0625);
+  const std::string layers = CountText({"gpt-oss-20b", "--by-layer"});
+  EXPECT_TRUE(HasLine(layers, {"0", "attention, window 128", "4 of 32 experts", "823,186,976", "126,215,456", "2,048"}))
+      << layers;
+  EXPECT_TRUE(HasLine(layers, {"all", "20,914,757,184"})) << layers;
+  EXPECT_TRUE(
+      HasLine(CountText({"gpt2", "--by-layer", "--format", "csv"}), {"gpt2,1024,1024,1,layers,layer 11,parameters,7087872"}));
+  EXPECT_EQ(Tally({"count", "gpt2", "--batch", "0"}).code, 2);
+  EXPECT_EQ(Tally({"count", "gpt2", "--kv", "q4_0"}).code, 2);
+}
+
+TEST(CliCount, Latex) {
+  const std::string text = CountText({"gpt2", "gpt-oss-20b", "mini-gpt:d_ff=512", "--format", "latex"});
+  EXPECT_TRUE(HasLine(
+      text, {"\\caption{", "active(head): only the head", "everything", "(matmul, causal); P, positions", "; B = 1, sequences."}))
+      << text;
+  EXPECT_TRUE(HasLine(text, {"mini-gpt:d\\_ff=512 & 64 & 64 & 170k & "})) << text;
+  EXPECT_TRUE(HasLine(text, {"gpt-oss-20b & 1,024 & 1,024 & 20.91B & 4.19B & 3.61B & 3.03B & 13.76 GB"})) << text;
+}
+
+TEST(CliCount, ListOfNames) {
+  const Json all = Json::parse(Tally({"count", "--list", "--json"}).out)["models"];
+  EXPECT_GE(all.size(), 190u);
+  const Json one = Json::parse(Tally({"count", "--list", "LLAMA3.3:70b", "--json"}).out)["models"];
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0]["name"], "Llama-3.3-70B");
+  EXPECT_EQ(one[0]["aliases"][0], "Llama-3.3-70B-Instruct");
+  EXPECT_EQ(one[0]["parameters"]["total_run"], 70'553'706'496);
+  EXPECT_TRUE(HasLine(CountText({"--list", "kimi"}), {"Kimi-K3", "(counted)", "2.78T", "2.8T-A104B"}));
+  EXPECT_EQ(Tally({"count", "--list", "zzz"}).code, 2);
+  const Ended named = Tally({"count", "deepseek-r1:671b"});
+  EXPECT_NE(named.err.find("deepseek-r1:671b is the built-in DeepSeek-R1"), std::string::npos) << named.err;
 }
 
 TEST(CliCount, TypesArePresetsToo) {

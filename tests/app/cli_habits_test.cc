@@ -111,7 +111,7 @@ TEST(CliHabits, SlipsAreGuessed) {
   ExpectAdvice({"run", "llama3"}, {"llama3: there is no such file or directory", "ORG/NAME"});
   ExpectAdvice({"run", "-n"}, {"--tokens takes a value"});
   ExpectAdvice({"run", "-n", "many"}, {"'many' is not a whole number (see"});
-  ExpectAdvice({"count", "llama3.1:8b"}, {"'llama3.1:8b'", "the nearest: Llama-3.1-8B"});
+  ExpectAdvice({"count", "llama3.1:9b"}, {"'llama3.1:9b'", "the nearest: Llama-3.1-8B"});
   ExpectAdvice({"count", "gpt2", "--type", "Q4_M"}, {"Q4_K_M"});
 }
 

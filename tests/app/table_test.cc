@@ -84,6 +84,17 @@ TEST(Table, Markdown) {
             "| c | 7 | x, \"y\" |\n");
 }
 
+TEST(Table, Latex) {
+  EXPECT_EQ(Render(kTable, TableFormat::kLatex),
+            "\\begin{table}\n\\centering\n\\caption{weights}\n\\begin{tabular}{lrl}\n\\toprule\n"
+            "  name & bytes & form \\\\\n\\midrule\n"
+            "  a\\textbar{}b & 1,234 & 2 V E \\\\\n"
+            "  c & 7 & x, \"y\" \\\\\n"
+            "\\bottomrule\n\\end{tabular}\n\\end{table}\n");
+  EXPECT_EQ(LatexText("a_b & 5 % of {x}^2\\~$#<>"),
+            "a\\_b \\& 5 \\% of \\{x\\}\\textasciicircum{}2\\textbackslash{}\\textasciitilde{}\\$\\#\\textless{}\\textgreater{}");
+}
+
 TEST(Bars, AddUpAndFit) {
   const std::vector<std::string> names = {"embedding", "experts", "attention", "none"};
   const std::vector<Bar> bars = {{"total", {25, 50, 25, 0}}, {"active", {25, 5, 25, 0}}};

@@ -7,8 +7,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
-#include "tests/claims/claims.h"
+#include "engine/reports/claims_page.h"
+#include "engine/studies/settled_claims.h"
 
 namespace tally {
 namespace {
@@ -16,7 +18,21 @@ namespace {
 TEST(Claims, ThePageIsWhatIsCounted) {
   std::ifstream file(std::string(TALLY_SOURCE_DIR) + "/docs/claims.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(page, ClaimsPage()) << "docs/claims.md: build/release/tests/claims/claims_page > docs/claims.md";
+  EXPECT_EQ(page, ClaimsPage(ClaimsSections())) << "build/release/engine/tally claims --format md > docs/claims.md";
+}
+
+TEST(Claims, SectionsInEveryForm) {
+  const std::vector<ClaimsSection> sections = ClaimsSections({"flops", "code"});
+  ASSERT_EQ(sections.size(), 2u);
+  EXPECT_EQ(sections[0].name, "code");  // in the order of the page
+  const Value document = ClaimsPageJson(sections);
+  EXPECT_EQ(document["sections"][0]["rows"][1]["k"].Number(), 8);
+  EXPECT_EQ(document["sections"][1]["rows"][0]["printed"].Text(), "27 %");
+  EXPECT_NE(ClaimsPageCsv(sections).find("\nQwen3-30B-A3B,1132462080,2717908992,8,2.4"), std::string::npos)
+      << ClaimsPageCsv(sections);
+  const std::string text = ClaimsPageText(ClaimsSections({"texts"}), 80);
+  EXPECT_EQ(text.find("**"), std::string::npos);
+  EXPECT_NE(text.find("wrong"), std::string::npos);
 }
 
 // What the reference's own recomputation says (shared/reference/published_claims.md): these are wrong, all others right.
@@ -116,7 +132,8 @@ TEST(Claims, FlopsRelativeToAnotherModel) {
       EXPECT_EQ(PercentOf(claims[i].flops, claims[i].flops_of, 1), shares[i]);
     } else {
       EXPECT_EQ(claims[i].flops + claims[i].flops_of, 0u);
-      EXPECT_NE(FlopsShareRows().find("not counted: " + claims[i].lacks), std::string::npos);
+      const Table table = ClaimsSections({"flops"}).front().table;
+      EXPECT_EQ(table.rows[i][5].text, "not counted: " + claims[i].lacks);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include "models/catalog/catalog.h"
 
 #include <gtest/gtest.h>
+#include <cctype>
 
 #include <cmath>
 #include <set>
@@ -244,6 +245,11 @@ TEST(Catalog, PartsThatAreNotRun) {
   EXPECT_EQ(107'769'861'120 + 850'960'896 + 4096 * 5120, 108'641'793'536);
   EXPECT_EQ(parts("Qwen3.6-35B-A3B"), std::vector<uint64_t>{446'571'248});
   EXPECT_EQ(parts("Qwen3.5-4B"), std::vector<uint64_t>{0});  // unknown
+  // As stored: MoonViT's 27 layers, and the projector from four patches to the text's width.
+  EXPECT_EQ(parts("Kimi-K2.5"),
+            (std::vector<uint64_t>{589 * 1152 + 4096 * 1152 + 2 * 1152 +
+                                       27 * (4 * 1152 * 1152 + 4 * 1152 + 2 * 1152 * 4304 + 4304 + 1152 + 4 * 1152),
+                                   2 * 1152 + 4608 * 4608 + 4608 + 4608 * 7168 + 7168}));
   for (const std::string_view name : CatalogNames()) {
     const bool sees = name == "Gemma-3-4B" || name == "Gemma-3-12B" || name == "Gemma-3-27B" || name == "Llama-4-Scout" ||
                       name == "Mistral-Small-4" || name == "Qwen3.5-4B" || name == "Qwen3.6-35B-A3B" ||
@@ -333,17 +339,43 @@ TEST(Catalog, NamesInAnyCase) {
   EXPECT_EQ(MustFind("qwen3-30b-a3b").name, "Qwen3-30B-A3B");
 }
 
+// Names as the hub and other programs have them.
+TEST(Catalog, Aliases) {
+  EXPECT_EQ(CatalogName("llama3.3:70b"), "Llama-3.3-70B");
+  EXPECT_EQ(CatalogName("deepseek-r1"), "DeepSeek-R1");
+  EXPECT_EQ(CatalogName("DeepSeek-R1:671b"), "DeepSeek-R1");
+  EXPECT_EQ(CatalogName("qwen3-next-80b-a3b-INSTRUCT"), "Qwen3-Next-80B-A3B");
+  EXPECT_EQ(CatalogName("llama4:maverick"), "Llama-4-Maverick");
+  EXPECT_EQ(CatalogName("granite4:small-h"), "Granite-4.0-H-Small");
+  EXPECT_EQ(CatalogName("gemma-3-4b-it(text)"), "Gemma-3-4B");
+  EXPECT_EQ(CatalogName("qwen3:9b"), "");
+  EXPECT_EQ(MustFind("llama3.3").name, "Llama-3.3-70B");
+  std::set<std::string> known;  // names and aliases, without marks
+  const auto add = [&](std::string name) {
+    std::erase_if(name, [](char c) { return c == '-' || c == '.' || c == '_' || c == ':'; });
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    EXPECT_TRUE(known.insert(name).second) << name;
+  };
+  size_t aliases = 0;
+  for (const std::string_view name : CountedNames()) {
+    EXPECT_EQ(CatalogName(name), name);
+    add(std::string(name));
+    for (const std::string_view alias : CatalogAliases(name)) {
+      EXPECT_EQ(CatalogName(alias), name) << alias;
+      add(std::string(alias));
+      ++aliases;
+    }
+  }
+  EXPECT_EQ(aliases, CatalogAliasCount());  // each row names a model
+}
+
 TEST(Catalog, UnknownNames) {
-  const std::pair<std::string, std::string_view> cases[] = {{"gpt-oss-21b", "gpt-oss-20b"},
-                                                            {"gpt3", "gpt2"},
-                                                            {"deepseek v3", "DeepSeek-V3"},
-                                                            {"qwen2.5", "Qwen2.5-7B"},
-                                                            {"openai/gpt2-xl", "gpt2-xl"},
-                                                            {"", "nearest: "},
-                                                            {"line\nbreak", "'line\\nbreak'"},
-                                                            {"gpt2 ", "gpt2"},
-                                                            {"Llama-3.1-8B-Instruct", "Llama-3.1-8B"},
-                                                            {std::string(100000, 'x'), "100000"}};
+  const std::pair<std::string, std::string_view> cases[] = {
+      {"gpt-oss-21b", "gpt-oss-20b"},        {"gpt3", "gpt2"},
+      {"deepseek v3", "DeepSeek-V3"},        {"qwen2.5", "Qwen2.5-7B"},
+      {"openai/gpt2-xl", "gpt2-xl"},         {"", "nearest: "},
+      {"line\nbreak", "'line\\nbreak'"},     {"gpt2 ", "gpt2"},
+      {"Llama-3.1-8B-Chat", "Llama-3.1-8B"}, {std::string(100000, 'x'), "100000"}};
   for (const auto& [name, part] : cases) {
     SCOPED_TRACE(name.substr(0, 40));
     const Result<CatalogModel> model = FindCatalogModel(name);

@@ -20,6 +20,7 @@ enum class Besides : uint8_t {
   kNothing,
   kPrediction,        // layers for multi-token prediction
   kPredictionCopies,  // and their copies of embedding and head, which are stored
+  kUntoldPrediction,  // one such layer, which the configuration does not tell of
   kParts,             // parts that are not run: the tower of a model that sees
   kAll,               // kPrediction and kParts
   kTiedCopy,          // the embedding a second time, as the head
@@ -45,6 +46,7 @@ constexpr PublishedTotal kTotals[] = {
     {"Llama-3.1-70B", 70'553'706'496},
     {"Llama-3.2-1B", 1'235'814'400},
     {"Llama-4-Scout", 108'641'793'536, Besides::kParts},
+    {"Llama-4-Maverick", 401'583'781'376, Besides::kParts},
     {"TinyLlama-1.1B", 1'100'048'384},
     {"Mixtral-8x7B", 46'702'792'704},
     {"Phi-4-mini", 3'836'021'760},
@@ -76,7 +78,11 @@ constexpr PublishedTotal kTotals[] = {
     {"Qwen3-30B-A3B", 30'532'122'624},
     {"Qwen3-235B-A22B", 235'093'634'560},
     {"Qwen3-Coder-Next", 79'674'391'296},
+    {"Qwen3-Next-80B-A3B", 79'674'391'296},
+    {"Qwen3-Next-80B-A3B", 81'324'862'720, Besides::kUntoldPrediction},
     {"Qwen3.5-4B", 4'205'751'296},
+    {"Qwen3.5-27B", 27'781'427'952, Besides::kAll},
+    {"Qwen3.5-35B-A3B", 35'951'822'704, Besides::kAll},
     {"Qwen3.6-35B-A3B", 35'951'822'704, Besides::kAll},
     {"Qwen3.8-Flash-Next", 179'999'981'459, Besides::kAll, 35},  // multipliers and sizes of the hash
     {"MiniMax-M3", 427'040'140'160, Besides::kParts},
@@ -101,6 +107,11 @@ uint64_t CountedWith(const CatalogModel& model, Besides with) {
   if (with == Besides::kPrediction || with == Besides::kPredictionCopies || with == Besides::kAll)
     sum += Prediction(model.recipe);
   if (with == Besides::kPredictionCopies) sum += 2 * Embedding(model.recipe);
+  if (with == Besides::kUntoldPrediction) {
+    Recipe recipe = model.recipe;
+    recipe.mtp_layers = 1;
+    sum += Prediction(recipe);
+  }
   if (with == Besides::kTiedCopy) sum += Embedding(model.recipe);
   if (with == Besides::kParts || with == Besides::kAll) {
     for (const PartNotRun& part : model.parts_not_run) sum += part.parameters.value_or(0);

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "engine/session/model.h"
+#include "engine/studies/count_figures.h"
 #include "engine/studies/fit.h"
 #include "engine/studies/inspect.h"
 #include "engine/studies/quantize.h"
@@ -204,6 +206,65 @@ TEST(Count, SparseAttention) {
   EXPECT_EQ(at("DeepSeek-V4-Flash", S).state_bytes, 12'206'080u);
   EXPECT_EQ(at("DeepSeek-V4-Pro", S).state_bytes, 18'710'528u);
   EXPECT_EQ(at("Qwen3.8-Flash-Next", S).state_bytes, 118'038'528u);
+}
+
+// Every type of the cache, of grouped, latent, shared and compressed keys and values: elements, and a scale of 2 bytes for 32 in q8_0.
+TEST(Count, TypesOfTheCache) {
+  const auto at = [](const char* name, KvType kv) {
+    CountRequest request{.model = name};
+    request.options = {.context = 4096, .batch = 2, .kv = kv};
+    Result<CountedModel> counted = CountModel(request);
+    EXPECT_TRUE(counted.ok()) << counted.status().message();
+    return counted.ok() ? std::move(counted->count) : books::Count{};
+  };
+  for (const char* name : {"Llama-3.1-8B", "DeepSeek-V3", "Gemma-4-E2B", "Qwen3.6-35B-A3B", "DeepSeek-V4-Flash", "gpt-oss-20b"}) {
+    SCOPED_TRACE(name);
+    const books::Count f16 = at(name, KvType::kF16), f32 = at(name, KvType::kF32), q8 = at(name, KvType::kQ8_0);
+    EXPECT_EQ(f32.kv_bytes_per_token, 2 * f16.kv_bytes_per_token);
+    EXPECT_EQ(at(name, KvType::kBF16).kv_bytes_at_context, f16.kv_bytes_at_context);
+    EXPECT_EQ(f32.kv_bytes_at_context, 2 * f16.kv_bytes_at_context);
+    // Heads, latents and entries here are whole blocks.
+    EXPECT_EQ(32 * q8.kv_bytes_at_context, 17 * f16.kv_bytes_at_context);
+    EXPECT_EQ(32 * q8.kv_bytes_read.number().value(), 17 * f16.kv_bytes_read.number().value());
+    EXPECT_EQ(q8.kv_per_token.value(), q8.kv_bytes_per_token);
+    EXPECT_EQ(q8.kv_elements_per_token.value(), f16.kv_elements_per_token.value());
+  }
+  EXPECT_EQ(at("Llama-3.1-8B", KvType::kQ8_0).kv_bytes_per_token, 32u * 2 * 8 * (128 + 4 * 2));
+  const books::Count v3 = at("DeepSeek-V3", KvType::kQ8_0);
+  EXPECT_EQ(v3.kv_bytes_per_token, 61u * (576 + 18 * 2));
+  EXPECT_EQ(v3.expanded->kv_bytes_per_token, 61u * 128 * (192 + 6 * 2 + 128 + 4 * 2));
+}
+
+// The rows of the table by layer add up to the model's figures.
+TEST(Count, ByLayer) {
+  for (const char* name : {"gpt2", "gpt-oss-20b", "Gemma-4-E2B", "Llama-4-Maverick", "Nemotron-3-Super", "DeepSeek-V4-Flash"}) {
+    SCOPED_TRACE(name);
+    Result<CountedModel> counted = CountModel({.model = name});
+    ASSERT_TRUE(counted.ok()) << counted.status().message();
+    const books::Count& c = counted->count;
+    const std::vector<LayerCost> layers = LayerCosts(c);
+    ASSERT_EQ(layers.size(), c.recipe->layers.size() + 1);
+    LayerCost sum;
+    uint64_t matmul = 0, everything = 0;
+    for (const LayerCost& l : layers) {
+      sum.parameters += l.parameters;
+      sum.active += l.active;
+      sum.kv_bytes += l.kv_bytes;
+      matmul += l.prefill_matmul.number().value();
+      everything += l.decode.number().value_or(0);
+      EXPECT_EQ(l.decode.whole(), c.decode.total[2].whole());
+    }
+    EXPECT_EQ(sum.parameters, c.parameters.total);
+    EXPECT_EQ(sum.active, c.parameters.active_all);
+    EXPECT_EQ(matmul, c.prefill.total[1].number().value());
+    EXPECT_EQ(everything, c.decode.total[2].number().value_or(0));
+    if (!c.recipe->counted_only) {
+      EXPECT_EQ(sum.kv_bytes, c.kv_bytes_per_token);
+    }
+  }
+  const std::vector<LayerCost> maverick = LayerCosts(CountModel({.model = "Llama-4-Maverick"})->count);
+  EXPECT_EQ(maverick[1].mixer + "; " + maverick[1].network, "attention, chunk 8192; dense");
+  EXPECT_EQ(maverick[4].mixer + "; " + maverick[4].network, "attention; 1 of 128 experts");
 }
 
 // Jamba's attention and recurrence, and Kimi-K3's heads: 4 S for each element of the queries, absorbed 2 (2 R_kv + D_r) for each head.

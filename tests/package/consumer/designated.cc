@@ -86,6 +86,8 @@ int main() {
   TALLY_DESIGNATED(tally::books::FlopsCount, workload);
   TALLY_DESIGNATED(tally::books::WeightTraffic, uniform);
   TALLY_DESIGNATED(tally::books::StepCount, kv_elements_per_token);
+  TALLY_DESIGNATED(tally::LayerCost, layer);
+  TALLY_DESIGNATED(tally::KnownModelLine, name);
   TALLY_DESIGNATED(tally::books::PublishedFigures, total);
   TALLY_DESIGNATED(tally::books::PrintedNumber, value);
   TALLY_DESIGNATED(tally::books::ClaimCheck, figure);

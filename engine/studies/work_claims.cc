@@ -4,9 +4,10 @@
 
 #include "engine/recipe/recipe.h"
 #include "engine/studies/count.h"
-#include "tests/claims/claims.h"
+#include "engine/studies/settled_claims.h"
 
 namespace tally {
+namespace work {
 namespace {
 
 using books::Count;
@@ -54,9 +55,7 @@ std::string SixN(const Count& c) {
 
 uint64_t DecodeBytes(const Count& c) { return c.weight_bytes_per_token + 2 * c.state_bytes; }
 
-}  // namespace
-
-std::vector<HybridClaim> WorkClaims() {
+std::vector<HybridClaim> AllWorkClaims() {
   constexpr uint64_t kSeq = 4096;
   const Count olmo = Counted("Olmo-3-7B"), r1 = Counted("DeepSeek-V3"), qwen = Counted("Qwen3-30B-A3B"),
               small = Counted("gpt-oss-20b", {.prompt = kSeq}), large = Counted("gpt-oss-120b", {.prompt = kSeq}),
@@ -92,5 +91,10 @@ std::vector<HybridClaim> WorkClaims() {
        "matrices as Q4_K, with the head; " + WithThousands(2 * coder.state_bytes) + " of them states, read and written"}};
   return claims;
 }
+
+}  // namespace
+}  // namespace work
+
+std::vector<HybridClaim> WorkClaims() { return work::AllWorkClaims(); }
 
 }  // namespace tally

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every numeric claim of five course texts and what Tally counts for it. A claim holds where both are the same text; why it does not, or
-// holds for a wrong reason, is said by hand.
+// Figures that are published or in dispute, beside what Tally counts for them: every numeric claim of five course texts, what published
+// code charges, and figures of models with recurrent layers, shared caches, tables and experts. A claim of a course text holds where both
+// are the same text; why it does not, or holds for a wrong reason, is said by hand.
 //
 // The texts are course work found on the web (CS 839 homework, a language-modelling course's resource accounting, two notebooks, a lab on a
 // Mini-GPT); of them only the numbers are here.
@@ -24,17 +25,22 @@ struct CourseClaim {
 
 std::vector<CourseClaim> CourseClaims();
 
-// A disputed figure of a model with recurrent layers, tables that are looked up or layers that differ.
+// Parameters that MoE-CAP's code charges to a token of a mixture, and those that it uses.
+struct ChargedParameters {
+  std::string model;
+  uint64_t charged = 0, used = 0, top_k = 0;
+};
+std::vector<ChargedParameters> MoeCapCharges();
+
+// A disputed figure.
 struct HybridClaim {
   std::string model, claim;
   uint64_t claimed = 0, counted = 0;
   std::string convention;  // of what is counted
 };
-std::vector<HybridClaim> HybridClaims();
+std::vector<HybridClaim> HybridClaims();   // of models with recurrent layers, tables that are looked up or layers that differ
 std::vector<HybridClaim> CountedClaims();  // the same of models that are counted and not run
 std::vector<HybridClaim> WorkClaims();     // of any model: what a token costs
-std::string HybridClaimRows();
-std::string WorkClaimRows();
 
 // A share as text, "11.5 %": part of whole, to the nearest at that many digits, a half up. In integers: a tie is a tie. whole > 0.
 std::string PercentOf(uint64_t part, uint64_t whole, int digits);
@@ -49,9 +55,5 @@ struct FlopsShareClaim {
   std::string lacks;      // what the count of one of them lacks, by name; empty: both are whole
 };
 std::vector<FlopsShareClaim> FlopsShareClaims();
-std::string FlopsShareRows();
-
-// docs/claims.md: the claims above, and the published figures of every built-in model under every convention that could be meant.
-std::string ClaimsPage();
 
 }  // namespace tally

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/claims/claims.h"
-
-#include <gtest/gtest.h>
+// Every numeric claim of five course texts, beside its count.
+#include "engine/studies/settled_claims.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include "engine/studies/count.h"
 
 namespace tally {
+namespace course {
 namespace {
 
 using books::Count;
@@ -23,7 +23,7 @@ using books::WithThousands;
 // "gpt2-xl:gated,tied=false", counted with a prompt and as F32; each once.
 const Count& Of(std::string_view name, uint64_t prompt = 1024) {
   const std::string model(name);
-  static std::map<std::pair<std::string, uint64_t>, Count> counted;
+  static thread_local std::map<std::pair<std::string, uint64_t>, Count> counted;
   const auto key = std::pair{model, prompt};
   const auto found = counted.find(key);
   if (found != counted.end()) return found->second;
@@ -38,7 +38,6 @@ const Count& Of(std::string_view name, uint64_t prompt = 1024) {
   request.options.type = DType::kF32;
   request.type_given = true;
   Result<CountedModel> count = CountModel(request);
-  EXPECT_TRUE(count.ok()) << model << ": " << count.status().message();
   return counted.emplace(key, count.ok() ? std::move(count->count) : Count()).first->second;
 }
 
@@ -293,11 +292,6 @@ void Text004(std::vector<CourseClaim>& out) {
           N(Of("gpt2:tied=false").parameters.total));
 }
 
-std::string Cell(std::string text) {
-  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
-  return text;
-}
-
 // The matrices of attention and, of the experts, `experts` of each layer.
 uint64_t InAttentionAndExperts(const Count& c, uint64_t experts) {
   uint64_t sum = 0;
@@ -309,20 +303,29 @@ uint64_t InAttentionAndExperts(const Count& c, uint64_t experts) {
   return sum;
 }
 
+std::vector<CourseClaim> AllCourseClaims() {
+  std::vector<CourseClaim> claims;
+  Text000(claims);
+  Text001(claims);
+  Text002(claims);
+  Text003(claims);
+  Text004(claims);
+  return claims;
+}
+
 // MoE-CAP's numerator of S-MFU is layers (attention + expert_size) + scores, and expert_size is one expert's.
-std::string MoeCapRows() {
-  std::string rows;
+std::vector<ChargedParameters> AllMoeCapCharges() {
+  std::vector<ChargedParameters> charges;
   for (const char* name : {"Mixtral-8x7B", "Qwen3-30B-A3B", "gpt-oss-20b"}) {
     const Count& c = Of(name);
     const auto k = static_cast<uint64_t>(c.recipe->all.experts.top_k);
-    const uint64_t charged = InAttentionAndExperts(c, 1), used = InAttentionAndExperts(c, k);
-    rows += "| " + std::string(name) + " | " + N(charged) + " | " + N(used) + " | " + N(k) + " | " +
-            Scaled(static_cast<double>(used) / static_cast<double>(charged), 1, 2, "times") + " |\n";
+    charges.push_back({name, InAttentionAndExperts(c, 1), InAttentionAndExperts(c, k), k});
   }
-  return rows;
+  return charges;
 }
 
 }  // namespace
+}  // namespace course
 
 std::string PercentOf(uint64_t part, uint64_t whole, int digits) {
   __extension__ using Wide = unsigned __int128;
@@ -334,110 +337,7 @@ std::string PercentOf(uint64_t part, uint64_t whole, int digits) {
   return text + " %";
 }
 
-std::vector<CourseClaim> CourseClaims() {
-  std::vector<CourseClaim> claims;
-  Text000(claims);
-  Text001(claims);
-  Text002(claims);
-  Text003(claims);
-  Text004(claims);
-  return claims;
-}
-
-std::string ClaimsPage() {
-  const std::vector<CourseClaim> claims = CourseClaims();
-  const auto right = std::count_if(claims.begin(), claims.end(), [](const CourseClaim& c) { return c.right(); });
-  std::string page =
-      "# Claims, settled\n\n"
-      "Which published figures of a model hold, and under which convention? First those of course texts, then those of model "
-      "cards and papers.\n\n"
-      "Written by build/release/tests/claims/claims_page; claims_page_test compares. docs/accounting.md says what the "
-      "conventions count.\n\n"
-      "## Course texts\n\n"
-      "Every numeric claim of five course texts, by their number in the project's reference material. " +
-      std::to_string(right) + " of " + std::to_string(claims.size()) +
-      " hold.\n"
-      "One rule: a number is compared with the count of what its text says that it counts, formula and shape; where the text "
-      "should have\n"
-      "counted something else, the last column gives that count.\n\n"
-      "| text | claim | printed | counted | | convention | |\n| --- | --- | ---: | ---: | --- | --- | --- |\n";
-  for (const CourseClaim& c : claims) {
-    page += "| " + c.text + " | " + Cell(c.claim) + " | " + c.printed + " | " + c.ours + " | " +
-            (c.right() ? "right" : "**wrong**") + " | " + Cell(c.convention) + " | " + Cell(c.why) + " |\n";
-  }
-  page +=
-      "\n## Published code\n\n"
-      "MoE-CAP (arXiv 2412.07067) brings S-MFU, the share of the arithmetic peak that a mixture of experts uses. Its code "
-      "charges a "
-      "token with\n"
-      "one expert a layer, whatever k is: `n_layers * (attention_size_per_token + expert_config['expert_size'])` in "
-      "moe_cap/utils/basic_utils.py,\n"
-      "lines 132 and 145, and the same in qwen_utils.py and deepseek_utils.py (github.com/Auto-CAP/MoE-CAP at e9e0d88, 7 August "
-      "2026). So the numerator's\n"
-      "parameter term of its S-MFU is too low where k > 1. Its S-MBU takes the experts that were used. The S-MFU of `tally "
-      "report` counts all k.\n\n"
-      "| model | parameters charged to a token | parameters it uses | k | term too low by |\n| --- | ---: | ---: | ---: | ---: "
-      "|\n" +
-      MoeCapRows() + "\nBoth without embedding, head, router, norms and biases, as that code counts.\n";
-  page +=
-      "\n## Models with recurrent layers, shared caches or tables\n\n"
-      "Figures in dispute, recomputed by their rule where they have one, beside the count.\n\n"
-      "| model | claim | claimed | counted | convention |\n| --- | --- | ---: | ---: | --- |\n" +
-      HybridClaimRows();
-  page +=
-      "\n## FLOPs relative to another model\n\n"
-      "Matrix products of a decoded token that sees so many positions. A figure that is only part is not compared: what it lacks "
-      "is "
-      "named.\n\n"
-      "| model | of | positions | printed | counted | FLOPs | source |\n| --- | --- | ---: | ---: | ---: | --- | --- |\n" +
-      FlopsShareRows();
-  page +=
-      "\n## What a token costs\n\n"
-      "The same of parameters that are stored or charged to a token, of the FLOPs of training that a share of the peak (MFU) is "
-      "made "
-      "of, and\n"
-      "of the bytes of a decode step.\n\n"
-      "| model | claim | claimed | counted | convention |\n| --- | --- | ---: | ---: | --- |\n" +
-      WorkClaimRows();
-  page +=
-      "\n## Published figures of the built-in models\n\n"
-      "Under each convention that could be meant, those under which the printed figure holds: to the nearest (rounded), with "
-      "digits\n"
-      "dropped (truncated, to two digits or more), or exactly. Zeros that end a whole number are digits that it claims where "
-      "some convention\n"
-      "holds so; else they claim nothing, and the verdict says so: 230B is then any number that rounds to 230 in tens of "
-      "billions, 400M one that\n"
-      "rounds to 400 in hundreds of millions (rounded to its zeros). Where the source says what it counts, the figure has to "
-      "hold under that. \"As\n"
-      "public repositories quote it\": the figure was found in copies and quotations of its source; \"name of the model\": "
-      "it claims as much as a name does.\n\n"
-      "| model | figure | printed | holds as | source |\n| --- | --- | ---: | --- | --- |\n";
-  for (const std::string_view name : KnownModels()) {
-    CountRequest request;
-    request.model = std::string(name);
-    const Result<CountedModel> counted = CountModel(request);
-    if (!counted.ok()) continue;
-    for (const books::ClaimCheck& check : books::CheckPublished(counted->count, counted->published)) {
-      std::string holds;
-      for (const auto& c : check.conventions) {
-        if (c.agreement == books::Agreement::kNo) continue;
-        holds += (holds.empty() ? "" : "; ") + c.name + " " + N(c.count) + " (" + std::string(AgreementName(c.agreement)) + ")";
-      }
-      for (const auto& c : check.conventions) {
-        if (c.name != check.stated || check.holds()) continue;
-        holds =
-            "**not as its source counts**: " + c.name + " " + N(c.count) + (holds.empty() ? "" : "; it would hold as ") + holds;
-      }
-      if (holds.empty()) {
-        holds = "**none**:";
-        for (const auto& c : check.conventions) holds += " " + c.name + " " + N(c.count) + ";";
-        holds.pop_back();
-      }
-      page += "| " + std::string(name) + " | " + check.figure + " | " + check.printed + " | " + holds + " | " +
-              Cell(counted->published.source) + " |\n";
-    }
-  }
-  return page;
-}
+std::vector<CourseClaim> CourseClaims() { return course::AllCourseClaims(); }
+std::vector<ChargedParameters> MoeCapCharges() { return course::AllMoeCapCharges(); }
 
 }  // namespace tally

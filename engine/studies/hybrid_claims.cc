@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Figures of models with recurrent layers, tables that are looked up or layers that differ that are in dispute, beside what is counted.
 #include <algorithm>
-#include <iterator>
 
 #include "engine/recipe/recipe.h"
 #include "engine/studies/count.h"
-#include "tests/claims/claims.h"
+#include "engine/studies/settled_claims.h"
 
 namespace tally {
+namespace hybrids {
 namespace {
 
 using books::Count;
@@ -69,9 +69,7 @@ uint64_t PartFlops(const books::FlopsCount& step, books::Part part) {
   return sum;
 }
 
-}  // namespace
-
-std::vector<HybridClaim> HybridClaims() {
+std::vector<HybridClaim> AllHybridClaims() {
   const Count coder = Counted("Qwen3-Coder-Next"), qwen = Counted("Qwen3.6-35B-A3B"), nano = Counted("Nemotron-3-Nano");
   const auto u = [](int32_t n) { return static_cast<uint64_t>(n); };
   const auto attending = [](const Recipe& r) {
@@ -124,25 +122,9 @@ std::vector<HybridClaim> HybridClaims() {
           {"Gemma-4-12B", "384 KB of KV a position (the same)", 393'216, GrowingKv(dense.recipe), "the same"}};
 }
 
-namespace {
-
-std::string Rows(const std::vector<HybridClaim>& claims) {
-  std::string rows;
-  for (const HybridClaim& c : claims) {
-    rows += "| " + c.model + " | " + c.claim + " | " + WithThousands(c.claimed) + " | " + WithThousands(c.counted) + " | " +
-            c.convention + " |\n";
-  }
-  return rows;
-}
-
 }  // namespace
+}  // namespace hybrids
 
-std::string HybridClaimRows() {
-  std::vector<HybridClaim> claims = HybridClaims();
-  std::ranges::move(CountedClaims(), std::back_inserter(claims));
-  return Rows(claims);
-}
-
-std::string WorkClaimRows() { return Rows(WorkClaims()); }
+std::vector<HybridClaim> HybridClaims() { return hybrids::AllHybridClaims(); }
 
 }  // namespace tally

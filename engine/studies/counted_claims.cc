@@ -2,9 +2,10 @@
 // Figures in dispute of models that are counted and not run.
 #include "engine/recipe/recipe.h"
 #include "engine/studies/count.h"
-#include "tests/claims/claims.h"
+#include "engine/studies/settled_claims.h"
 
 namespace tally {
+namespace counted {
 namespace {
 
 using books::Count;
@@ -65,9 +66,7 @@ uint64_t StoredNumbers(const Count& c, uint64_t hashed_layers) {
 
 constexpr uint64_t kMillion = 1 << 20;
 
-}  // namespace
-
-std::vector<FlopsShareClaim> FlopsShareClaims() {
+std::vector<FlopsShareClaim> AllFlopsShareClaims() {
   const Count sparse = Counted("DeepSeek-V3.2", kMillion).count;
   std::vector<FlopsShareClaim> claims;
   for (const auto& [model, printed] : {std::pair{"DeepSeek-V4-Pro", "27 %"}, {"DeepSeek-V4-Flash", "10 %"}}) {
@@ -87,19 +86,7 @@ std::vector<FlopsShareClaim> FlopsShareClaims() {
   return claims;
 }
 
-std::string FlopsShareRows() {
-  std::string rows;
-  for (const FlopsShareClaim& c : FlopsShareClaims()) {
-    const bool whole = c.lacks.empty();
-    rows += "| " + c.model + " | " + c.of + " | " + WithThousands(c.positions) + " | " + c.printed + " | " +
-            (whole ? PercentOf(c.flops, c.flops_of, 1) : "") + " | " +
-            (whole ? WithThousands(c.flops) + " of " + WithThousands(c.flops_of) : "not counted: " + c.lacks) + " | " + c.source +
-            " |\n";
-  }
-  return rows;
-}
-
-std::vector<HybridClaim> CountedClaims() {
+std::vector<HybridClaim> AllCountedClaims() {
   const Model glm = Counted("GLM-5.3-Flash"), qwen = Counted("Qwen3.8-Flash-Next"), kimi = Counted("Kimi-K3"),
               flash = Counted("DeepSeek-V4-Flash", kMillion), pro = Counted("DeepSeek-V4-Pro", kMillion),
               sparse = Counted("DeepSeek-V3.2", kMillion), m3 = Counted("MiniMax-M3");
@@ -144,5 +131,11 @@ std::vector<HybridClaim> CountedClaims() {
        "without embedding and head, digits dropped; with the head " + WithThousands(m3.count.parameters.active_head)},
   };
 }
+
+}  // namespace
+}  // namespace counted
+
+std::vector<FlopsShareClaim> FlopsShareClaims() { return counted::AllFlopsShareClaims(); }
+std::vector<HybridClaim> CountedClaims() { return counted::AllCountedClaims(); }
 
 }  // namespace tally
