@@ -77,6 +77,7 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
                               .origins = flags.origins,
                               .insecure = flags.insecure,
                               .metrics = flags.metrics,
+                              .version = kTallyVersion,
                               .strict = flags.strict};
   if (flags.log != "none") {
     options.log_form = flags.log == "json" ? LogForm::kJson : LogForm::kPlain;

@@ -10,6 +10,7 @@
 #include "engine/base/format.h"
 #include "engine/serve/api_messages.h"
 #include "engine/serve/api_object.h"
+#include "engine/serve/api_ollama.h"
 
 namespace tally {
 namespace {
@@ -90,7 +91,7 @@ void ReadLogprobs(ApiObject& body, ApiRequest* request) {
   if (flag != nullptr && *flag == true) request->top_logprobs = 0;
   const std::optional<int64_t> top = body.Whole("top_logprobs", 0, kMostLogprobs);
   if (!top || (*top == 0 && request->top_logprobs < 0)) return;
-  if (request->endpoint == ApiEndpoint::kChat && request->top_logprobs < 0) {
+  if (request->endpoint != ApiEndpoint::kResponses && request->top_logprobs < 0) {
     return body.Fail("top_logprobs", "needs logprobs to be true");
   }
   request->top_logprobs = static_cast<int32_t>(*top);
@@ -235,6 +236,20 @@ void ReadMessages(ApiObject& body, ApiRequest* request) {
   ReadAnthropicChat(body, &request->chat, &request->format);
 }
 
+void ReadOllama(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
+  if (const OrderedJson* const found = body.Object("options")) {
+    ApiObject options(*found, "options", body.reading());
+    ReadSampling(options, request);
+    ReadSeed(options, request);
+    ReadStop(options, "stop", kMostStopSequences, request);
+    ReadOllamaLimits(options, request);
+    options.End();
+  }
+  ReadLogprobs(body, request);
+  request->stream = body.Flag("stream").value_or(true);
+  ReadOllamaBody(body, json, request);
+}
+
 }  // namespace
 
 std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path) {
@@ -256,6 +271,8 @@ std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson&
   ReadAnswerFormat(body, &request->format);
   if (IsAnthropic(endpoint)) {
     ReadMessages(body, request);
+  } else if (IsOllama(endpoint)) {
+    ReadOllama(body, json, request);
   } else {
     ReadOpenAi(body, json, request);
   }

@@ -23,7 +23,11 @@ enum class Route : uint8_t {
   kDetokenize,
   kTemplate,
   kCountTokens,
-  kCancel
+  kCancel,
+  kOllamaTags,
+  kOllamaPs,
+  kOllamaShow,
+  kOllamaVersion
 };
 
 struct Target {

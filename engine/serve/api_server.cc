@@ -14,6 +14,7 @@
 #include "engine/page/chat_page.h"
 #include "engine/serve/api_messages.h"
 #include "engine/serve/api_object.h"
+#include "engine/serve/api_ollama.h"
 #include "engine/serve/api_routes.h"
 #include "engine/serve/api_stream.h"
 #include "engine/serve/metrics.h"
@@ -200,6 +201,12 @@ class ModelServer final : public ApiServer {
                      .message = "there is no such model; " + Quote(model_.name) + " is served",
                      .code = "model_not_found"});
       }
+      case Route::kOllamaVersion: return Answer(*exchange, target, 200, {{"version", options_.version}});
+      case Route::kOllamaTags:
+      case Route::kOllamaPs: {
+        OrderedJson model = OllamaModelJson(model_, started_, target.route == Route::kOllamaPs);
+        return Answer(*exchange, target, 200, {{"models", OrderedJson::array({std::move(model)})}});
+      }
       case Route::kMetrics: return HandleMetrics(exchange, target);
       case Route::kLive: return HandleLive(exchange, target);
       default: break;
@@ -300,6 +307,7 @@ class ModelServer final : public ApiServer {
       case Route::kDetokenize: return Detokenize(exchange, target, *json);
       case Route::kCancel: return Cancel(exchange, target, *json);
       case Route::kCountTokens: return CountTokens(exchange, target, *json);
+      case Route::kOllamaShow: return Show(exchange, target, *json);
       default: return ApplyTemplate(exchange, target, *json);
     }
   }
@@ -317,6 +325,14 @@ class ModelServer final : public ApiServer {
       if (*asked != "0" && *asked != "1")
         return ApiError{.message = "X-Tally must be 0 or 1", .param = "X-Tally", .code = "invalid_value"};
       request.tally = *asked == "1";
+    }
+    if (IsOllama(target.endpoint)) {
+      if (std::optional<ApiError> error = CheckOllama(model_, &request, options_.strict)) return error;
+      if (request.load) {
+        Answer(*exchange, target, 200, OllamaLoadedJson(target.endpoint, OllamaName(request.model, model_.name)),
+               {.ignored = std::move(request.ignored)});
+        return std::nullopt;
+      }
     }
     request.prefix_key = access_.Check(head).key;
     request.client = ClientOf(head);
@@ -351,6 +367,25 @@ class ModelServer final : public ApiServer {
     const auto done = [this, exchange, target](bool found) { Answer(*exchange, target, 200, {{"cancelled", found}}); };
     if (loop_.CutShort(ClientOf(exchange->request()), *id, done)) return std::nullopt;
     return ApiError{.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
+  }
+
+  std::optional<ApiError> Show(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
+    ApiReading reading;
+    ApiObject body(json, "", &reading);
+    std::string name = body.Text("model").value_or("");
+    const std::string other = body.Text("name").value_or("");  // of older clients
+    if (name.empty()) name = other;
+    if (name.empty()) body.Fail("model", "is missing", "missing_required_parameter");
+    body.Skip({"verbose", "system", "template", "options"});
+    body.End();
+    if (reading.error) return reading.error;
+    if (name != model_.name && WithoutLatest(name) != model_.name) {
+      return ApiError{.status = 404,
+                      .message = "there is no model " + Quote(name) + "; " + Quote(model_.name) + " is served",
+                      .code = "model_not_found"};
+    }
+    Answer(*exchange, target, 200, OllamaShowJson(model_, started_));
+    return std::nullopt;
   }
 
   std::optional<ApiError> CheckTokenizer() const {

@@ -12,6 +12,9 @@
 //   POST /detokenize      {"tokens": [ID]} -> {"content": TEXT}
 //   POST /apply-template  a body of /v1/chat/completions -> {"prompt": TEXT}
 //   POST /cancel          {"id": ID of an answer of the same client} -> {"cancelled": BOOL}: the answer ends here, with its usage
+//   POST /api/chat, /api/generate                                  ollama's (api_ollama.h)
+//   POST /api/show                  {"model": NAME} -> what is known of it
+//   GET  /api/tags, /api/ps, /api/version                          the models, as ollama lists them; the version
 //   GET  /health          {"status": "ok"}; 503 while the server shuts down
 //   GET  /metrics         metrics.h, if ApiServerOptions ask for it
 //   GET  /                a chat (engine/page/chat_page.h)
@@ -40,6 +43,7 @@ struct ApiServerOptions {
   std::vector<std::string> keys = {}, hosts = {}, origins = {};  // AccessOptions
   bool insecure = false;                                         // the server may listen beyond this machine without a key
   bool metrics = false;                                          // GET /metrics is answered
+  std::string version = {};                                      // of the program, told by GET /api/version
   std::string cache_folder = {};                                 // of PrefixFiles; empty: there are none
   uint64_t cache_bytes = 0;
   std::string cache_options = {};                          // as PrefixFiles has them
