@@ -100,6 +100,10 @@ std::vector<std::string_view> KvTypeChoices() {
 
 void AddSharedModelFlags(Command& command, ModelFlags& flags) {
   AddModel(command, flags.model);
+  AddSharedModelSettings(command, flags);
+}
+
+void AddSharedModelSettings(Command& command, ModelFlags& flags) {
   AddNumber(command, "-c,--ctx,--ctx-size", flags.context, "context length in tokens (0: the trained one, at most 4096)");
   command.Option("--kv-bytes", flags.kv_bytes, "memory of the KV cache, as in 2GiB or 500M (0: what the context takes)")
       .Type("SIZE")
@@ -118,7 +122,12 @@ void AddSharedModelFlags(Command& command, ModelFlags& flags) {
 }
 
 void AddModelFlags(Command& command, ModelFlags& flags) {
-  AddSharedModelFlags(command, flags);
+  AddModel(command, flags.model);
+  AddModelSettings(command, flags);
+}
+
+void AddModelSettings(Command& command, ModelFlags& flags) {
+  AddSharedModelSettings(command, flags);
   AddNumber(command, "-t,--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)");
   Choices(command.Option("--kv", flags.kv, "type of the KV cache"), KvTypeChoices()).Preset();
 }

@@ -23,9 +23,13 @@ struct ModelFlags {
   bool yes = false;
 };
 void AddModel(Command& command, std::string& model);  // [MODEL] or -m MODEL; what it holds is the default
-// [MODEL] -m -c --ctx --kv-bytes --activations --impl --yes
+// -c --ctx --kv-bytes --activations --impl --yes
+void AddSharedModelSettings(Command& command, ModelFlags& flags);
+// These, and [MODEL] -m
 void AddSharedModelFlags(Command& command, ModelFlags& flags);
-// These, and -t --threads --kv
+// AddSharedModelSettings, and -t --threads --kv
+void AddModelSettings(Command& command, ModelFlags& flags);
+// These, and [MODEL] -m
 void AddModelFlags(Command& command, ModelFlags& flags);
 // --temp and what else decides how tokens are drawn, but for the seed
 void AddSamplingSteps(Command& command, SamplingOptions& sampling);

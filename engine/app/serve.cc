@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// tally serve: a model behind the APIs of OpenAI and Anthropic over HTTP.
+// tally serve: models behind the APIs of OpenAI and Anthropic over HTTP.
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/api/tally.h"
 #include "engine/app/answers.h"
@@ -17,9 +19,13 @@
 #include "engine/app/json.h"
 #include "engine/app/numbers.h"
 #include "engine/app/options.h"
+#include "engine/app/ranks.h"
 #include "engine/app/report_files.h"
+#include "engine/app/serve_models.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
+#include "engine/machine/machine.h"
+#include "engine/machine/parallel.h"
 #include "engine/render/words.h"
 #include "engine/serve/api_server.h"
 
@@ -29,7 +35,9 @@ namespace {
 constexpr useconds_t kLookEvery = 50'000;  // microseconds between looks for a signal
 
 struct ServeFlags : AnswerFlags {
+  std::vector<std::string> models;
   std::string host = "127.0.0.1", name;
+  std::optional<std::string> memory;
   std::optional<std::string> key_file, cache_folder;
   std::string cache_bytes = "4GiB";
   std::vector<std::string> hosts, origins;
@@ -93,23 +101,20 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
   options.loop.most_waiting_of_client = std::max<size_t>(1, options.loop.most_waiting / 2);
   options.loop.deadline_seconds = flags.deadline;
   options.loop.step_seconds = flags.step;
+  options.shelf.warn = [](const std::string& line) { Note("note: " + line + "\n"); };
   if (flags.cache_folder) {
-    options.cache_folder = *flags.cache_folder;
-    options.cache_bytes = static_cast<uint64_t>(ParseAmount(flags.cache_bytes, {"B"}));
-    if (options.cache_bytes == 0)
+    options.shelf.cache_folder = *flags.cache_folder;
+    options.shelf.cache_bytes = static_cast<uint64_t>(ParseAmount(flags.cache_bytes, {"B"}));
+    options.shelf.cache_options = flags.model.activations + " " + flags.model.impl;
+    if (options.shelf.cache_bytes == 0)
       return BadInput("--cache-bytes: " + Quote(flags.cache_bytes) + " is not a size such as 4GiB or 500M");
-    options.warn = [](const std::string& line) { Note("note: " + line + "\n"); };
+  }
+  options.shelf.bytes = AvailableMemoryBytes();
+  if (flags.memory) {
+    options.shelf.bytes = static_cast<uint64_t>(ParseAmount(*flags.memory, {"B"}));
+    if (options.shelf.bytes == 0) return BadInput("--memory: " + Quote(*flags.memory) + " is not a size such as 16GiB or 500M");
   }
   return options;
-}
-
-// A path is nobody's business: its last part is the model's name.
-std::string NameOf(const ServeFlags& flags, const std::string& path) {
-  if (!flags.name.empty()) return flags.name;
-  std::error_code ignored;
-  if (!std::filesystem::exists(flags.model.model, ignored)) return flags.model.model;
-  const std::filesystem::path shown = std::filesystem::path(path).lexically_normal();
-  return shown.has_filename() ? shown.filename().string() : shown.parent_path().filename().string();
 }
 
 std::string UrlOf(const ServeFlags& flags, const Listener& listener) {
@@ -118,22 +123,44 @@ std::string UrlOf(const ServeFlags& flags, const Listener& listener) {
   return "http://" + host + ":" + std::to_string(listener.port());
 }
 
-Result<int> Serve(const ServeFlags& flags) {
-  TALLY_RETURN_IF_ERROR(CheckFlags(flags));
-  TALLY_ASSIGN_OR_RETURN(ApiServerOptions options, OptionsOf(flags));
-  TALLY_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptionsOf(flags));
-  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
+// Until a signal comes, and what runs has been answered. `health`: not ok, nothing will run again.
+Result<int> Wait(ApiServer& server, const ServeFlags& flags, const std::function<Status()>& health) {
+  while (!Interrupted() && health().ok()) ::usleep(kLookEvery);
+  if (Status status = health(); !status.ok()) {
+    (void)server.Stop(0);
+    return status;
+  }
+  Note("finishing what runs; once more ends it at once\n");
+  const size_t cut = server.Stop(flags.grace);
+  if (cut == 0) return 0;
+  Note(Counted(static_cast<int64_t>(cut), "request") + " could not be finished\n");
+  return InterruptExitCode();
+}
+
+std::string WhereText(const std::string& url) { return " at " + url + "/v1, and a chat at " + url + "/: Ctrl-C ends it\n"; }
+
+Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOptions options) {
+  TALLY_ASSIGN_OR_RETURN(NamedModel named, ReadNamedModel(flags.models.empty() ? flags.model.model : flags.models[0]));
+  if (!flags.name.empty()) named.name = flags.name;
+  flags.model.model = named.model;
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(named.model, flags.model.yes));
   // Before the weights: whether it can be had is known at once.
   TALLY_ASSIGN_OR_RETURN(Listener listener, Listener::Open(flags.host, flags.port));
   TALLY_RETURN_IF_ERROR(CheckExposure(listener, !options.keys.empty(), options.insecure));
   const std::string url = UrlOf(flags, listener);
+  if (flags.memory) {
+    TALLY_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanModel(path, engine));
+    if (plan.total() > options.shelf.bytes) {
+      return NoRoom(Printable(named.model) + " takes " + GibText(plan.total(), Rounding::kUp) + ", more than --memory " +
+                    Printable(*flags.memory));
+    }
+  }
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
-  options.cache_options = flags.model.activations + " " + flags.model.impl + " " + std::string(loaded.engine->target());
-  options.roofs = MachineRoofs(loaded.engine->threads());
-  TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, NameOf(flags, path)));
+  options.shelf.roofs = MachineRoofs(loaded.engine->threads());
+  TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, ServedName(named, path)));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server, ApiServer::Start(served, std::move(listener), options));
   if (!served.chat.ok()) Note("note: chats are refused: " + served.chat.status().message() + "\n");
-  Note("serving " + Printable(served.name) + " at " + url + "/v1, and a chat at " + url + "/: Ctrl-C ends it\n");
+  Note("serving " + Printable(served.name) + WhereText(url));
   if (flags.json) {
     PrintJson({{"url", url},
                {"port", server->port()},
@@ -147,16 +174,60 @@ Result<int> Serve(const ServeFlags& flags) {
                {"memory_bytes", MemoryJson(*loaded.engine)}});
     TALLY_RETURN_IF_ERROR(FlushOutput());
   }
-  while (!Interrupted() && loaded.engine->Health().ok()) ::usleep(kLookEvery);
-  if (Status health = loaded.engine->Health(); !health.ok()) {
-    (void)server->Stop(0);
-    return health;
+  return Wait(*server, flags, [&] { return loaded.engine->Health(); });
+}
+
+Json ModelsDocument(const std::vector<ModelShelf::Figures>& models) {
+  return Json::ListOf(models, [](const ModelShelf::Figures& model) {
+    return Json{{"model", model.name},
+                {"loaded", model.state == ModelState::kLoaded},
+                {"context", model.context},
+                {"memory_bytes", model.bytes}};
+  });
+}
+
+Result<int> ServeSeveral(const ServeFlags& flags, const EngineOptions& engine, ApiServerOptions options) {
+  if (Ranks() != nullptr) return BadInput("several models are served by one process: under mpirun or srun, give one model");
+  if (!flags.name.empty()) return BadInput("--alias names one model; of several, NAME=MODEL does");
+  if (flags.chat_template) return BadInput("--chat-template is of one model, and several are given");
+  TALLY_ASSIGN_OR_RETURN(Listener listener, Listener::Open(flags.host, flags.port));
+  TALLY_RETURN_IF_ERROR(CheckExposure(listener, !options.keys.empty(), options.insecure));
+  const std::string url = UrlOf(flags, listener);
+  const auto serving = std::make_shared<std::atomic<bool>>(false);
+  TALLY_ASSIGN_OR_RETURN(std::vector<ModelSource> sources, ModelSources(flags.models, flags, engine, serving));
+  const int threads = Team(engine.threads).threads();
+  options.shelf.roofs = MachineRoofs(threads);
+  InstallInterruptHandlers();
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server,
+                         ApiServer::Start(std::move(sources), std::move(listener), options));
+  *serving = true;
+  const std::vector<ModelShelf::Figures> models = server->models();
+  std::string names;
+  uint64_t bytes = 0;
+  for (const ModelShelf::Figures& model : models) {
+    const bool loaded = model.state == ModelState::kLoaded;
+    names += (names.empty() ? "" : ", ") + Printable(model.name) + (loaded ? "" : " (when asked for)");
+    if (loaded) bytes += model.bytes;
   }
-  Note("finishing what runs; once more ends it at once\n");
-  const size_t cut = server->Stop(flags.grace);
-  if (cut == 0) return 0;
-  Note(Counted(static_cast<int64_t>(cut), "request") + " could not be finished\n");
-  return InterruptExitCode();
+  Note("serving " + names + WhereText(url));
+  Note("models in memory take " + BytesText(bytes) + " of " + BytesText(options.shelf.bytes) + "\n");
+  if (flags.json) {
+    PrintJson({{"url", url},
+               {"port", server->port()},
+               {"models", ModelsDocument(models)},
+               {"parallel", flags.parallel},
+               {"threads", threads},
+               {"memory_budget_bytes", options.shelf.bytes}});
+    TALLY_RETURN_IF_ERROR(FlushOutput());
+  }
+  return Wait(*server, flags, [] { return Status(); });
+}
+
+Result<int> Serve(const ServeFlags& flags) {
+  TALLY_RETURN_IF_ERROR(CheckFlags(flags));
+  TALLY_ASSIGN_OR_RETURN(ApiServerOptions options, OptionsOf(flags));
+  TALLY_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptionsOf(flags));
+  return flags.models.size() > 1 ? ServeSeveral(flags, engine, std::move(options)) : ServeOne(flags, engine, std::move(options));
 }
 
 }  // namespace
@@ -165,7 +236,16 @@ Action AddServe(Command& app) {
   auto flags = std::make_shared<ServeFlags>();
   flags->parallel = 4;
   Command c = app.Add("serve", "Answer OpenAI's and Anthropic's APIs, and say what that cost");
-  AddModelFlags(c, flags->model);
+  c.Option("MODEL,-m,--model", flags->models,
+           "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model; several are loaded as they are "
+           "asked for. NAME=MODEL gives it a name")
+      .Type(kModelType)
+      .Preset(flags->model.model);
+  AddModelSettings(c, flags->model);
+  c.Option(
+       "--memory", flags->memory,
+       "most memory of all models together, as in 16GiB: those that do not fit give way to each other (default: what is free)")
+      .Type("SIZE");
   c.Option("--host", flags->host, "address to listen on; others than this machine's own want --api-key-file")
       .Type("ADDRESS")
       .Preset();
@@ -193,8 +273,10 @@ Action AddServe(Command& app) {
   c.Flag("--json", flags->json, "one JSON document on standard output, when the server answers");
   c.Footer(
       "At / is a chat, with what it costs beside it. Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, "
-      "/v1/messages, /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /apply-template, /cancel, /health, "
-      "/metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or \"tally\": true in the body, adds "
+      "/v1/messages, /v1/messages/count_tokens, /v1/responses/input_tokens, /v1/models, /tokenize, /detokenize, /apply-template, "
+      "/cancel, /health, "
+      "/props, /slots, /version, /load, /metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or "
+      "\"tally\": true in the body, adds "
       "to an "
       "answer's usage what it cost.");
   AddExamples(c,

@@ -137,6 +137,7 @@ AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
   return {.error = ApiError{.status = 401,
                             .message = given.empty() ? "a key is needed: Authorization: Bearer KEY, or X-Api-Key: KEY"
                                                      : "the key is not known here",
+                            .type = "authentication_error",
                             .code = "invalid_api_key"}};
 }
 

@@ -46,9 +46,9 @@ struct ApiUsage {
 struct ApiAnswer {
   ApiEndpoint endpoint = ApiEndpoint::kChat;
   std::string id = {}, model = {};
-  int64_t created = 0;  // seconds since 1970
-  double begun = 0;     // MonotonicSeconds() when its body had been read
-  uint64_t seed = 0;    // of the first choice
+  int64_t created = 0;            // seconds since 1970
+  double arrived = 0, begun = 0;  // MonotonicSeconds(): of the request; when its body was read and its model in memory
+  uint64_t seed = 0;              // of the first choice
   std::vector<ApiChoice> choices = {};
   bool token_ids = false;  // choices have token ids, since the model has no tokenizer
   bool logprobs = false;   // they were asked for

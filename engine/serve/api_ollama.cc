@@ -76,8 +76,8 @@ void AddFigures(const ApiAnswer& answer, OrderedJson bill, OrderedJson* json) {
   const ApiChoice& choice = answer.choices.front();
   const GenerateResult& result = *choice.result;
   (*json)["done_reason"] = std::string_view(ApiFinish(choice)) == "length" ? "length" : "stop";
-  (*json)["total_duration"] = Nanoseconds(MonotonicSeconds() - answer.begun);
-  (*json)["load_duration"] = 0;
+  (*json)["total_duration"] = Nanoseconds(MonotonicSeconds() - answer.arrived);
+  (*json)["load_duration"] = Nanoseconds(answer.begun - answer.arrived);
   (*json)["prompt_eval_count"] = answer.usage.prompt_tokens;
   (*json)["prompt_eval_duration"] = Nanoseconds(result.prompt_seconds);
   (*json)["eval_count"] = answer.usage.completion_tokens;

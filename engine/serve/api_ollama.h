@@ -13,6 +13,7 @@
 #include "engine/serve/api_object.h"
 #include "engine/serve/api_request.h"
 #include "engine/serve/api_stream.h"
+#include "engine/serve/model_shelf.h"
 
 namespace tally {
 
@@ -48,8 +49,11 @@ OrderedJson OllamaErrorJson(const ApiError& error);
 
 // --- models
 
-// An element of /api/tags, or of /api/ps if `running`. `started`: of the server, seconds since 1970.
-OrderedJson OllamaModelJson(const ServedModel& model, int64_t started, bool running);
-OrderedJson OllamaShowJson(const ServedModel& model, int64_t started);
+// The model that a body of /api/show asks for.
+[[nodiscard]] std::optional<ApiError> ReadOllamaName(const OrderedJson& json, std::string* name);
+// An element of /api/tags, or of /api/ps if `running`. `served`: null if it is not in memory, and little is known. `started`: of the
+// server, seconds since 1970.
+OrderedJson OllamaModelJson(const ModelShelf::Figures& figures, const ServedModel* served, int64_t started, bool running);
+OrderedJson OllamaShowJson(const ModelShelf::Figures& figures, const ServedModel* served, int64_t started);
 
 }  // namespace tally

@@ -36,19 +36,23 @@ std::string ParametersText(uint64_t n) {
 }
 
 // 64 digits that name what is served. The files' own sum would be read for no other reason.
-std::string Identity(const ServedModel& model) {
+std::string Identity(const ModelShelf::Figures& model) {
   Digest digest = Digest::Sha256();
   const auto add = [&](std::string_view text) {
     digest.Add({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
     digest.Add(std::array<uint8_t, 1>{0});
   };
   add(model.name);
-  add(model.engine->model().Description());
-  add(std::to_string(model.engine->model().parameters().total));
+  add(std::to_string(model.bytes));
   return digest.Hex();
 }
 
-OrderedJson DetailsJson(const Model& model) {
+OrderedJson DetailsJson(const ServedModel* served) {
+  if (served == nullptr) {
+    return {{"parent_model", ""},   {"format", "tally"},       {"family", ""}, {"families", OrderedJson::array()},
+            {"parameter_size", ""}, {"quantization_level", ""}};
+  }
+  const Model& model = served->engine->model();
   const std::string family = model.sizes().family;
   return {{"parent_model", ""},
           {"format", "tally"},
@@ -145,33 +149,55 @@ OrderedJson InfoJson(const ServedModel& served) {
 
 }  // namespace
 
-OrderedJson OllamaModelJson(const ServedModel& model, int64_t started, bool running) {
-  const std::string name = OllamaName(model.name);
-  const MemoryPlan& memory = model.engine->memory_plan();
+std::optional<ApiError> ReadOllamaName(const OrderedJson& json, std::string* name) {
+  ApiReading reading;
+  ApiObject body(json, "", &reading);
+  *name = body.Text("model").value_or("");
+  const std::string other = body.Text("name").value_or("");  // of older clients
+  if (name->empty()) *name = other;
+  if (name->empty()) body.Fail("model", "is missing", "missing_required_parameter");
+  body.Skip({"verbose", "system", "template", "options"});
+  body.End();
+  return reading.error;
+}
+
+OrderedJson OllamaModelJson(const ModelShelf::Figures& figures, const ServedModel* served, int64_t started, bool running) {
+  const std::string name = OllamaName(figures.name);
   OrderedJson json = {{"name", name},
                       {"model", name},
                       {"modified_at", UtcText(started)},
-                      {"size", running ? memory.total() : memory.packed_weights},
-                      {"digest", Identity(model)},
-                      {"details", DetailsJson(model.engine->model())}};
+                      {"size", figures.bytes},
+                      {"digest", Identity(figures)},
+                      {"details", DetailsJson(served)}};
+  if (served != nullptr) {
+    const MemoryPlan& memory = served->engine->memory_plan();
+    json["size"] = running ? memory.total() : memory.packed_weights;
+  }
   if (!running) return json;
   json.erase("modified_at");
   json["expires_at"] = UtcText(started + kNever);
   json["size_vram"] = 0;
-  json["context_length"] = model.engine->context();
+  json["context_length"] = figures.context;
   return json;
 }
 
-OrderedJson OllamaShowJson(const ServedModel& model, int64_t started) {
-  return {{"license", ""},
-          {"modelfile", "# " + model.engine->model().Description() + ", served by tally"},
-          {"parameters", ParametersOf(model)},
-          {"template", model.chat.ok() ? model.chat->format->Description() : ""},
-          {"system", ""},
-          {"details", DetailsJson(model.engine->model())},
-          {"model_info", InfoJson(model)},
-          {"capabilities", CapabilitiesJson(model)},
-          {"modified_at", UtcText(started)}};
+OrderedJson OllamaShowJson(const ModelShelf::Figures& figures, const ServedModel* served, int64_t started) {
+  OrderedJson json = {
+      {"license", ""},
+      {"modelfile", "# " + (served == nullptr ? figures.name : served->engine->model().Description()) + ", served by tally"},
+      {"parameters", "num_ctx                        " + std::to_string(figures.context)},
+      {"template", ""},
+      {"system", ""},
+      {"details", DetailsJson(served)},
+      {"model_info", OrderedJson::object()},
+      {"capabilities", OrderedJson::array({"completion"})},
+      {"modified_at", UtcText(started)}};
+  if (served == nullptr) return json;
+  json["parameters"] = ParametersOf(*served);
+  json["template"] = served->chat.ok() ? served->chat->format->Description() : "";
+  json["model_info"] = InfoJson(*served);
+  json["capabilities"] = CapabilitiesJson(*served);
+  return json;
 }
 
 std::optional<ApiError> CheckOllama(const ServedModel& model, ApiRequest* request, bool strict) {

@@ -60,6 +60,7 @@ struct ApiRequest {
   std::shared_ptr<const OrderedJson> echo = {};
   // Fields of the body that were ignored, "verbosity", "messages[].parsed": each once, printable ASCII without commas.
   std::vector<std::string> ignored = {};
+  double arrived = 0;  // MonotonicSeconds(); for the server to set
   // For the server to set: prefixes are shared among requests of equal keys, and clients have equal shares.
   std::string prefix_key = {}, client = {};
 };

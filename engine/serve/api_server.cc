@@ -16,8 +16,11 @@
 #include "engine/serve/api_object.h"
 #include "engine/serve/api_ollama.h"
 #include "engine/serve/api_routes.h"
+#include "engine/serve/api_status.h"
 #include "engine/serve/api_stream.h"
+#include "engine/serve/http_syntax.h"
 #include "engine/serve/metrics.h"
+#include "engine/serve/model_shelf.h"
 #include "engine/serve/work_queue.h"
 
 namespace tally {
@@ -40,8 +43,46 @@ ApiError TooMuch() {
   return {.status = 503, .message = "too many requests at once: try again later", .type = "server_error", .code = "overloaded"};
 }
 
+ApiError ShuttingDown() {
+  return {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
+}
+
+// What loops of several models give together: `done` is called once all that were asked have answered.
+template <class T>
+class Gathering {
+ public:
+  explicit Gathering(std::function<void(std::vector<std::pair<size_t, T>> answers)> done) : done_(std::move(done)) {}
+  void Expect() {
+    const std::lock_guard lock(mutex_);
+    ++missing_;
+  }
+  void Add(size_t model, T answer) {
+    {
+      const std::lock_guard lock(mutex_);
+      answers_.emplace_back(model, std::move(answer));
+    }
+    Ended();
+  }
+  // One that was expected does not come; also once nobody else is to be asked.
+  void Ended() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (--missing_ > 0) return;
+    }
+    std::ranges::sort(answers_, {}, &std::pair<size_t, T>::first);
+    done_(std::move(answers_));
+  }
+
+ private:
+  std::mutex mutex_;
+  size_t missing_ = 1;  // the one who asks
+  std::vector<std::pair<size_t, T>> answers_;
+  const std::function<void(std::vector<std::pair<size_t, T>> answers)> done_;
+};
+
 // What the log says of a request beside what all have.
 struct Told {
+  std::string model = {};
   std::vector<std::string> ignored = {}, notes = {};  // RequestRecord
   std::optional<ApiUsage> usage = {};
   std::string error = {};
@@ -49,20 +90,18 @@ struct Told {
 
 class ModelServer final : public ApiServer {
  public:
-  ModelServer(const ServedModel& model, const ApiServerOptions& options, const Listener& listener,
-              std::unique_ptr<PrefixFiles> files)
-      : model_(WithoutBills(model)),
-        options_(options),
+  ModelServer(std::vector<ModelSource> models, const ApiServerOptions& options, const Listener& listener)
+      : options_(options),
         access_({.keys = options.keys, .hosts = options.hosts, .origins = options.origins, .loopback = listener.loopback()}),
         port_(listener.port()),
         started_(std::time(nullptr)),
+        shelf_(std::move(models), ShelfOf(options)),
         work_(kMostWork, kWorkers),
-        large_work_(kMostWork, kLargeWorkers - 1),
-        loop_(*model.engine, options.loop, metrics_, LiveFeed(*model.engine, model.name, options.roofs), std::move(files)) {}
+        large_work_(kMostWork, kLargeWorkers - 1) {}
   ~ModelServer() override { Stop(0); }
 
   Status Begin(Listener listener) {
-    TALLY_RETURN_IF_ERROR(loop_.Start());
+    TALLY_RETURN_IF_ERROR(shelf_.Start());
     TALLY_RETURN_IF_ERROR(work_.Start(kWorkers));
     TALLY_RETURN_IF_ERROR(large_work_.Start(kLargeWorkers));
     HttpHandlers handlers = {.admit = [this](const HttpRequest& head) { return Admit(head); },
@@ -73,21 +112,23 @@ class ModelServer final : public ApiServer {
     return {};
   }
   uint16_t port() const override { return port_; }
+  std::vector<ModelShelf::Figures> models() const override { return shelf_.All(); }
 
   size_t Stop(double seconds) override {
     stopping_ = true;
     if (http_ != nullptr) http_->StopAccepting();
-    loop_.Stop(seconds);
+    const size_t cut = shelf_.Stop(seconds);
     work_.Stop();
     large_work_.Stop();
     if (http_ != nullptr) http_->Stop(std::clamp(seconds, kLeastFlushSeconds, kFlushSeconds));
-    return loop_.cut();
+    return cut;
   }
 
  private:
-  static ServedModel WithoutBills(ServedModel model) {
-    model.tally = false;
-    return model;
+  static ShelfOptions ShelfOf(const ApiServerOptions& options) {
+    ShelfOptions shelf = options.shelf;
+    shelf.loop = options.loop;
+    return shelf;
   }
   static HttpAnswer JsonAnswer(int status, const OrderedJson& body) {
     HttpAnswer answer{.status = status, .headers = {{"Content-Type", "application/json"}}, .body = JsonLine(body)};
@@ -111,7 +152,19 @@ class ModelServer final : public ApiServer {
       return Refused(head, target,
                      {.status = 405, .message = head.path + " wants " + target.method, .code = "method_not_allowed"});
     }
+    if (const auto type = FindHeader(head.headers, "content-type"); head.method == "POST" && type && !MayBeJson(*type)) {
+      return Refused(head, target,
+                     {.status = 415,
+                      .message = "Content-Type is " + Quote(std::string(*type)) + ", and bodies are application/json",
+                      .code = "unsupported_media_type"});
+    }
     return std::nullopt;
+  }
+  // Also of clients that name no type of their own: curl -d says it sends a form, fetch that it sends plain text.
+  static bool MayBeJson(std::string_view type) {
+    const std::string name = AsciiLower(type.substr(0, type.find_first_of("; ")));
+    return name.empty() || name.ends_with("/json") || name.ends_with("+json") || name == "text/plain" ||
+           name == "application/x-www-form-urlencoded";
   }
   static std::string NotFound(const std::string& path, const Target& target) {
     if (target.route == Route::kMetrics) return "/metrics is off: tally serve --metrics";
@@ -146,7 +199,7 @@ class ModelServer final : public ApiServer {
     const std::string id = RequestId(head, ids_);
     AddId(target, id, &answer.headers);
     AddIgnored(told.ignored, &answer.headers);
-    metrics_.CountRequest(target.path, answer.status);
+    requests_.Count(target.path, answer.status);
     Log(head, target, answer.status, id, told);
     return answer;
   }
@@ -154,19 +207,19 @@ class ModelServer final : public ApiServer {
     if (!options_.log) return;
     // Asked for every few seconds by programs that watch.
     if (status == 200 && (target.route == Route::kHealth || target.route == Route::kMetrics)) return;
-    RequestRecord record = {.time = std::time(nullptr),
-                            .client = head.address,
-                            .key = access_.Check(head).client,
-                            .method = head.method,
-                            .path = target.route == Route::kNone ? head.path : std::string(target.path),
-                            .status = status,
-                            .seconds = MonotonicSeconds() - head.arrived,
-                            .id = id,
-                            .usage = told.usage,
-                            .ignored = told.ignored,
-                            .notes = told.notes,
-                            .error = told.error};
-    if (told.usage) record.model = model_.name;
+    const RequestRecord record = {.time = std::time(nullptr),
+                                  .client = head.address,
+                                  .key = access_.Check(head).client,
+                                  .method = head.method,
+                                  .path = target.route == Route::kNone ? head.path : std::string(target.path),
+                                  .status = status,
+                                  .seconds = MonotonicSeconds() - head.arrived,
+                                  .id = id,
+                                  .model = told.model,
+                                  .usage = told.usage,
+                                  .ignored = told.ignored,
+                                  .notes = told.notes,
+                                  .error = told.error};
     const std::string line = LogLine(record, options_.log_form);
     const std::lock_guard lock(log_mutex_);
     options_.log(line);
@@ -187,34 +240,25 @@ class ModelServer final : public ApiServer {
                           .body = page_.html};
         return Answer(*exchange, target, std::move(answer));
       }
-      case Route::kModels:
-        return Answer(*exchange, target, 200,
-                      {{"object", "list"},
-                       {"data", OrderedJson::array({ModelJson()})},
-                       {"has_more", false},
-                       {"first_id", model_.name},
-                       {"last_id", model_.name}});
+      case Route::kModels: return Answer(*exchange, target, 200, ModelsJson(shelf_.All(), started_));
       case Route::kModel: {
-        if (target.name == model_.name) return Answer(*exchange, target, 200, ModelJson());
-        return Fail(*exchange, target,
-                    {.status = 404,
-                     .message = "there is no such model; " + Quote(model_.name) + " is served",
-                     .code = "model_not_found"});
+        const std::vector<ModelShelf::Figures> all = shelf_.All();
+        const auto asked = std::ranges::find(all, target.name, &ModelShelf::Figures::name);
+        if (asked == all.end()) return Fail(*exchange, target, NoSuchModel(target.name));
+        return Answer(*exchange, target, 200, ModelJson(*asked, started_));
       }
-      case Route::kOllamaVersion: return Answer(*exchange, target, 200, {{"version", options_.version}});
       case Route::kOllamaTags:
-      case Route::kOllamaPs: {
-        OrderedJson model = OllamaModelJson(model_, started_, target.route == Route::kOllamaPs);
-        return Answer(*exchange, target, 200, {{"models", OrderedJson::array({std::move(model)})}});
-      }
+      case Route::kOllamaPs: return HandleOllamaModels(exchange, target);
+      case Route::kOllamaVersion:
+      case Route::kVersion: return Answer(*exchange, target, 200, {{"version", options_.version}});
+      case Route::kLoad: return Answer(*exchange, target, 200, {{"server_load", shelf_.in_use()}});
+      case Route::kProps: return HandleProps(exchange, target);
+      case Route::kSlots: return HandleSlots(exchange, target);
       case Route::kMetrics: return HandleMetrics(exchange, target);
       case Route::kLive: return HandleLive(exchange, target);
       default: break;
     }
-    if (stopping_) {
-      return Fail(*exchange, target,
-                  {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"});
-    }
+    if (stopping_) return Fail(*exchange, target, ShuttingDown());
     const std::string client = ClientOf(exchange->request());
     WorkQueue& work = exchange->request().body.size() < kLargeBody ? work_ : large_work_;
     if (!work.Add(client, [this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
@@ -226,42 +270,115 @@ class ModelServer final : public ApiServer {
     return client.empty() ? head.address : client;
   }
 
+  ApiError NoSuchModel(std::string_view name) const {
+    const std::string names = shelf_.Names();
+    return {.status = 404,
+            .message = "there is no model " + Quote(std::string(name)) + "; " + names + (shelf_.size() == 1 ? " is" : " are") +
+                       " served",
+            .param = "model",
+            .code = "model_not_found"};
+  }
+
+  // Calls `call` with the model of the query, ?model=NAME, or else the one that was used last. An error: there is none in memory.
+  std::optional<ApiError> WithAsked(const HttpRequest& head, const std::function<bool(HostedModel& hosted)>& call) {
+    const std::optional<std::string> name = QueryValue(head.query, "model");
+    const std::optional<size_t> model = name && !name->empty() ? shelf_.Find(*name) : shelf_.Latest();
+    if (name && !name->empty() && !model) return NoSuchModel(*name);
+    bool called = false;
+    if (model && shelf_.With(*model, [&](HostedModel& hosted) { called = call(hosted); }) && called) return std::nullopt;
+    if (stopping_) return ShuttingDown();
+    return ApiError{.status = 503,
+                    .message = model ? "the model " + Quote(shelf_.name(*model)) + " is not in memory: an answer of it loads it"
+                                     : "no model is in memory: an answer of one loads it",
+                    .type = "server_error",
+                    .code = "model_not_loaded"};
+  }
+
+  void HandleOllamaModels(const ExchangePtr& exchange, const Target& target) {
+    const bool running = target.route == Route::kOllamaPs;
+    const std::vector<ModelShelf::Figures> all = shelf_.All();
+    OrderedJson list = OrderedJson::array();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const bool loaded = shelf_.With(
+          i, [&](const HostedModel& hosted) { list.push_back(OllamaModelJson(all[i], &hosted.served, started_, running)); });
+      if (!loaded && !running) list.push_back(OllamaModelJson(all[i], nullptr, started_, running));
+    }
+    Answer(*exchange, target, 200, {{"models", std::move(list)}});
+  }
+
   void HandleMetrics(const ExchangePtr& exchange, const Target& target) {
-    const bool called = loop_.Call([this, exchange, target](Engine& engine, const LiveFeed&, const LoopState& state) {
+    using Texts = std::vector<std::pair<size_t, std::string>>;
+    const auto gathering = std::make_shared<Gathering<std::string>>([this, exchange, target](const Texts& texts) {
+      if (stopping_ && texts.empty()) return Fail(*exchange, target, ShuttingDown());
       HttpAnswer answer{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}};
-      answer.body = metrics_.Text() + EngineMetrics(engine, state);
+      answer.body = MetricsText(texts);
       Answer(*exchange, target, std::move(answer));
     });
-    if (!called) Fail(*exchange, target, {.status = 503, .message = "the server is shutting down", .type = "server_error"});
+    shelf_.Each([&](size_t model, HostedModel& hosted) {
+      gathering->Expect();
+      const bool called = hosted.loop->Call([gathering, model](Engine& engine, const LiveFeed&, const LoopState& state) {
+        gathering->Add(model, EngineMetrics(engine, state));
+      });
+      if (!called) gathering->Ended();
+    });
+    gathering->Ended();
+  }
+  // `engines`: the figures of the engines in memory, in the models' order.
+  std::string MetricsText(const std::vector<std::pair<size_t, std::string>>& engines) const {
+    if (shelf_.size() == 1) return requests_.Text() + shelf_.metrics(0).Text() + (engines.empty() ? "" : engines[0].second);
+    std::vector<ModelCounts> counts;
+    for (const ModelShelf::Figures& model : shelf_.All()) {
+      counts.push_back({.name = model.name,
+                        .loaded = model.state == ModelState::kLoaded,
+                        .bytes = model.bytes,
+                        .loads = model.loads,
+                        .drops = model.drops});
+    }
+    std::vector<std::pair<std::string, std::string>> texts;
+    for (size_t i = 0; i < shelf_.size(); ++i) texts.emplace_back(shelf_.name(i), shelf_.metrics(i).Text());
+    for (const auto& [model, text] : engines) texts[model].second += text;
+    return requests_.Text() + ModelsMetrics(counts, shelf_.bytes(), shelf_.budget()) + JoinMetrics(texts);
   }
 
   void HandleLive(const ExchangePtr& exchange, const Target& target) {
     if (exchange->request().method == "HEAD") {
       return Answer(*exchange, target, {.headers = {{"Content-Type", "text/event-stream"}}});
     }
-    const bool called = loop_.Call([this, exchange, target](Engine&, LiveFeed& feed, const LoopState& state) {
+    const auto watch = [this, exchange, target](Engine&, LiveFeed& feed, const LoopState& state) {
       const HttpRequest& head = exchange->request();
       HttpHeaders headers = access_.CorsHeaders(head);
       const std::string id = RequestId(head, ids_);
       AddId(target, id, &headers);
       if (!feed.Watch(exchange, std::move(headers), state)) return Fail(*exchange, target, TooMuch());
-      metrics_.CountRequest(target.path, 200);
+      requests_.Count(target.path, 200);
       Log(head, target, 200, id, {});
-    });
-    if (!called) Fail(*exchange, target, {.status = 503, .message = "the server is shutting down", .type = "server_error"});
+    };
+    const std::optional<ApiError> error =
+        WithAsked(exchange->request(), [&](HostedModel& hosted) { return hosted.loop->Call(watch); });
+    if (error) Fail(*exchange, target, *error);
   }
 
-  OrderedJson ModelJson() const {
-    const Model& model = model_.engine->model();
-    return {{"id", model_.name},
-            {"object", "model"},
-            {"created", started_},
-            {"owned_by", "tally"},
-            {"type", "model"},  // this and the next two: of Anthropic's
-            {"display_name", model_.name},
-            {"created_at", UtcText(started_)},
-            {"max_model_len", model_.engine->context()},
-            {"description", model.Description()}};
+  void HandleProps(const ExchangePtr& exchange, const Target& target) {
+    OrderedJson props;
+    const std::optional<ApiError> error = WithAsked(exchange->request(), [&](HostedModel& hosted) {
+      props = PropsJson(hosted.served, options_.version);
+      return true;
+    });
+    if (error) return Fail(*exchange, target, *error);
+    Answer(*exchange, target, 200, props);
+  }
+
+  void HandleSlots(const ExchangePtr& exchange, const Target& target) {
+    const bool wants_free = QueryValue(exchange->request().query, "fail_on_no_slot").value_or("") == "1";
+    const auto told = [this, exchange, target, wants_free](const Engine& engine, const std::vector<SlotFigures>& slots) {
+      if (wants_free && std::cmp_greater_equal(slots.size(), engine.max_requests())) {
+        return Fail(*exchange, target, {.status = 503, .message = "no slot is free", .type = "server_error", .code = "no_slot"});
+      }
+      Answer(*exchange, target, 200, SlotsJson(engine, slots));
+    };
+    const std::optional<ApiError> error =
+        WithAsked(exchange->request(), [&](HostedModel& hosted) { return hosted.loop->CallWithSlots(told); });
+    if (error) Fail(*exchange, target, *error);
   }
 
   // --- any thread
@@ -280,20 +397,48 @@ class ModelServer final : public ApiServer {
   // --- the workers
 
   void Work(const ExchangePtr& exchange, const Target& target) {
+    Work(exchange, target, [&] { return TryWork(exchange, target); });
+  }
+  void Work(const ExchangePtr& exchange, const Target& target, const std::function<std::optional<ApiError>()>& work) {
     std::optional<ApiError> error;
     try {
       if (stopping_) {
-        error =
-            ApiError{.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
+        error = ShuttingDown();
       } else if (exchange->left()) {
-        Log(exchange->request(), target, kLeft, RequestId(exchange->request(), ids_), {});
+        LogLeft(*exchange, target);
       } else {
-        error = TryWork(exchange, target);
+        error = work();
       }
     } catch (const std::exception&) {
       error = ApiError{.status = 503, .message = "not enough memory for this request", .type = "server_error", .code = "no_room"};
     }
     if (error) Fail(*exchange, target, *error);
+  }
+
+  void LogLeft(HttpExchange& exchange, const Target& target) {
+    Log(exchange.request(), target, kLeft, RequestId(exchange.request(), ids_), {});
+  }
+
+  // Calls `then` with the model of that name: now, or on a worker once it has been loaded.
+  using Then = std::function<std::optional<ApiError>(const ModelLease& model)>;
+  std::optional<ApiError> WithModel(const ExchangePtr& exchange, const Target& target, const std::string& name, Then then) {
+    const std::optional<size_t> model = shelf_.Find(name);
+    if (!model) return NoSuchModel(name);
+    if (const ModelLease lease = shelf_.Take(*model)) return then(lease);
+    const std::string client = ClientOf(exchange->request());
+    const auto go = [this, exchange, target, client, then = std::move(then)](const ModelLease& lease) {
+      const auto work = [this, exchange, target, lease, then] { Work(exchange, target, [&] { return then(lease); }); };
+      if (!work_.Add(client, work)) Fail(*exchange, target, stopping_ ? ShuttingDown() : TooMuch());
+    };
+    const auto fail = [this, exchange, target](const ApiError& error) {
+      if (error.status == kLeft) return LogLeft(*exchange, target);
+      Fail(*exchange, target, error);
+    };
+    return shelf_.Wait(*model, {.client = client,
+                                .arrived = exchange->request().arrived,
+                                .left = [exchange] { return exchange->left(); },
+                                .go = go,
+                                .fail = fail});
   }
 
   std::optional<ApiError> TryWork(const ExchangePtr& exchange, const Target& target) {
@@ -303,12 +448,18 @@ class ModelServer final : public ApiServer {
     if (!json.ok()) return ApiError{.message = json.status().message(), .code = "invalid_json"};
     switch (target.route) {
       case Route::kComplete: return Complete(exchange, target, *json);
-      case Route::kTokenize: return Tokenize(exchange, target, *json);
-      case Route::kDetokenize: return Detokenize(exchange, target, *json);
+      case Route::kTokenize:
+      case Route::kDetokenize: {
+        const auto shared = std::make_shared<const OrderedJson>(std::move(*json));
+        return WithModel(exchange, target, ModelOf(*shared), [this, exchange, target, shared](const ModelLease& lease) {
+          const Model& model = lease->served.engine->model();
+          return target.route == Route::kTokenize ? Tokenize(exchange, target, *shared, model)
+                                                  : Detokenize(exchange, target, *shared, model);
+        });
+      }
       case Route::kCancel: return Cancel(exchange, target, *json);
-      case Route::kCountTokens: return CountTokens(exchange, target, *json);
-      case Route::kOllamaShow: return Show(exchange, target, *json);
-      default: return ApplyTemplate(exchange, target, *json);
+      case Route::kOllamaShow: return OllamaShow(exchange, target, *json);
+      default: return Render(exchange, target, *json);
     }
   }
   static JsonLimits BodyLimits() {
@@ -326,18 +477,31 @@ class ModelServer final : public ApiServer {
         return ApiError{.message = "X-Tally must be 0 or 1", .param = "X-Tally", .code = "invalid_value"};
       request.tally = *asked == "1";
     }
-    if (IsOllama(target.endpoint)) {
-      if (std::optional<ApiError> error = CheckOllama(model_, &request, options_.strict)) return error;
-      if (request.load) {
-        Answer(*exchange, target, 200, OllamaLoadedJson(target.endpoint, OllamaName(request.model, model_.name)),
-               {.ignored = std::move(request.ignored)});
-        return std::nullopt;
-      }
-    }
+    if (IsOllama(target.endpoint) && !shelf_.Find(request.model)) request.model = WithoutLatest(request.model);
+    request.arrived = head.arrived;
     request.prefix_key = access_.Check(head).key;
     request.client = ClientOf(head);
     auto served = std::make_unique<ServedRequest>();
-    if (std::optional<ApiError> error = Completion::Make(model_, request, ids_, &served->completion)) return error;
+    const std::string model = request.model;
+    const auto shared = std::make_shared<ApiRequest>(std::move(request));
+    return WithModel(exchange, target, model, [this, exchange, target, shared](const ModelLease& lease) {
+      return Begin(exchange, target, *shared, lease);
+    });
+  }
+
+  std::optional<ApiError> Begin(const ExchangePtr& exchange, const Target& target, ApiRequest& request, const ModelLease& lease) {
+    const HttpRequest& head = exchange->request();
+    if (IsOllama(target.endpoint)) {
+      if (std::optional<ApiError> error = CheckOllama(lease->served, &request, options_.strict)) return error;
+      if (request.load) {
+        Answer(*exchange, target, 200, OllamaLoadedJson(target.endpoint, OllamaName(request.model, lease->served.name)),
+               {.ignored = request.ignored});
+        return std::nullopt;
+      }
+    }
+    auto served = std::make_unique<ServedRequest>();
+    served->lease = lease;
+    if (std::optional<ApiError> error = Completion::Make(lease->served, request, ids_, &served->completion)) return error;
     served->exchange = exchange;
     if (request.stream) served->stream = NewApiStream(request);
     served->client = request.client;
@@ -349,12 +513,12 @@ class ModelServer final : public ApiServer {
     // Both are the request's, which outlives the call.
     HttpExchange* const asked_by = exchange.get();
     const Completion* const completion = served->completion.get();
-    served->answered = [this, target, id, asked_by, completion, ignored = std::move(request.ignored)](int status) {
-      metrics_.CountRequest(target.path, status);
+    served->answered = [this, target, id, asked_by, completion, ignored = request.ignored](int status) {
+      requests_.Count(target.path, status);
       Log(asked_by->request(), target, status, id,
-          {.ignored = ignored, .notes = completion->notes(), .usage = completion->usage()});
+          {.model = completion->answer().model, .ignored = ignored, .notes = completion->notes(), .usage = completion->usage()});
     };
-    return loop_.Add(served);
+    return lease->loop->Add(served);
   }
 
   std::optional<ApiError> Cancel(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
@@ -364,39 +528,53 @@ class ModelServer final : public ApiServer {
     if (!id) body.Fail("id", "is missing", "missing_required_parameter");
     body.End();
     if (reading.error) return reading.error;
-    const auto done = [this, exchange, target](bool found) { Answer(*exchange, target, 200, {{"cancelled", found}}); };
-    if (loop_.CutShort(ClientOf(exchange->request()), *id, done)) return std::nullopt;
-    return ApiError{.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
-  }
-
-  std::optional<ApiError> Show(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
-    ApiReading reading;
-    ApiObject body(json, "", &reading);
-    std::string name = body.Text("model").value_or("");
-    const std::string other = body.Text("name").value_or("");  // of older clients
-    if (name.empty()) name = other;
-    if (name.empty()) body.Fail("model", "is missing", "missing_required_parameter");
-    body.Skip({"verbose", "system", "template", "options"});
-    body.End();
-    if (reading.error) return reading.error;
-    if (name != model_.name && WithoutLatest(name) != model_.name) {
-      return ApiError{.status = 404,
-                      .message = "there is no model " + Quote(name) + "; " + Quote(model_.name) + " is served",
-                      .code = "model_not_found"};
-    }
-    Answer(*exchange, target, 200, OllamaShowJson(model_, started_));
+    const std::string client = ClientOf(exchange->request());
+    using Found = std::vector<std::pair<size_t, bool>>;
+    const auto gathering = std::make_shared<Gathering<bool>>([this, exchange, target](const Found& found) {
+      if (stopping_ && found.empty()) return Fail(*exchange, target, ShuttingDown());
+      const bool any = std::ranges::any_of(found, [](const std::pair<size_t, bool>& model) { return model.second; });
+      Answer(*exchange, target, 200, {{"cancelled", any}});
+    });
+    shelf_.Each([&](size_t model, HostedModel& hosted) {
+      gathering->Expect();
+      if (!hosted.loop->CutShort(client, *id, [gathering, model](bool found) { gathering->Add(model, found); }))
+        gathering->Ended();
+    });
+    gathering->Ended();
     return std::nullopt;
   }
 
-  std::optional<ApiError> CheckTokenizer() const {
-    const Model& model = model_.engine->model();
+  // Loads nothing: clients ask for each model of a list.
+  std::optional<ApiError> OllamaShow(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
+    std::string name;
+    if (std::optional<ApiError> error = ReadOllamaName(json, &name)) return error;
+    const std::vector<ModelShelf::Figures> all = shelf_.All();
+    auto asked = std::ranges::find(all, name, &ModelShelf::Figures::name);
+    if (asked == all.end()) asked = std::ranges::find(all, WithoutLatest(name), &ModelShelf::Figures::name);
+    if (asked == all.end()) return NoSuchModel(name);
+    OrderedJson shown;
+    (void)shelf_.With(static_cast<size_t>(asked - all.begin()),
+                      [&](const HostedModel& hosted) { shown = OllamaShowJson(*asked, &hosted.served, started_); });
+    if (shown.is_null()) shown = OllamaShowJson(*asked, nullptr, started_);
+    Answer(*exchange, target, 200, shown);
+    return std::nullopt;
+  }
+
+  static std::optional<ApiError> CheckTokenizer(const Model& model) {
     if (!model.tokenizer_status().ok()) return ApiErrorOf(model.tokenizer_status());
     if (model.tokenizer() == nullptr) return ApiError{.message = "this model has no tokenizer"};
     return std::nullopt;
   }
 
-  std::optional<ApiError> Tokenize(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
-    if (std::optional<ApiError> error = CheckTokenizer()) return error;
+  // `model` of a body that has little else; what is wrong with it is found when the body is read.
+  static std::string ModelOf(const OrderedJson& json) {
+    const auto model = json.find("model");
+    return model != json.end() && model->is_string() ? model->get<std::string>() : "";
+  }
+
+  std::optional<ApiError> Tokenize(const ExchangePtr& exchange, const Target& target, const OrderedJson& json,
+                                   const Model& model) {
+    if (std::optional<ApiError> error = CheckTokenizer(model)) return error;
     ApiReading reading;
     ApiObject body(json, "", &reading);
     const std::optional<std::string> content = body.Text("content");
@@ -409,7 +587,7 @@ class ModelServer final : public ApiServer {
     body.Skip({"model"});
     body.End();
     if (reading.error) return reading.error;
-    const Tokenizer& tokenizer = *model_.engine->model().tokenizer();
+    const Tokenizer& tokenizer = *model.tokenizer();
     const Result<std::vector<int32_t>> tokens = tokenizer.Encode(*content, {.add_special = add, .parse_special = parse});
     if (!tokens.ok()) return ApiErrorOf(tokens.status());
     OrderedJson list = OrderedJson::array();
@@ -425,8 +603,9 @@ class ModelServer final : public ApiServer {
     return std::nullopt;
   }
 
-  std::optional<ApiError> Detokenize(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
-    if (std::optional<ApiError> error = CheckTokenizer()) return error;
+  std::optional<ApiError> Detokenize(const ExchangePtr& exchange, const Target& target, const OrderedJson& json,
+                                     const Model& model) {
+    if (std::optional<ApiError> error = CheckTokenizer(model)) return error;
     ApiReading reading;
     ApiObject body(json, "", &reading);
     const OrderedJson* const list = body.Array("tokens");
@@ -434,7 +613,7 @@ class ModelServer final : public ApiServer {
     body.Skip({"model"});
     body.End();
     if (reading.error) return reading.error;
-    const Tokenizer& tokenizer = *model_.engine->model().tokenizer();
+    const Tokenizer& tokenizer = *model.tokenizer();
     std::vector<int32_t> tokens;
     size_t bytes = 0;
     for (const OrderedJson& id : *list) {
@@ -451,40 +630,36 @@ class ModelServer final : public ApiServer {
     return std::nullopt;
   }
 
-  std::optional<ApiError> ApplyTemplate(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
-    ApiRequest request;
-    if (std::optional<ApiError> error = ParseApiRequest(ApiEndpoint::kChat, json, &request, options_.strict)) return error;
-    request.chat.now = std::time(nullptr);
-    RenderedChat rendered;
-    if (std::optional<ApiError> error = RenderApiChat(model_, request.chat, &rendered)) return error;
-    Answer(*exchange, target, 200, {{"prompt", JoinSegments(rendered.segments)}, {"prompt_tokens", rendered.tokens.size()}},
-           {.ignored = std::move(request.ignored), .notes = std::move(rendered.notes)});
-    return std::nullopt;
+  // /apply-template, and the counts of tokens.
+  std::optional<ApiError> Render(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
+    const ApiEndpoint endpoint = target.route == Route::kTemplate ? ApiEndpoint::kChat : target.endpoint;
+    const auto request = std::make_shared<ApiRequest>();
+    if (std::optional<ApiError> error = ParseApiRequest(endpoint, json, request.get(), options_.strict)) return error;
+    request->chat.now = std::time(nullptr);
+    return WithModel(exchange, target, request->model,
+                     [this, exchange, target, request](const ModelLease& lease) -> std::optional<ApiError> {
+                       RenderedChat rendered;
+                       if (std::optional<ApiError> error = RenderApiChat(lease->served, request->chat, &rendered)) return error;
+                       OrderedJson answer = {{"input_tokens", rendered.tokens.size()}};
+                       if (target.endpoint == ApiEndpoint::kResponses) answer["object"] = "response.input_tokens";
+                       if (target.route == Route::kTemplate)
+                         answer = {{"prompt", JoinSegments(rendered.segments)}, {"prompt_tokens", rendered.tokens.size()}};
+                       Answer(*exchange, target, 200, answer, {.ignored = request->ignored, .notes = std::move(rendered.notes)});
+                       return std::nullopt;
+                     });
   }
 
-  std::optional<ApiError> CountTokens(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
-    ApiRequest request;
-    if (std::optional<ApiError> error = ParseApiRequest(target.endpoint, json, &request, options_.strict)) return error;
-    request.chat.now = std::time(nullptr);
-    RenderedChat rendered;
-    if (std::optional<ApiError> error = RenderApiChat(model_, request.chat, &rendered)) return error;
-    Answer(*exchange, target, 200, {{"input_tokens", rendered.tokens.size()}},
-           {.ignored = std::move(request.ignored), .notes = std::move(rendered.notes)});
-    return std::nullopt;
-  }
-
-  const ServedModel model_;
   const ApiServerOptions options_;
   const AccessRules access_;
   const uint16_t port_;
   const int64_t started_;  // seconds since 1970
   ApiIds ids_;
   const ChatPage page_ = MakeChatPage();
-  Metrics metrics_;
+  RequestCounts requests_;
   std::mutex log_mutex_;
   std::atomic<bool> stopping_{false};
+  ModelShelf shelf_;             // outlives what holds a model
   WorkQueue work_, large_work_;  // those of large bodies, so that others do not wait for them; one client never has all of them
-  EngineLoop loop_;
   std::unique_ptr<HttpServer> http_;
 };
 
@@ -498,13 +673,23 @@ Status CheckExposure(const Listener& listener, bool has_keys, bool insecure) {
 
 Result<std::unique_ptr<ApiServer>> ApiServer::Start(const ServedModel& model, Listener listener,
                                                     const ApiServerOptions& options) {
+  ModelSource source{.name = model.name, .bytes = 0, .context = model.engine->context()};
+  source.load = [model](bool, const std::function<bool()>&) -> Result<ReadyModel> { return ReadyModel{.served = model}; };
+  return Start(std::vector<ModelSource>{std::move(source)}, std::move(listener), options);
+}
+
+Result<std::unique_ptr<ApiServer>> ApiServer::Start(std::vector<ModelSource> models, Listener listener,
+                                                    const ApiServerOptions& options) {
   TALLY_RETURN_IF_ERROR(CheckExposure(listener, !options.keys.empty(), options.insecure));
-  std::unique_ptr<PrefixFiles> files;
-  if (!options.cache_folder.empty()) {
-    TALLY_ASSIGN_OR_RETURN(
-        files, PrefixFiles::Open(*model.engine, options.cache_folder, options.cache_bytes, options.cache_options, options.warn));
+  if (models.empty()) return BadInput("there is no model to serve");
+  for (size_t i = 0; i < models.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (models[i].name == models[j].name) {
+        return BadInput("two models have the name " + Quote(models[i].name) + ": give one another, as in NAME=MODEL");
+      }
+    }
   }
-  auto server = std::make_unique<ModelServer>(model, options, listener, std::move(files));
+  auto server = std::make_unique<ModelServer>(std::move(models), options, listener);
   TALLY_RETURN_IF_ERROR(server->Begin(std::move(listener)));
   return std::unique_ptr<ApiServer>(std::move(server));
 }

@@ -100,7 +100,7 @@ Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native) {
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<ChatFormat> format, MakeChatFormat(source, native));
   Checksum sum;
   sum.Add(source.text);
-  return ChatSide{std::move(format), source.stop, sum.value()};
+  return ChatSide{std::move(format), source.stop, sum.value(), source.text};
 }
 
 std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
@@ -116,6 +116,7 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
                          .id = ids.Next(IdPrefix(request.endpoint)),
                          .model = IsOllama(request.endpoint) ? OllamaName(request.model, model.name) : model.name,
                          .created = std::time(nullptr),
+                         .arrived = request.arrived,
                          .begun = MonotonicSeconds(),
                          .seed = request.seed ? *request.seed : DrawSeed(),
                          .token_ids = model.engine->model().tokenizer() == nullptr,
@@ -393,8 +394,10 @@ std::vector<int32_t> Completion::SharedBeginning() const {
 }
 
 OrderedJson Completion::BillJson() const {
-  return tally_ ? ToOrderedJson(BillDocument(requests_, model_->engine->model().parameters(), model_->engine->ledger().weights()))
-                : OrderedJson();
+  if (!tally_) return {};
+  OrderedJson bill = {{"model", answer_.model}};
+  bill.update(ToOrderedJson(BillDocument(requests_, model_->engine->model().parameters(), model_->engine->ledger().weights())));
+  return bill;
 }
 
 OrderedJson Completion::Answer() const {

@@ -23,6 +23,7 @@ struct ChatSide {
   std::shared_ptr<const ChatFormat> format;
   std::vector<std::string> stop;  // an answer ends before any of these, besides those of the body
   uint64_t template_sum = 0;      // Checksum of the template's text
+  std::string text = {};          // of the template
 };
 // kBadInput: a template that cannot be read. `native`: as MakeChatFormat has it.
 Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native);

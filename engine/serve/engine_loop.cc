@@ -111,13 +111,31 @@ bool EngineLoop::CutShort(std::string client, std::string id, std::function<void
       });
 }
 
+bool EngineLoop::CallWithSlots(std::function<void(const Engine& engine, const std::vector<SlotFigures>& slots)> done) {
+  return Call([this, done = std::move(done)](const Engine& engine, const LiveFeed&, const LoopState&) {
+    std::vector<SlotFigures> slots;
+    for (const std::unique_ptr<Active>& active : active_) {
+      for (const std::shared_ptr<Request>& choice : active->served->completion->requests()) {
+        if (!choice->begun() || choice->ended()) continue;
+        slots.push_back({.prompt_tokens = choice->prompt_size(),
+                         .prompt_done = choice->prompt_done(),
+                         .prompt_cached = choice->prompt_reused(),
+                         .generated = static_cast<int64_t>(choice->result().tokens.size())});
+      }
+    }
+    done(engine, slots);
+  });
+}
+
+void EngineLoop::BeginStop(double seconds) {
+  const std::lock_guard lock(mutex_);
+  stop_at_ = stopping_ ? std::min(stop_at_, MonotonicSeconds() + seconds) : MonotonicSeconds() + seconds;
+  stopping_ = true;
+  wake_.notify_all();
+}
+
 void EngineLoop::Stop(double seconds) {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_at_ = stopping_ ? std::min(stop_at_, MonotonicSeconds() + seconds) : MonotonicSeconds() + seconds;
-    stopping_ = true;
-    wake_.notify_all();
-  }
+  BeginStop(seconds);
   thread_.Join();
   keeper_.Stop();
   if (loads_ != nullptr) loads_->Stop();

@@ -39,6 +39,7 @@ struct LoopOptions {
 
 // A request that is to be answered.
 struct ServedRequest {
+  std::shared_ptr<void> lease = {};  // kept for as long as the rest
   std::shared_ptr<HttpExchange> exchange;
   std::unique_ptr<Completion> completion;
   std::unique_ptr<ApiStream> stream;  // null: the answer is whole
@@ -47,6 +48,11 @@ struct ServedRequest {
   double arrived = 0;                 // MonotonicSeconds()
   // Called with the status once it has been answered.
   std::function<void(int status)> answered = {};
+};
+
+// A choice that runs.
+struct SlotFigures {
+  int64_t prompt_tokens = 0, prompt_done = 0, prompt_cached = 0, generated = 0;
 };
 
 class EngineLoop {
@@ -68,6 +74,10 @@ class EngineLoop {
   // Ends the request of `client` whose answer has this id: it is answered with what has come, and its usage. `done` is told on the engine's
   // thread whether there was one. False: the loop has ended.
   bool CutShort(std::string client, std::string id, std::function<void(bool found)> done);
+  // `done` gets, on the engine's thread, the choices that run. False: the loop has ended.
+  bool CallWithSlots(std::function<void(const Engine& engine, const std::vector<SlotFigures>& slots)> done);
+  // The beginning of Stop, without waiting.
+  void BeginStop(double seconds);
   // Takes no further request, finishes those that it has for at most so many seconds, and ends the others with an error that says so.
   void Stop(double seconds);
   size_t cut() const { return cut_; }  // requests that Stop has ended

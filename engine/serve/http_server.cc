@@ -375,6 +375,7 @@ void PollServer::BeginRequest(Connection& c) {
   c.exchange = std::make_shared<Exchange>(core_,
                                           HttpRequest{.method = std::move(c.head.method),
                                                       .path = std::move(c.head.path),
+                                                      .query = std::move(c.head.query),
                                                       .headers = std::move(c.head.headers),
                                                       .address = c.address,
                                                       .arrived = MonotonicSeconds()},
@@ -441,9 +442,13 @@ void PollServer::Refuse(Connection& c, const HttpFault& fault) {
                          : c.too_many == 429 ? HttpFault{429, "too many connections from this address: try again later"}
                                              : HttpFault{503, "too many connections: try again later"};
   if (c.exchange == nullptr) {
-    c.exchange = std::make_shared<Exchange>(
-        core_, HttpRequest{.method = c.head.method, .path = c.head.path, .address = c.address, .arrived = MonotonicSeconds()},
-        c.head.version_1_0);
+    c.exchange = std::make_shared<Exchange>(core_,
+                                            HttpRequest{.method = c.head.method,
+                                                        .path = c.head.path,
+                                                        .query = c.head.query,
+                                                        .address = c.address,
+                                                        .arrived = MonotonicSeconds()},
+                                            c.head.version_1_0);
   }
   c.keep_alive = false;
   c.stage = Stage::kAnswer;

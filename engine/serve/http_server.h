@@ -36,6 +36,7 @@ struct HttpLimits {
 
 struct HttpRequest {
   std::string method = {}, path = {};  // path: without the query
+  std::string query = {};              // behind the path's "?", as it came
   HttpHeaders headers = {};
   std::string body = {};
   std::string address = {};  // of the client, without its port

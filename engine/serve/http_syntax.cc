@@ -71,7 +71,9 @@ std::optional<HttpFault> ReadTarget(std::string_view target, HttpHead* head, std
   }
   const bool asterisk = target == "*" && head->method == "OPTIONS";
   if (!target.starts_with('/') && !asterisk && !*host) return Fault("the request's target is no path");
-  target = target.substr(0, target.find('?'));
+  const size_t path_end = std::min(target.find('?'), target.size());
+  head->query = target.substr(std::min(path_end + 1, target.size()));
+  target = target.substr(0, path_end);
   for (size_t i = 0; i < target.size(); ++i) {
     if (target[i] != '%') {
       head->path += target[i];
@@ -172,6 +174,28 @@ std::string AsciiLower(std::string_view text) {
 std::optional<std::string_view> FindHeader(const HttpHeaders& headers, std::string_view name) {
   for (const auto& [key, value] : headers) {
     if (key == name) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> QueryValue(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view field = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(field.size() + 1, query.size()));
+    if (!field.starts_with(name) || field.substr(name.size(), 1) != "=") continue;
+    std::string value;
+    for (std::string_view rest = field.substr(name.size() + 1); !rest.empty();) {
+      if (rest[0] != '%') {
+        value += rest[0] == '+' ? ' ' : rest[0];
+        rest.remove_prefix(1);
+        continue;
+      }
+      const int high = rest.size() > 2 ? HexDigit(rest[1]) : -1, low = high >= 0 ? HexDigit(rest[2]) : -1;
+      if (low < 0) return std::nullopt;
+      value += static_cast<char>(high * 16 + low);
+      rest.remove_prefix(3);
+    }
+    return value;
   }
   return std::nullopt;
 }

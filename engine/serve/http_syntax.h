@@ -22,6 +22,8 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 std::optional<std::string_view> FindHeader(const HttpHeaders& headers, std::string_view name);
 
 std::string AsciiLower(std::string_view text);
+// The value of a field of a query, "model=a%20b&x=1", decoded. Nullopt: it has none, or one that is not encoded rightly.
+std::optional<std::string> QueryValue(std::string_view query, std::string_view name);
 
 // Why a request is refused. The connection must end after it, as it is not known where the client's next request begins.
 struct HttpFault {
@@ -31,6 +33,7 @@ struct HttpFault {
 
 struct HttpHead {
   std::string method = {}, path = {};  // path: decoded, without the query
+  std::string query = {};              // as it came
   HttpHeaders headers = {};
   bool version_1_0 = false;
   bool keep_alive = true;         // the client does not ask to close

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <vector>
 
 namespace tally {
 namespace {
@@ -30,6 +31,16 @@ void One(std::string_view name, std::string_view type, std::string_view help, ui
 }
 
 std::string Label(std::string_view name, std::string_view value) { return std::string(name) + "=\"" + std::string(value) + "\""; }
+
+// A name may have any characters.
+std::string ModelLabel(std::string_view model) {
+  std::string value;
+  for (const char c : model) {
+    if (c == '\\' || c == '"') value += '\\';
+    value += c == '\n' ? std::string("\\n") : std::string(1, c);
+  }
+  return Label("model", value);
+}
 
 // Experts that the steps have read in each layer. An expert counts once a step, however many rows it has. The number is the bytes read of
 // the experts' last matrices, divided by those of one expert.
@@ -68,9 +79,20 @@ void Histogram::Write(std::string_view name, std::string_view help, std::string*
   Sample(std::string(name) + "_count", "", std::to_string(sum), text);
 }
 
-void Metrics::CountRequest(std::string_view path, int status) {
+void RequestCounts::Count(std::string_view path, int status) {
   const std::lock_guard lock(mutex_);
   ++requests_[{std::string(path), status}];
+}
+
+std::string RequestCounts::Text() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  Describe("tally_requests_total", "counter", "Requests by path and status of HTTP.", &text);
+  for (const auto& [what, n] : requests_) {
+    Sample("tally_requests_total", Label("path", what.first) + "," + Label("status", std::to_string(what.second)),
+           std::to_string(n), &text);
+  }
+  return text;
 }
 
 void Metrics::CountFirstToken(double seconds) {
@@ -111,11 +133,6 @@ void Metrics::CountBills(std::span<const std::shared_ptr<Request>> choices) {
 std::string Metrics::Text() const {
   const std::lock_guard lock(mutex_);
   std::string text;
-  Describe("tally_requests_total", "counter", "Requests by path and status of HTTP.", &text);
-  for (const auto& [what, n] : requests_) {
-    Sample("tally_requests_total", Label("path", what.first) + "," + Label("status", std::to_string(what.second)),
-           std::to_string(n), &text);
-  }
   One("tally_requests_cancelled_total", "counter", "Requests whose client left before it had its answer.", cancelled_, &text);
   One("tally_prompt_tokens_total", "counter", "Tokens of prompts, cached ones included.",
       static_cast<uint64_t>(usage_.prompt_tokens), &text);
@@ -169,6 +186,51 @@ std::string EngineMetrics(Engine& engine, const LoopState& state) {
     Sample("tally_bytes_total", Label("kind", kByteKindNames[k]), std::to_string(bytes), &text);
   }
   return text;
+}
+
+std::string ModelsMetrics(std::span<const ModelCounts> models, uint64_t bytes, uint64_t budget) {
+  std::string text;
+  const auto by_model = [&](const char* name, const char* type, const char* help, const auto& value) {
+    Describe(name, type, help, &text);
+    for (const ModelCounts& model : models) Sample(name, ModelLabel(model.name), std::to_string(value(model)), &text);
+  };
+  by_model("tally_model_loaded", "gauge", "1: the model is in memory.", [](const ModelCounts& m) { return m.loaded ? 1 : 0; });
+  by_model("tally_model_bytes", "gauge", "Bytes that the model takes in memory, its KV cache included.",
+           [](const ModelCounts& m) { return m.bytes; });
+  by_model("tally_model_loads_total", "counter", "Times that it was loaded.", [](const ModelCounts& m) { return m.loads; });
+  by_model("tally_model_drops_total", "counter", "Times that it gave way to another.",
+           [](const ModelCounts& m) { return m.drops; });
+  One("tally_models_bytes", "gauge", "Bytes that the models in memory take.", bytes, &text);
+  One("tally_models_budget_bytes", "gauge", "Bytes that they may take.", budget, &text);
+  return text;
+}
+
+std::string JoinMetrics(std::span<const std::pair<std::string, std::string>> texts_by_model) {
+  std::vector<std::pair<std::string, std::string>> families;  // HELP and TYPE; samples
+  for (const auto& [model, text] : texts_by_model) {
+    const std::string label = ModelLabel(model);
+    std::string* samples = nullptr;
+    for (size_t at = 0; at < text.size();) {
+      const size_t line_end = text.find('\n', at), type_end = text.find('\n', line_end + 1);
+      if (text[at] == '#') {  // both lines
+        const std::string head = text.substr(at, type_end + 1 - at);
+        auto family = std::ranges::find(families, head, &std::pair<std::string, std::string>::first);
+        if (family == families.end()) family = families.insert(families.end(), {head, ""});
+        samples = &family->second;
+        at = type_end + 1;
+        continue;
+      }
+      const std::string line = text.substr(at, line_end - at);
+      const size_t brace = line.find('{'), name_end = std::min(brace, line.find(' '));
+      *samples += line.substr(0, name_end) + "{" + label;
+      *samples += name_end == brace ? "," + line.substr(brace + 1) : "}" + line.substr(name_end);
+      *samples += "\n";
+      at = line_end + 1;
+    }
+  }
+  std::string all;
+  for (const auto& [head, samples] : families) all += head + samples;
+  return all;
 }
 
 }  // namespace tally

@@ -30,11 +30,20 @@ class Histogram {
   double sum_ = 0;
 };
 
-// Any number of threads may count at once.
+// Requests that have been answered, by a path that the server knows. Any number of threads may count at once.
+class RequestCounts {
+ public:
+  void Count(std::string_view path, int status);
+  std::string Text() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, int>, uint64_t> requests_;
+};
+
+// What requests had of a model. Any number of threads may count at once.
 class Metrics {
  public:
-  // A request has been answered: `path` is one that the server knows.
-  void CountRequest(std::string_view path, int status);
   void CountFirstToken(double seconds);         // since the request came
   void CountTokens(int64_t n, double seconds);  // after the first of a choice; since the one before them
   void CountUsage(const ApiUsage& usage);
@@ -46,7 +55,6 @@ class Metrics {
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::pair<std::string, int>, uint64_t> requests_;
   Histogram first_token_, token_;
   ApiUsage usage_;
   uint64_t cancelled_ = 0, billed_rows_ = 0, billed_flops_ = 0, rows_again_ = 0, rows_in_vain_ = 0;
@@ -58,5 +66,15 @@ struct LoopState {
 };
 // Figures of the engine and its ledger. Called on the thread that steps the engine.
 std::string EngineMetrics(Engine& engine, const LoopState& state);
+
+// A model on a server of several.
+struct ModelCounts {
+  std::string name = {};
+  bool loaded = false;
+  uint64_t bytes = 0, loads = 0, drops = 0;
+};
+std::string ModelsMetrics(std::span<const ModelCounts> models, uint64_t bytes, uint64_t budget);
+// Texts of the same figures of several models, as one: each sample has its model's name as a label.
+std::string JoinMetrics(std::span<const std::pair<std::string, std::string>> texts_by_model);
 
 }  // namespace tally

@@ -233,4 +233,12 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const En
   return std::shared_ptr<const Model>(loader.model());
 }
 
+Result<MemoryPlan> PlanModel(const std::string& path, const EngineOptions& engine) {
+  const LoadOptions options;
+  ModelLoader loader(path, engine, options);
+  TALLY_RETURN_IF_ERROR(loader.Read());
+  if (const Status fits = loader.Plan(); !fits.ok() && fits.code() != StatusCode::kNoRoom) return fits;
+  return loader.model()->memory_plan();
+}
+
 }  // namespace tally

@@ -121,4 +121,8 @@ TALLY_API Result<std::string> DemoModelPath();
 TALLY_API Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const EngineOptions& engine,
                                                          const LoadOptions& options = {});
 
+// The memory that LoadModel would take for the weights and an engine of these options, from the files' headers alone; there need not be
+// as much now. Errors of LoadModel.
+TALLY_API Result<MemoryPlan> PlanModel(const std::string& path, const EngineOptions& engine);
+
 }  // namespace tally

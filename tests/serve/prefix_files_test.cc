@@ -204,8 +204,8 @@ TEST_P(PrefixFilesTest, AnotherServerKnowsSharedBeginnings) {
     return model;
   };
   ApiServerOptions options;
-  options.cache_folder = folder_ / "cache";
-  options.cache_bytes = kMuch;
+  options.shelf.cache_folder = folder_ / "cache";
+  options.shelf.cache_bytes = kMuch;
   Answered first;
   {
     const auto engine = NewOne();

@@ -283,10 +283,10 @@ TEST_F(Demo, TheSameAloneAndInCompany) {
 TEST_F(Demo, AConversationOutlivesItsServer) {
   const TempFolder folder;
   ApiServerOptions options;
-  options.cache_folder = folder / "cache";
-  options.cache_bytes = uint64_t{1} << 30;
+  options.shelf.cache_folder = folder / "cache";
+  options.shelf.cache_bytes = uint64_t{1} << 30;
   std::vector<std::string> warnings;
-  options.warn = [&](const std::string& line) { warnings.push_back(line); };
+  options.shelf.warn = [&](const std::string& line) { warnings.push_back(line); };
   OrderedJson body = {{"messages", OrderedJson::array({{{"role", "system"}, {"content", std::string(200, 'a')}},
                                                        {{"role", "user"}, {"content", "Who art thou?"}}})},
                       {"max_tokens", 30},
