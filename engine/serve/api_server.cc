@@ -92,7 +92,11 @@ class ModelServer final : public ApiServer {
  public:
   ModelServer(std::vector<ModelSource> models, const ApiServerOptions& options, const Listener& listener)
       : options_(options),
-        access_({.keys = options.keys, .hosts = options.hosts, .origins = options.origins, .loopback = listener.loopback()}),
+        access_({.keys = options.keys,
+                 .hosts = options.hosts,
+                 .origins = options.origins,
+                 .prefix = options.prefix,
+                 .loopback = listener.loopback()}),
         port_(listener.port()),
         started_(std::time(nullptr)),
         shelf_(std::move(models), ShelfOf(options)),
@@ -141,10 +145,13 @@ class ModelServer final : public ApiServer {
 
   std::optional<HttpAnswer> Admit(const HttpRequest& head) {
     const AccessRules::Decision decision = access_.Check(head);
-    const Target target = TargetOf(head.path);
+    const Target target = TargetAt(head.path);
     if (decision.error) return Refused(head, target, *decision.error);
     const HttpHeaders cors = access_.CorsHeaders(head);
     if (head.method == "OPTIONS") return Settled(head, target, {.status = 204, .headers = cors});
+    if (!options_.prefix.empty() && head.path == options_.prefix && (head.method == "GET" || head.method == "HEAD")) {
+      return Settled(head, target, {.status = 308, .headers = {{"Location", options_.prefix + "/"}}});
+    }
     if (target.route == Route::kNone || (target.route == Route::kMetrics && !options_.metrics)) {
       return Refused(head, target, {.status = 404, .message = NotFound(head.path, target), .code = "not_found"});
     }
@@ -166,9 +173,21 @@ class ModelServer final : public ApiServer {
     return name.empty() || name.ends_with("/json") || name.ends_with("+json") || name == "text/plain" ||
            name == "application/x-www-form-urlencoded";
   }
-  static std::string NotFound(const std::string& path, const Target& target) {
+  // Of a path without the prefix. Nothing is elsewhere.
+  std::optional<std::string_view> Inside(std::string_view path) const {
+    if (!path.starts_with(options_.prefix)) return std::nullopt;
+    path.remove_prefix(options_.prefix.size());
+    return path.starts_with('/') ? std::optional(path) : std::nullopt;
+  }
+  Target TargetAt(std::string_view path) const {
+    const std::optional<std::string_view> inside = Inside(path);
+    return inside ? TargetOf(*inside) : Target{.endpoint = TargetOf(path).endpoint};
+  }
+  std::string NotFound(const std::string& path, const Target& target) const {
     if (target.route == Route::kMetrics) return "/metrics is off: tally serve --metrics";
-    const std::string_view why = WhyNotServed(path);
+    const std::optional<std::string_view> inside = Inside(path);
+    if (!inside) return Quote(path) + " is not served: all paths begin with " + options_.prefix + "/";
+    const std::string_view why = WhyNotServed(*inside);
     return Quote(path) + (why.empty() ? " is nothing that is served here" : ": " + std::string(why));
   }
   HttpAnswer Refused(const HttpRequest& head, const Target& target, const ApiError& error) {
@@ -178,7 +197,7 @@ class ModelServer final : public ApiServer {
   }
 
   HttpAnswer RefusedByServer(const HttpRequest& head, int status, const std::string& message) {
-    const Target target = TargetOf(head.path);
+    const Target target = TargetAt(head.path);
     const ApiError error{.status = status, .message = message, .type = status >= 500 ? "server_error" : "invalid_request_error"};
     if (status == 500)
       return JsonAnswer(status, ErrorJson(error, target.endpoint));  // asked for in case, whether it is used or not
@@ -228,7 +247,7 @@ class ModelServer final : public ApiServer {
   // --- the HTTP thread
 
   void Handle(const ExchangePtr& exchange) {
-    const Target target = TargetOf(exchange->request().path);
+    const Target target = TargetAt(exchange->request().path);
     switch (target.route) {
       case Route::kHealth:
         return Answer(*exchange, target, stopping_ ? 503 : 200, {{"status", stopping_ ? "shutting down" : "ok"}});

@@ -268,6 +268,50 @@ TEST(Ollama, Models) {
   EXPECT_TRUE(OrderedJson::parse(Post(api.port, "/api/chat", "{").body)["error"].is_string());
 }
 
+// Of which one at a time is in memory.
+TEST(Ollama, SeveralModels) {
+  const TextServed texts[2];
+  std::vector<ModelSource> sources;
+  for (const char* name : {"a", "b"}) {
+    ServedModel served = texts[sources.size()].model;
+    served.name = name;
+    sources.push_back({.name = name, .bytes = 1, .context = 128});
+    sources.back().load = [served](bool, const std::function<bool()>&) -> Result<ReadyModel> {
+      return ReadyModel{.served = served};
+    };
+  }
+  Result<Listener> listener = Listener::Open("127.0.0.1", 0);
+  ASSERT_TRUE(listener.ok());
+  ApiServerOptions options;
+  options.shelf.bytes = 1;
+  const Result<std::unique_ptr<ApiServer>> server = ApiServer::Start(std::move(sources), std::move(*listener), options);
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  const uint16_t port = (*server)->port();
+  const auto names = [&](const char* path) {
+    std::string all;
+    const OrderedJson models = OrderedJson::parse(Get(port, path).body)["models"];
+    for (const OrderedJson& model : models) all += model["name"].get<std::string>() + " ";
+    return all;
+  };
+  EXPECT_EQ(names("/api/tags"), "a:latest b:latest ");
+  EXPECT_EQ(names("/api/ps"), "a:latest ");
+  const auto ask = [&](const char* path, const OrderedJson& body) {
+    return OrderedJson::parse(Post(port, path, body.dump()).body);
+  };
+  EXPECT_EQ(ask("/api/show", {{"model", "b"}})["model_info"], OrderedJson::object()) << "it is not loaded to be shown";
+  const OrderedJson chat = Joined(kHiThere, {{"stream", false}});
+  for (const char* name : {"b:latest", "a", "b"}) {
+    const OrderedJson answer = ask("/api/chat", Joined(chat, {{"model", name}}));
+    EXPECT_EQ(answer["model"], std::string(name));
+    EXPECT_EQ(answer["message"]["content"], "xyz");
+    EXPECT_GT(answer["load_duration"], 0);
+  }
+  EXPECT_EQ(names("/api/ps"), "b:latest ");
+  EXPECT_TRUE(ask("/api/show", {{"model", "b:latest"}})["model_info"].contains("general.architecture"));
+  const OrderedJson other = ask("/api/chat", Joined(chat, {{"model", "c:latest"}}));
+  EXPECT_TRUE(other["error"].get<std::string>().starts_with("there is no model 'c'")) << other;
+}
+
 TEST(Ollama, Names) {
   EXPECT_EQ(OllamaName("demo"), "demo:latest");
   EXPECT_EQ(OllamaName("demo:q8"), "demo:q8");
