@@ -156,6 +156,33 @@ function(tally_browser_library file variable)
   set(${variable} "${text}" PARENT_SCOPE)
 endfunction()
 
+# Formulas in the chat page: a third library, which the page has packed. Without it formulas are shown as they were written.
+set(TALLY_MATHS AUTO CACHE STRING "Formulas in the chat page (KaTeX, beside TALLY_MARKDOWN): ON, OFF, or AUTO, where it is found")
+find_file(TALLY_KATEX_JS NAMES katex.min.js PATHS ${browser_libraries} PATH_SUFFIXES katex/dist katex)
+set(TALLY_WITH_MATHS ${TALLY_MATHS})
+if(NOT TALLY_WITH_MARKDOWN OR NOT EXISTS "${TALLY_KATEX_JS}")
+  if(TALLY_MATHS AND NOT TALLY_MATHS STREQUAL AUTO)
+    message(FATAL_ERROR "TALLY_MATHS is on, and KaTeX was not found (Debian, Ubuntu: apt-get install libjs-katex) or TALLY_MARKDOWN is off")
+  endif()
+  set(TALLY_WITH_MATHS OFF)
+elseif(TALLY_MATHS STREQUAL AUTO)
+  set(TALLY_WITH_MATHS ON)
+endif()
+
+# tally_packed_library(FILE NAME): NAME_gzip, FILE's gzip file, and NAME_sha256, what FILE hashes to, both in hexadecimal digits.
+function(tally_packed_library file name)
+  get_filename_component(file ${file} REALPATH)
+  set(packed ${CMAKE_CURRENT_BINARY_DIR}/${name}.gz)
+  file(ARCHIVE_CREATE OUTPUT ${packed} PATHS ${file} FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)
+  file(READ ${packed} gzip HEX)
+  string(SUBSTRING ${gzip} 0 8 head)
+  string(SUBSTRING ${gzip} 16 -1 rest)
+  file(SHA256 ${file} sha256)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  set(${name}_gzip ${head}00000000${rest} PARENT_SCOPE)  # without its time, so that the bytes are the same each time
+  set(${name}_sha256 ${sha256} PARENT_SCOPE)
+endfunction()
+
 if(TALLY_BUILD_TESTS)
   find_package(GTest)
   if(NOT GTest_FOUND)

@@ -97,7 +97,7 @@ endfunction()
 # Label `sanitized`: what .ci/run runs with the address sanitizer too: the fast tests of the library, and whole models.
 function(tally_tests)
   cmake_parse_arguments(T "COMPUTES;STARTS_TALLY;PLAIN" "PROGRAM" "FAST;GOLDENS;SLOW;AVX2_TOO;SOURCES;DEPS" ${ARGN})
-  set(threads parallel concurrent golden http_server serving)  # what threads meet in: the team, engines side by side, whole models, servers
+  set(threads parallel concurrent golden http_server serving serving_models)  # what threads meet in: the team, engines side by side, whole models, servers
   set(models golden families_golden checkpoint loaders_goldens)
   if(T_STARTS_TALLY AND CMAKE_CROSSCOMPILING)  # an emulated program cannot start another
     return()
@@ -119,6 +119,9 @@ function(tally_tests)
         set(sanitized ON)
       endif()
       set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 600 ENVIRONMENT OMP_WAIT_POLICY=passive)
+      if(T_STARTS_TALLY)  # what commands remember of tests is nobody's
+        set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT XDG_STATE_HOME=${CMAKE_CURRENT_BINARY_DIR}/state)
+      endif()
       if(group STREQUAL SLOW)
         set_tests_properties(${name} PROPERTIES COST 100)  # begins early
       endif()

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The first hour of somebody who has read README.md and docs/: twelve tasks at a terminal of 80 columns, each with what must come out.
+# The first hour of somebody who has read README.md and docs/: tasks at a terminal of 80 columns, each with what must come out.
 #   scripts/first_hour.sh [N ...]
-# runs tasks 2 to 12, or those given, with what is built in build/release ($BUILD), and prints a line each. The exit code is 1 if one fails.
+# runs all tasks but the first, or those given, with what is built in build/release ($BUILD), and prints a line each. The exit code is 1 if
+# one fails.
 # Lines that people read must not be wider than 80 columns. Task 1, README.md's first command on a bare system, takes many minutes and root:
 # it runs only if asked for, on the suite that $SUITE names.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -185,12 +186,151 @@ task_12() {  # audits: the bundled model, and a directory
   has "rows compared, all agree"
 }
 
+task_13() {  # what hands that know llama.cpp type, and a document that says what made it
+  if (cd "$work" && "$tally") >"$out" 2>&1; then fail "tally alone: exit code 0"; fi
+  narrow tally
+  has "Usage: tally COMMAND" "list The models on this machine"
+  ask run -m demo --n_predict 8 -p "ROMEO:" -ngl 99 -fa on --mlock -ub 512 --temp 0 --top_k 1 -t 0
+  has "-ngl is ignored: models run on the CPU" "-ub is ignored: prompts run in pieces" "decode 7 tokens" "-t 0 takes"
+  ask help options
+  has "--n-predict, --predict" "--tokens" "refused: write --kv TYPE"
+  if "$tally" run demo -ctk q8_0 >"$out" 2>&1; then fail "-ctk is taken"; fi
+  has "-ctk is not an option here: write --kv TYPE"
+  ask count gpt2 --json
+  has '"tally": { "version":' '"commit":' "\"date\": \"$(date -u +%Y-%m-%d)\""
+  ask fit Qwen3-8B --machine ram=64GB,read=50GB/s
+  has "usual Q8_0: 8.76 GiB, at most 5.78 tokens/s decode; Q4_K_M: 5.33 GiB, at most 9.48 tokens/s decode"
+}
+
+task_14() {  # the models on this machine: a pulled one by its short name, listed and removed
+  local cache=$work/pulled commit=0123456789abcdef0123456789abcdef01234567 digest
+  local repository=$cache/models--org--Tiny-GGUF
+  digest=$(sha256sum models/demo/demo.gguf | cut -d ' ' -f 1)
+  mkdir -p "$repository"/{blobs,refs,.tally} "$repository/snapshots/$commit"  # as pull makes it
+  cp models/demo/demo.gguf "$repository/blobs/$digest"
+  printf %s "$commit" >"$repository/refs/main"
+  ln -s "../../blobs/$digest" "$repository/snapshots/$commit/tiny-Q4_K_M.gguf"
+  printf '{"sha":"%s","siblings":[{"rfilename":"tiny-Q4_K_M.gguf","size":%s,"lfs":{"sha256":"%s","size":%s}}]}' "$commit" \
+    "$(stat -c %s models/demo/demo.gguf)" "$digest" "$(stat -c %s models/demo/demo.gguf)" >"$repository/.tally/$commit.json"
+  export HF_HUB_CACHE=$cache HF_HUB_OFFLINE=1
+  ask run tiny-gguf -n 4 -p "ROMEO:" -q
+  ask ls
+  has "name type size last used" "Tiny-GGUF Q4_K_M 3.60 MiB just now"
+  ask rm Tiny-GGUF --yes
+  has "org/Tiny-GGUF, all of it: removed, 3.60 MiB freed"
+  [ ! -e "$repository" ] || fail "it is still there"
+  if "$tally" rm models/demo/demo.gguf --yes >"$out" 2>&1; then fail "a file outside of the cache was removed"; fi
+  has "is no file of the cache"
+}
+
+task_15() {  # chat: settings, another model, the conversation as Markdown
+  command -v python3 >/dev/null || skip "python3, which plays the terminal, is not here"
+  rm -f "$work/talk.md"
+  TERM=xterm python3 - "$tally" "$work/talk.md" "$root/models/demo/demo.gguf" >"$out" <<'PYTHON' || fail "$(cat "$out")"
+import os, pty, re, select, sys, time
+tally, page, other = sys.argv[1:]
+child, terminal = pty.fork()
+if child == 0:
+    os.execv(tally, [tally, "chat", "-n", "16"])
+def say(keys, end):
+    seen = ""
+    os.write(terminal, keys.encode())
+    limit = time.time() + 30
+    while not re.search(end, seen):
+        if time.time() > limit:
+            sys.exit("no %r after %r: %r" % (end, keys, seen[-500:]))
+        if select.select([terminal], [], [], .1)[0]:
+            seen += os.read(terminal, 4096).decode("utf-8", "replace")
+say("", r"Ctrl-D ends")
+say("/set temperature 0\r", r"(?s)temperature +0 .*> ")
+say("What news?\r", r"(?s)answer \d+ at.*> ")
+say("/model " + other + "\r", r"(?s)a context of 1,024 tokens.*> ")
+say("And you?\r", r"(?s)answer \d+ at.*> ")
+say("/show\r", r"(?s)by 4 messages.*temperature +0 .*> ")
+say("/save " + page + "\r", r"(?s)saved: .*> ")
+os.write(terminal, b"\x04")
+PYTHON
+  cp "$work/talk.md" "$out"
+  has "## user What news? ## assistant" "## user And you? ## assistant"
+}
+
+task_16() {  # two models in one server: names choose, the budget holds, and bills name the model
+  command -v curl >/dev/null || skip "curl is not here"
+  cp models/demo/demo.gguf "$work/other.gguf"
+  "$tally" serve demo second="$work/other.gguf" --memory 20MB --port 0 --json >"$work/serving" 2>"$work/log_of_server" &
+  local server=$! url=""
+  # shellcheck disable=SC2064  # this server
+  trap "kill $server 2>/dev/null || true" EXIT
+  for _ in $(seq 100); do
+    url=$(sed -n 's/.*"url": "\(.*\)".*/\1/p' "$work/serving")
+    if [ -n "$url" ]; then break; fi
+    sleep .1
+  done
+  [ -n "$url" ] || fail "$(cat "$work/log_of_server")"
+  local model
+  for model in demo second demo; do
+    curl -s "$url/v1/completions" -d '{"model": "'$model'", "prompt": "ROMEO:", "max_tokens": 4, "tally": true}' >"$out"
+    has "\"tally\":{\"model\":\"$model\""
+  done
+  curl -s "$url/v1/models" >"$out"
+  has '"id":"demo"' '"status":{"value":"loaded"}' '"id":"second"' '"status":{"value":"unloaded"}'
+  curl -s "$url/v1/completions" -d '{"model": "third", "prompt": "ROMEO:"}' >"$out"
+  has "model_not_found" "'demo', 'second' are served"
+  curl -s "$url/v1/embeddings" -d '{}' >"$out"
+  has "this server has no embeddings"
+  curl -s "$url/slots" >"$out"
+  has '"id":3' '"is_processing":false'
+  kill $server
+  wait $server || fail "the server ended with $?: $(tail -n 3 "$work/log_of_server")"
+  trap - EXIT
+}
+
+task_17() {  # npm's ollama client, with a server on a socket too, and behind a prefix
+  command -v npm >/dev/null && command -v node >/dev/null && command -v curl >/dev/null || skip "node, npm or curl is not here"
+  (cd "$work" && npm install --no-audit --no-fund --ignore-scripts ollama@0.6.4) >"$out" 2>&1 || skip "npm cannot install: $(tail -n 1 "$out")"
+  "$tally" serve demo --port 0 --path-prefix /llm --json >"$work/serving" 2>"$work/log_of_server" &
+  local server=$!
+  "$tally" serve demo --unix-socket "$work/socket" 2>"$work/log_of_socket" &
+  local other=$! url=""
+  # shellcheck disable=SC2064  # these servers
+  trap "kill $server $other 2>/dev/null || true" EXIT
+  for _ in $(seq 100); do
+    url=$(sed -n 's/.*"url": "\(.*\)".*/\1/p' "$work/serving")
+    if [ -n "$url" ] && [ -S "$work/socket" ] && grep -q serving "$work/log_of_socket"; then break; fi
+    sleep .1
+  done
+  [ -n "$url" ] || fail "$(cat "$work/log_of_server")"
+  cat >"$work/ollama.mjs" <<'NODE'
+import {Ollama} from "ollama";
+const ollama = new Ollama({host: process.argv[2]});
+const {models: [{name}]} = await ollama.list();
+const body = {model: name, messages: [{role: "user", content: "Ay?"}], options: {seed: 1, num_predict: 6}};
+const whole = await ollama.chat(body);
+let text = "";
+for await (const part of await ollama.chat({...body, stream: true})) text += part.message.content;
+console.log(name, text === whole.message.content, whole.eval_count);
+NODE
+  node "$work/ollama.mjs" "$url" >"$out" 2>&1 || fail "$(cat "$out")"
+  has "demo:latest true 6"
+  curl -s "${url%/llm}/api/tags" >"$out"
+  has "all paths begin with /llm/"
+  curl -s --unix-socket "$work/socket" http://localhost/api/generate -d '{"prompt": "Ay?", "stream": false, "options": {"num_predict": 4}}' >"$out"
+  has '"eval_count":4' '"done_reason":"length"'
+  kill $server $other
+  wait $server && wait $other || fail "a server ended with $?: $(tail -n 3 "$work/log_of_server" "$work/log_of_socket")"
+  [ ! -e "$work/socket" ] || fail "the socket is still there"
+  trap - EXIT
+}
+
 names=("" "demo.sh on a bare system" "a GGUF file generates text" "chat: paste, history, cursor" "the table of GPT-2" "gpt-oss-20b: active, a picture"
-  "does 3.3B active hold?" "ten models, a laptop of 16 GB" "FLOPs and bytes for pandas" "quantize, perplexity" "the page of a run" "the library's example" "audits")
-if [ $# -eq 0 ]; then set -- 2 3 4 5 6 7 8 9 10 11 12; fi
+  "does 3.3B active hold?" "ten models, a laptop of 16 GB" "FLOPs and bytes for pandas" "quantize, perplexity" "the page of a run" "the library's example" "audits"
+  "llama.cpp's options, documents" "list, rm, short names" "chat: settings, models, Markdown" "two models in one server" "npm's ollama, a socket, a prefix")
+last=$((${#names[@]} - 1))
+# shellcheck disable=SC2046  # numbers
+if [ $# -eq 0 ]; then set -- $(seq 2 $last); fi
 failed=0
 for n in "$@"; do
-  [[ $n =~ ^([1-9]|1[0-2])$ ]] || die "first_hour.sh: tasks are 1 to 12, not $n"
+  [[ $n =~ ^[0-9]+$ ]] && [ "$n" -ge 1 ] && [ "$n" -le $last ] || die "first_hour.sh: tasks are 1 to $last, not $n"
   begin=$SECONDS
   set +e
   (

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what the command and the library are built with, on Debian 12 and 13 and on Ubuntu, through apt: also marked and DOMPurify,
-# which the chat page embeds and which bring nodejs along; libcurl's header, for `tally pull`, and libedit's, for line editing in `tally
-# chat`. Does nothing if nothing is missing. With --tests also what tests and benchmarks use: GoogleTest, Google Benchmark, OpenBLAS,
-# which `--impl blas` loads, and for the Python module Python's headers, pybind11, NumPy and pytest.
+# Installs what the command and the library are built with, on Debian 12 and 13 and on Ubuntu, through apt: also marked, DOMPurify and
+# KaTeX, which the chat page embeds and the first of which brings nodejs along; libcurl's header, for `tally pull`, and libedit's, for line
+# editing in `tally chat`. Does nothing if nothing is missing. With --tests also what tests and benchmarks use: GoogleTest, Google
+# Benchmark, OpenBLAS, which `--impl blas` loads, and for the Python module Python's headers, pybind11, NumPy and pytest.
 # With --ci also what .ci/run checks with and no build needs: the clang-format and clang-tidy of scripts/format.sh and
 # scripts/tidy.sh, lld, which links sanitized tests faster, and clang++ with libFuzzer, with which a consumer of the installed library
 # is built and scripts/fuzz.sh works; Python's jinja2, with which tests/chat compares templates; mypy and nbclient, with which the Python
@@ -19,7 +19,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 packages=(g++ cmake ninja-build ccache pkg-config libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev libedit-dev)
-page_packages=(node-marked node-dompurify)  # markdown in the chat page; Tally builds without
+page_packages=(node-marked node-dompurify libjs-katex)  # markdown and formulas in the chat page; Tally builds without
 mpi_packages=(libopenmpi-dev openmpi-bin)
 arm64_packages=(g++-aarch64-linux-gnu qemu-user)
 test_packages=(libgtest-dev libbenchmark-dev libopenblas0-pthread)
@@ -204,7 +204,7 @@ main() {
     if [ ${#missing[@]} -gt 0 ]; then
       die "install_deps.sh: not root and no sudo; as root, please run: apt-get install ${missing[*]}$([ $need_hwy = 0 ] || echo " libhwy-dev")"
     fi
-    say "install_deps.sh: not root and no sudo: going on without$([ $need_hwy = 0 ] || echo " a package of Highway, whose release CMake will fetch")$([ $llvm = 0 ] || echo " clang or lld")$([ $browser = 0 ] || echo " chromium")$([ $page = 0 ] || echo " markdown in the chat page")"
+    say "install_deps.sh: not root and no sudo: going on without$([ $need_hwy = 0 ] || echo " a package of Highway, whose release CMake will fetch")$([ $llvm = 0 ] || echo " clang or lld")$([ $browser = 0 ] || echo " chromium")$([ $page = 0 ] || echo " markdown and formulas in the chat page")"
     return 0
   fi
   say "install_deps.sh: to install: ${missing[*]} $([ $need_hwy = 0 ] || echo "Highway >= $hwy_minimum") $([ $llvm = 0 ] || echo "clang, lld") $([ $browser = 0 ] || echo chromium) $([ $page = 0 ] || echo "${page_packages[*]}")"

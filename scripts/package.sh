@@ -30,7 +30,7 @@ again=
 # What the command is compiled with. Of libcurl and libedit it takes the headers: it loads them where a system has them. Headers and
 # scripts that become part of it are the same whatever the root: this machine's suite has them as they are tested.
 library_packages=(libpcre2-dev libutf8proc-dev libedit-dev libcurl4-openssl-dev)
-other_packages=(nlohmann-json3-dev libcli11-dev node-marked node-dompurify)
+other_packages=(nlohmann-json3-dev libcli11-dev node-marked node-dompurify libjs-katex)
 tool_packages=(cmake ninja-build ccache pkg-config python3-setuptools python3-wheel)
 # One compiler for every archive.
 compiler=12
@@ -91,10 +91,11 @@ build_archive() {
   # shellcheck disable=SC2016  # the inner shell's
   in_root "$root" env $kept SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" sh -euc '
     cd /src/tally
-    page=/src/others/usr/share/nodejs
+    page=/src/others/usr/share
     cmake -G Ninja -S . -B build -DCMAKE_BUILD_TYPE=Release -DTALLY_STATIC=ON -DTALLY_BUILD_TESTS=OFF -DTALLY_BUILD_BENCH=OFF -DTALLY_MPI=OFF \
-      -DTALLY_PULL=ON -DTALLY_LINE_EDITING=ON -DTALLY_MARKDOWN=ON -DTALLY_MARKED_JS=$page/marked/lib/marked.umd.min.js \
-      -DTALLY_DOMPURIFY_JS=$page/dompurify/dist/purify.min.js -DFETCHCONTENT_SOURCE_DIR_HIGHWAY=/src/highway \
+      -DTALLY_PULL=ON -DTALLY_LINE_EDITING=ON -DTALLY_MARKDOWN=ON -DTALLY_MARKED_JS=$page/nodejs/marked/lib/marked.umd.min.js \
+      -DTALLY_DOMPURIFY_JS=$page/nodejs/dompurify/dist/purify.min.js -DTALLY_MATHS=ON -DTALLY_KATEX_JS=$page/javascript/katex/katex.min.js \
+      -DFETCHCONTENT_SOURCE_DIR_HIGHWAY=/src/highway \
       -DCMAKE_PREFIX_PATH=/src/others/usr "$@" >configure.log 2>&1 || { cat configure.log; exit 1; }
     cmake --build build --target tally tally_shell_files
     cmake --install build --component command --strip --prefix /src/install >/dev/null' - "$@"

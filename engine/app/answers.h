@@ -14,7 +14,7 @@ namespace tally::app {
 
 struct AnswerFlags {
   ModelFlags model;
-  std::optional<std::string> chat_template;
+  std::optional<std::string> chat_template, template_vars;
   int64_t parallel = 8, tokens = -1;
   SamplingOptions sampling;
   std::string draft;

@@ -29,8 +29,11 @@ Json PeaksJson(const MeasuredRoofs& r) {
           {"int8_narrow_instruction", r.peaks.int8_narrow_instruction}};
 }
 
-// (most - least) / median
-double Spread(const SpeedRate& r) { return r.median > 0 ? (r.most - r.least) / r.median : 0; }
+// (most - least) / median. None of one round.
+std::optional<double> Spread(const SpeedPoint& p) {
+  if (RoundsOf(p) < 2) return std::nullopt;
+  return p.rate.median > 0 ? (p.rate.most - p.rate.least) / p.rate.median : 0;
+}
 
 Json PointJson(const SpeedPoint& p, std::optional<int64_t> batch) {
   Json j = {{"threads", p.threads}, {"kv", KvName(p.kv)}, {"depth", p.depth}};
@@ -41,7 +44,7 @@ Json PointJson(const SpeedPoint& p, std::optional<int64_t> batch) {
             {"tokens_per_second", p.rate.median},
             {"least_tokens_per_second", p.rate.least},
             {"most_tokens_per_second", p.rate.most},
-            {"spread", Spread(p.rate)}});
+            {"spread", Spread(p)}});
   return j;
 }
 
@@ -85,9 +88,6 @@ double PerSecond(uint64_t bytes, double seconds) { return seconds > 0 ? static_c
 std::string Giga(double x) { return Fixed(x / 1e9, 2); }
 std::string Percent(double x) { return Fixed(100 * x, 1) + " %"; }
 std::string Rate(double x) { return Fixed(x, x < 1000 ? 2 : 1); }
-// Half of the spread.
-std::string PlusMinus(const SpeedRate& r) { return "+-" + Fixed(50 * Spread(r), 1) + " %"; }
-
 struct Tables {
   TableFormat format;
   std::string text = {};
@@ -124,7 +124,7 @@ Table PrefillTable(const SpeedReport& r) {
   Table t{"prefill", {"tokens", "depth", "threads", "kv", "tokens/s", "spread", "GFLOP/s", "of peak", "rounds"}, {}, {}};
   for (const PrefillSpeed& p : r.prefill) {
     t.rows.push_back({std::to_string(p.tokens), std::to_string(p.depth), std::to_string(p.threads), KvName(p.kv),
-                      Rate(p.rate.median), PlusMinus(p.rate), Giga(p.flops / static_cast<double>(p.tokens) * p.rate.median),
+                      Rate(p.rate.median), PlusMinus(p), Giga(p.flops / static_cast<double>(p.tokens) * p.rate.median),
                       Percent(p.ratio_of_peak), Kept(p)});
   }
   return t;
@@ -137,7 +137,7 @@ Table DecodeTable(const SpeedReport& r) {
           {}};
   for (const DecodeSpeed& p : r.decode) {
     t.rows.push_back({std::to_string(p.tokens), std::to_string(p.depth), std::to_string(p.batch), std::to_string(p.threads),
-                      KvName(p.kv), Rate(p.rate.median), PlusMinus(p.rate), Fixed(p.bytes_per_token / 1e6, 2),
+                      KvName(p.kv), Rate(p.rate.median), PlusMinus(p), Fixed(p.bytes_per_token / 1e6, 2),
                       Giga(p.bytes_per_token * p.rate.median), Percent(p.ratio_of_bandwidth), Kept(p)});
   }
   return t;
@@ -204,7 +204,8 @@ Json BenchJson(const BenchRun& run, const SpeedReport& r) {
 }
 
 std::string BenchJsonLines(const BenchRun& run, const SpeedReport& report) {
-  const Json document = BenchJson(run, report);
+  Json document = BenchJson(run, report);
+  document["tally"] = Maker();
   Json head = {{"record", "run"}};
   for (const auto& [key, value] : document.members()) {
     if (key != "prefill" && key != "decode") head[key] = value;
@@ -214,7 +215,9 @@ std::string BenchJsonLines(const BenchRun& run, const SpeedReport& report) {
   return text;
 }
 
-std::string BenchCsv(const BenchRun& run, const SpeedReport& report) { return CsvText(Records(BenchJson(run, report))); }
+std::string BenchCsv(const BenchRun& run, const SpeedReport& report) {
+  return MarkedCsv(CsvText(Records(BenchJson(run, report))));
+}
 
 std::string BenchTables(const BenchRun& run, const SpeedReport& r, TableFormat format) {
   Tables out{format};
@@ -232,7 +235,7 @@ std::string BenchTables(const BenchRun& run, const SpeedReport& r, TableFormat f
   out.Add(DecodeTable(r));
   out.Line("");
   if (AnyMoved(r)) paragraph("*: the roofs moved by more than 10 % in every round: figures of all rounds");
-  paragraph("spread: half of the range of the rounds kept; their roofs moved by at most 10 %");
+  paragraph("spread: half of the range of the rounds kept; their roofs moved by at most 10 %" + SpreadNote(r));
   if (!r.prefill.empty()) paragraph("prefill: linear and attention, one head row");
   if (!r.decode.empty()) {
     const auto [sampled, greedy] = Sampling(r);

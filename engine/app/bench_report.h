@@ -30,6 +30,13 @@ std::string BenchTables(const BenchRun& run, const SpeedReport& report, TableFor
 // all points have in common is no column of their tables.
 std::string BenchScreen(const std::string& description, double load_seconds, const SpeedReport& report);
 
+// Rounds that a point's figures are of: those kept, or all where none held still.
+int32_t RoundsOf(const SpeedPoint& p);
+// Half of the range of these rounds, as a part of the median; "-" of one round.
+std::string PlusMinus(const SpeedPoint& p);
+// What is said of a spread where a point has only one such round; else empty.
+std::string SpreadNote(const SpeedReport& report);
+
 // Whether the roofs of a point moved in all of its rounds.
 bool AnyMoved(const SpeedReport& report);
 

@@ -44,12 +44,6 @@ bool Varies(const std::vector<Point>& points, const Coordinate& c) {
   return std::any_of(points.begin(), points.end(), [&](const SpeedPoint& p) { return c.cell(p) != c.cell(points.front()); });
 }
 
-// Half of the range, as a part of the median. '*': no round held still.
-std::string PlusMinus(const SpeedPoint& p) {
-  const double half = p.rate.median > 0 ? (p.rate.most - p.rate.least) / p.rate.median * 50 : 0;
-  return "+-" + Fixed(half, 1) + " %" + (p.kept == 0 ? "*" : "");
-}
-
 double FlopsPerSecond(const PrefillSpeed& p) { return p.flops / static_cast<double>(p.tokens) * p.rate.median; }
 
 // The types in which a tenth of the work or more was done: "int8 and f32".
@@ -156,26 +150,38 @@ std::string PointTables(const SpeedReport& r) {
   if (!r.decode.empty()) {
     text += "\n" + Render(PointTable<DecodeSpeed>("decode", r.decode, {"tokens/s", "spread", "GB/s", "of read"},
                                                   [](const DecodeSpeed& p) -> Words {
-                                                    return {ShortRate(p.rate.median), PlusMinus(p),
+                                                    return {ShortRate(p.rate.median), PlusMinus(p) + (p.kept == 0 ? "*" : ""),
                                                             ShortRate(p.bytes_per_token * p.rate.median / 1e9),
                                                             OfRoof(p.ratio_of_bandwidth)};
                                                   }),
                           TableFormat::kText);
   }
   if (!r.prefill.empty()) {
-    text +=
-        "\n" +
-        Render(PointTable<PrefillSpeed>(
-                   "prefill", r.prefill, {"tokens/s", "spread", "GFLOP/s", "of peak"},
-                   [](const PrefillSpeed& p) -> Words {
-                     return {ShortRate(p.rate.median), PlusMinus(p), ShortRate(FlopsPerSecond(p) / 1e9), OfRoof(p.ratio_of_peak)};
-                   }),
-               TableFormat::kText);
+    text += "\n" + Render(PointTable<PrefillSpeed>("prefill", r.prefill, {"tokens/s", "spread", "GFLOP/s", "of peak"},
+                                                   [](const PrefillSpeed& p) -> Words {
+                                                     return {ShortRate(p.rate.median), PlusMinus(p) + (p.kept == 0 ? "*" : ""),
+                                                             ShortRate(FlopsPerSecond(p) / 1e9), OfRoof(p.ratio_of_peak)};
+                                                   }),
+                          TableFormat::kText);
   }
   return text;
 }
 
 }  // namespace
+
+int32_t RoundsOf(const SpeedPoint& p) { return p.kept > 0 ? p.kept : p.rounds; }
+
+std::string PlusMinus(const SpeedPoint& p) {
+  if (RoundsOf(p) < 2) return "-";
+  return "+-" + Fixed(p.rate.median > 0 ? (p.rate.most - p.rate.least) / p.rate.median * 50 : 0, 1) + " %";
+}
+
+std::string SpreadNote(const SpeedReport& r) {
+  const auto single = [](const auto& points) {
+    return std::any_of(points.begin(), points.end(), [](const SpeedPoint& p) { return RoundsOf(p) < 2; });
+  };
+  return single(r.prefill) || single(r.decode) ? "; none of one round" : "";
+}
 
 bool AnyMoved(const SpeedReport& r) {
   const auto moved = [](const auto& points) {
@@ -197,7 +203,7 @@ std::string BenchScreen(const std::string& description, double load_seconds, con
   text += Described("memory", "peak RSS " + BytesText(r.peak_resident) + ", planned " + BytesText(r.memory.total()));
   text += Described("checked", r.verified) + PointTables(r) + "\n";
   if (AnyMoved(r)) text += "*: the roofs moved by more than 10 % in every round: figures of all rounds\n";
-  return text + "spread: half of the range of the rounds; --full: all figures\n";
+  return text + "spread: half of the range of the rounds" + SpreadNote(r) + "; --full: all figures\n";
 }
 
 }  // namespace tally::app

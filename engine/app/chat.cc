@@ -88,7 +88,7 @@ void Converse(Talk& talk, ChatReader& reader, const bool& over) {
     if (input.kind == ChatInput::Kind::kEnd || (at_empty_line && asked_to_end)) return;
     asked_to_end = at_empty_line;
     if (at_empty_line && !Terminated()) Note("(Ctrl-C once more, or Ctrl-D, ends)\n");
-    if (input.kind == ChatInput::Kind::kCommand && !RunChatCommand(talk, input.text)) return;
+    if (input.kind == ChatInput::Kind::kCommand && (!RunChatCommand(talk, input.text) || talk.is_over())) return;
     if (input.kind == ChatInput::Kind::kMessage) SayAndGoOn(talk, std::move(input.text));
     TakeInterrupt();  // it has stopped the answer
     KeepAndGoOn(talk);
@@ -118,7 +118,7 @@ Result<int> RunChat(const ChatFlags& flags) {
     Converse(*talk, reader, over);
     closed = talk->Close();
     // What cannot be kept in one place may be in another.
-    if (!closed.ok() && !Terminated() && PrintedAll()) {
+    if (!closed.ok() && !talk->is_over() && !Terminated() && PrintedAll()) {
       Note(Printable(closed.message()) + "\n/save FILE keeps the conversation elsewhere; it is lost if you end without\n");
       over = false;
       Converse(*talk, reader, over);

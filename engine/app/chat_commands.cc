@@ -2,13 +2,18 @@
 #include "engine/app/chat_commands.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "engine/app/chat_report.h"
+#include "engine/app/chat_settings.h"
 #include "engine/app/console.h"
 #include "engine/app/json.h"
+#include "engine/app/output_files.h"
 #include "engine/app/usage.h"
 #include "engine/base/format.h"
 #include "engine/base/utf8_check.h"
@@ -54,10 +59,57 @@ void System(Talk& talk, const std::string& text) {
   Note(prompt.empty() ? "there is no system prompt\n" : Readable(prompt) + "\n");
 }
 
+// kBadInput: also a file that is there and not empty.
+Status WriteConversation(const std::string& path, const std::string& text, const Talk& talk) {
+  if (const Status free = CheckMayReplace(path, false); !free.ok())
+    return BadInput(Quote(path) + " is there: /save takes another name");
+  TALLY_RETURN_IF_ERROR(CheckOutputFile("/save", path, talk.model_path(), {}, false));
+  errno = 0;
+  std::FILE* const file = std::fopen(path.c_str(), "wbe");
+  if (file == nullptr) return CannotWrite(path, errno);
+  const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const int reason = errno;
+  const bool closed = std::fclose(file) == 0;
+  if (whole && closed) return {};
+  std::remove(path.c_str());
+  return CannotWrite(path, whole ? errno : reason);
+}
+
 void Save(Talk& talk, const std::string& typed) {
-  if (typed.empty()) return Note("/save FILE\n");
+  if (typed.empty()) return Note("/save FILE, FILE.md or FILE.json\n");
   const std::string path = PathOf(typed);
-  Tell(talk.Save(path), "saved: " + Printable(path) + "\n");
+  const bool markdown = path.ends_with(".md"), json = path.ends_with(".json");
+  const Status saved = markdown ? WriteConversation(path, ConversationMarkdown(talk), talk)
+                       : json   ? WriteConversation(path, JsonText(ConversationJson(talk)) + "\n", talk)
+                                : talk.Save(path);
+  Tell(saved, "saved: " + Printable(path) + (markdown || json ? ", to be read; /load takes sessions alone\n" : "\n"));
+}
+
+void SetCommand(Talk& talk, const std::string& arguments) {
+  if (arguments.empty()) return Note(SettingLines(talk));
+  const Result<std::string> set = SetOne(talk, arguments);
+  Tell(set.status(), set.ok() ? *set : "");
+}
+
+void ModelCommand(Talk& talk, const std::string& given) {
+  if (given.empty()) return Note(Printable(talk.model_name()) + ": " + Printable(talk.model().Description()) + "\n");
+  const Status status = talk.Switch(PathOf(given));
+  if (talk.is_over()) return Note(Printable(status.message()) + ": no model is left\n");
+  Tell(status, Printable(talk.model().Description()) + "; a context of " + Thousands(talk.engine().context()) + " tokens\n");
+  if (!status.ok()) Note("the model stays " + Printable(talk.model_name()) + "\n");
+}
+
+void Show(Talk& talk, const std::string&) {
+  const size_t width = OutputWidth(0);
+  const std::string system = talk.SystemPrompt();
+  Note(Paragraph("model", Printable(talk.model_name()) + ": " + Printable(talk.model().Description()), width) +
+       Paragraph("file", Printable(talk.model_path()), width) +
+       Paragraph("template", Printable(talk.source().origin) + "; " + Printable(talk.FormatDescription()), width) +
+       Paragraph("context",
+                 Thousands(talk.engine().context()) + " tokens, " + Thousands(talk.conversation().tokens()) + " used by " +
+                     Counted(static_cast<int64_t>(talk.messages().size()), "message"),
+                 width) +
+       (system.empty() ? "" : Paragraph("system", Printable(system, 200), width)) + SettingLines(talk));
 }
 
 void Load(Talk& talk, const std::string& path) {
@@ -105,7 +157,10 @@ constexpr ChatCommand kCommands[] = {
     {"help", "", "this list", Help},
     {"reset", "", "begin anew; the system prompt stays", Reset},
     {"system", "[TEXT]", "set the system prompt, or show it", System},
-    {"save", "FILE", "keep the conversation in a file", Save},
+    {"set", "[NAME VALUE]", "temperature, seed ...; alone: what holds", SetCommand},
+    {"model", "[NAME]", "go on with another model", ModelCommand},
+    {"show", "", "model, template, context, settings", Show},
+    {"save", "FILE", "keep the conversation; .md, .json: to read", Save},
     {"load", "FILE", "go on with one that was kept", Load},
     {"undo", "", "forget the last message and its answer", Undo},
     {"retry", "", "have the last message answered once more", Retry},

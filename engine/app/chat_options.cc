@@ -41,13 +41,6 @@ Status ReadTools(const std::string& path, ChatRequest* request) {
   return {};
 }
 
-Status ReadVariables(const std::string& text, ChatRequest* request) {
-  TALLY_ASSIGN_OR_RETURN(const ReadDocument variables, ReadJson<ReadDocument>("--template-vars", text, kOrderedJsonLimits));
-  if (!variables.is_object()) return BadInput("--template-vars: expected an object, {\"name\": value}");
-  for (const auto& [name, value] : variables.items()) request->variables[name] = value.dump();
-  return {};
-}
-
 // Of a template that is not the checkpoint's: what the tokenizer has.
 std::map<std::string, std::string> SpecialTokens(const Model& model) {
   std::map<std::string, std::string> special;
@@ -105,7 +98,9 @@ Result<ChatRequest> RequestOf(const ChatFlags& flags) {
   if (flags.think || flags.no_think) request.thinking = flags.think;
   request.now = std::time(nullptr);
   if (flags.tools) TALLY_RETURN_IF_ERROR(ReadTools(*flags.tools, &request));
-  if (flags.template_vars) TALLY_RETURN_IF_ERROR(ReadVariables(*flags.template_vars, &request));
+  if (flags.template_vars) {
+    TALLY_ASSIGN_OR_RETURN(request.variables, ReadTemplateVars(*flags.template_vars));
+  }
   std::optional<std::string> system = flags.system;
   if (flags.system_file) {
     TALLY_ASSIGN_OR_RETURN(system, ReadPromptText(*flags.system_file));
@@ -122,6 +117,19 @@ Result<std::optional<std::string>> FirstMessage(const ChatFlags& flags) {
   }
   if (flags.prompt) return flags.prompt;
   return GivenInput();
+}
+
+Result<std::map<std::string, std::string>> ReadTemplateVars(const std::string& text) {
+  TALLY_ASSIGN_OR_RETURN(const ReadDocument read, ReadJson<ReadDocument>("--template-vars", text, kOrderedJsonLimits));
+  if (!read.is_object()) return BadInput("--template-vars: expected an object, {\"name\": value}");
+  std::map<std::string, std::string> variables;
+  for (const auto& [name, value] : read.items()) {
+    if (name == "messages" || name == "tools" || name == "add_generation_prompt") {
+      return BadInput("--template-vars cannot set " + name);
+    }
+    variables[name] = value.dump();
+  }
+  return variables;
 }
 
 void AddChatTemplate(Command& command, std::optional<std::string>& chat_template) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +41,9 @@ std::string ToolText(const std::string& tool);
 
 // The first message, where an option gives one, or standard input that is no terminal, which is read for it. kBadInput: several.
 Result<std::optional<std::string>> FirstMessage(const ChatFlags& flags);
+
+// --template-vars: each variable's JSON text. kBadInput: no object, or one that names what a request sets itself.
+Result<std::map<std::string, std::string>> ReadTemplateVars(const std::string& text);
 
 // --chat-template
 void AddChatTemplate(Command& command, std::optional<std::string>& chat_template);

@@ -3,8 +3,11 @@
 
 #include <vector>
 
+#include "engine/app/chat_settings.h"
+#include "engine/app/commands.h"
 #include "engine/app/draft.h"
 #include "engine/app/run_books.h"
+#include "engine/base/format.h"
 
 namespace tally::app {
 namespace {
@@ -52,6 +55,35 @@ Json ChatJson(const ChatFlags& flags, const Talk& talk) {
   document.Update(FiguresJson(last.turn.generated, last.figures.books, talk.engine()));
   if (talk.drafts()) document["drafts"] = DraftJson(f);
   return document;
+}
+
+Json ConversationJson(const Talk& talk) {
+  return {{"model", talk.model_name()},
+          {"description", talk.model().Description()},
+          {"template", talk.source().origin},
+          {"format", talk.FormatDescription()},
+          {"settings", SettingsJson(talk)},
+          {"messages", Json::ListOf(talk.messages(), MessageJson)},
+          {"tally", Maker()}};
+}
+
+std::string ConversationMarkdown(const Talk& talk) {
+  const Json maker = Maker();
+  std::string text = "# " + Printable(talk.model_name()) + "\n\n" + Printable(talk.model().Description()) + ", tally " +
+                     maker["version"].Text() + ", " + maker["date"].Text() + "\n";
+  for (const ChatMessage& message : talk.messages()) {
+    const std::string& role = message.role;
+    text +=
+        "\n## " + Printable(role.empty() ? "message" : role) + (message.name.empty() ? "" : " " + Printable(message.name)) + "\n";
+    std::string quoted;
+    for (const char c : message.reasoning) quoted += c == '\n' ? std::string("\n> ") : std::string(1, c);
+    if (!quoted.empty()) text += "\n> " + quoted + "\n";
+    if (!message.content.empty()) text += "\n" + message.content + (message.content.ends_with('\n') ? "" : "\n");
+    for (const ToolCall& call : message.tool_calls) {
+      text += "\nCalls " + Printable(call.name) + ":\n\n```json\n" + call.arguments + "\n```\n";
+    }
+  }
+  return text;
 }
 
 }  // namespace tally::app

@@ -8,9 +8,11 @@
 
 #include "engine/app/console.h"
 #include "engine/app/draft.h"
+#include "engine/app/hub_models.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/output_files.h"
 #include "engine/app/prompt_bar.h"
+#include "engine/app/ranks.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 
@@ -34,47 +36,115 @@ Status LockSession(const std::string& session, FileLock& lock) {
   return BadInput(Printable(session) + ": another chat has this session open; end it, or go on with a copy of the file");
 }
 
+// kBadInput: a model of the hub that would have to be fetched, in the middle of a conversation.
+Status CheckIsHere(const std::string& given) {
+  TALLY_ASSIGN_OR_RETURN(const hub::Settings settings, HubSettings());
+  std::optional<hub::Name> name = HubName(given);
+  if (!name) {
+    TALLY_ASSIGN_OR_RETURN(name, CachedShortName(settings, given));
+  }
+  if (!name) return {};
+  const Status here = hub::FindCached(settings, *name, hub::Want::kWeights).status();
+  return here.ok() ? here : BadInput(here.message() + "; `tally pull " + name->text() + "` fetches it");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
   TALLY_RETURN_IF_ERROR(CheckGeneration(flags.sampling, flags.tokens));
-  TALLY_ASSIGN_OR_RETURN(EngineOptions engine, ToEngineOptions(flags.model));
-  TALLY_ASSIGN_OR_RETURN(const int64_t draft, ReadDraft(flags.draft, engine));
-  TALLY_ASSIGN_OR_RETURN(const GivenGrammar given, ReadGrammar(flags.grammar));
-  TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
   std::unique_ptr<Talk> talk(new Talk(flags));
-  talk->draft_ = draft;
-  talk->grammar_ = given.grammar;
-  TALLY_ASSIGN_OR_RETURN(talk->model_path_, ModelPath(flags.model.model, flags.model.yes));
+  TALLY_ASSIGN_OR_RETURN(talk->engine_options_, ToEngineOptions(flags.model));
+  TALLY_ASSIGN_OR_RETURN(talk->draft_, ReadDraft(flags.draft, talk->engine_options_));
+  TALLY_ASSIGN_OR_RETURN(GivenGrammar given, ReadGrammar(flags.grammar));
+  talk->grammar_ = std::move(given.grammar);
+  TALLY_ASSIGN_OR_RETURN(const ChatRequest request, RequestOf(flags));
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(flags.model.model, flags.model.yes));
   if (flags.session) {
-    TALLY_RETURN_IF_ERROR(CheckOutputFile("--session", *flags.session, talk->model_path_,
+    TALLY_RETURN_IF_ERROR(CheckOutputFile("--session", *flags.session, path,
                                           {flags.file, flags.system_file, flags.tools, flags.chat_template}, true));
     TALLY_RETURN_IF_ERROR(LockSession(*flags.session, talk->lock_));
   }
-  const double begin = MonotonicSeconds();
-  LoadOptions load;
-  load.before_weights = [&](const Model& model) { return talk->FindFormat(request, model); };
-  TALLY_ASSIGN_OR_RETURN(talk->loaded_.model, LoadModelOnly(flags.model.model, engine, std::move(load)));
-  TALLY_ASSIGN_OR_RETURN(talk->loaded_.engine, NewEngine(talk->loaded_.model, engine));
-  talk->loaded_.seconds = MonotonicSeconds() - begin;
-  TALLY_ASSIGN_OR_RETURN(talk->conversation_, NewConversation(*talk->loaded_.engine, talk->format_));
+  TALLY_ASSIGN_OR_RETURN(talk->voice_, talk->MakeVoice(flags.model.model, path, request, flags.chat_template));
   TALLY_RETURN_IF_ERROR(talk->OpenSession(request));
   talk->kept_ = talk->messages();
   return talk;
 }
 
-Status Talk::FindFormat(ChatRequest request, const Model& model) {
+Result<Talk::Voice> Talk::MakeVoice(const std::string& name, const std::string& path, const ChatRequest& request,
+                                    const std::optional<std::string>& chat_template) {
+  Voice voice = {.name = name, .path = path, .chat_template = chat_template};
+  const double begin = MonotonicSeconds();
+  LoadOptions load;
+  load.before_weights = [&](const Model& model) { return FindFormat(request, model, &voice); };
+  TALLY_ASSIGN_OR_RETURN(voice.loaded.model, LoadModelOnly(name, engine_options_, std::move(load)));
+  TALLY_ASSIGN_OR_RETURN(voice.loaded.engine, NewEngine(voice.loaded.model, engine_options_));
+  voice.loaded.seconds = MonotonicSeconds() - begin;
+  TALLY_ASSIGN_OR_RETURN(voice.conversation, NewConversation(*voice.loaded.engine, voice.format));
+  return voice;
+}
+
+Status Talk::FindFormat(ChatRequest request, const Model& model, Voice* voice) {
   TALLY_RETURN_IF_ERROR(model.tokenizer_status());
   if (model.tokenizer() == nullptr) {
-    return BadInput(flags_.model.model + ": the model has no tokenizer, and no conversation without");
+    return BadInput(voice->name + ": the model has no tokenizer, and no conversation without");
   }
-  TALLY_ASSIGN_OR_RETURN(source_, FindTemplate(flags_.chat_template, flags_.model.model, model, !request.tools.empty()));
-  TALLY_ASSIGN_OR_RETURN(format_, MakeChatFormat(source_, /*native=*/!IsTemplateFile(flags_.chat_template)));
+  TALLY_ASSIGN_OR_RETURN(voice->source, FindTemplate(voice->chat_template, voice->name, model, !request.tools.empty()));
+  TALLY_ASSIGN_OR_RETURN(voice->format, MakeChatFormat(voice->source, /*native=*/!IsTemplateFile(voice->chat_template)));
   // A template that cannot work must not wait for the first message. With a session it is tried when that is read, with its variables.
-  if (SessionIsThere()) return {};
-  request.messages.push_back({.role = "user", .content = "Hello"});
-  TALLY_RETURN_IF_ERROR(format_->Render(request).status());
-  NoteWhatIsLost(request);
+  if (voice_.conversation == nullptr && SessionIsThere()) return {};
+  if (request.messages.empty() || request.messages.back().role != "user") {
+    request.messages.push_back({.role = "user", .content = "Hello"});
+  }
+  TALLY_RETURN_IF_ERROR(voice->format->Render(request).status());
+  NoteWhatIsLost(*voice->format, request);
+  return {};
+}
+
+Status Talk::Switch(const std::string& given) {
+  if (Ranks() != nullptr) return BadInput("/model: not possible with several processes");
+  TALLY_RETURN_IF_ERROR(CheckIsHere(given));
+  TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(given));
+  ChatRequest request = conversation().settings();
+  request.messages = messages();
+  const std::vector<ChatMessage> history = request.messages;
+  const Voice before = {.name = voice_.name, .path = voice_.path, .chat_template = voice_.chat_template};
+  const auto make = [&]() -> Result<Voice> {
+    Result<Voice> own = MakeVoice(given, path, request, {});
+    const bool lacks = !own.ok() && own.status().code() == StatusCode::kBadInput && flags_.chat_template.has_value();
+    return lacks ? MakeVoice(given, path, request, flags_.chat_template) : std::move(own);
+  };
+  const auto take = [&](Voice voice) {
+    request.messages = {};
+    voice.conversation->settings() = request;
+    voice.conversation->SetMessages(history);
+    voice_.conversation.reset();  // before its engine
+    voice_ = std::move(voice);
+  };
+  Result<Voice> next = make();
+  Status failed = next.status();
+  if (failed.code() == StatusCode::kNoRoom) {
+    voice_ = {};
+    next = make();
+    failed = next.status();
+    if (!next.ok()) {
+      TakeInterrupt();
+      Result<Voice> back = MakeVoice(before.name, before.path, request, before.chat_template);
+      if (!back.ok()) return over_ = back.status();
+      take(std::move(back).value());
+    }
+  }
+  TALLY_RETURN_IF_ERROR(failed);
+  take(std::move(next).value());
+  results_.clear();
+  last_.reset();
+  kept_.clear();  // the session's file is still the other model's
+  return {};
+}
+
+Status Talk::SetAnswers(const AnswerSettings& answers, bool restart) {
+  TALLY_RETURN_IF_ERROR(CheckGeneration(answers.sampling, answers.tokens));
+  answers_ = answers;
+  if (restart) draws_ = 0;
   return {};
 }
 
@@ -85,13 +155,13 @@ bool Talk::SessionIsThere() const {
 
 Status Talk::OpenSession(const ChatRequest& request) {
   if (!SessionIsThere()) {
-    conversation_->settings() = request;
-    conversation_->SetMessages(request.messages);
+    conversation().settings() = request;
+    conversation().SetMessages(request.messages);
     return {};
   }
   TALLY_RETURN_IF_ERROR(Load(*flags_.session));
   // What was given now holds; the rest is as it was kept.
-  ChatRequest& settings = conversation_->settings();
+  ChatRequest& settings = conversation().settings();
   settings.now = request.now;
   if (flags_.tools) settings.tools = request.tools;
   if (!flags_.effort.empty()) settings.reasoning_effort = request.reasoning_effort;
@@ -106,20 +176,20 @@ Status Talk::OpenSession(const ChatRequest& request) {
 }
 
 ChatRequest Talk::RequestWith(const std::vector<ChatMessage>& messages) {
-  ChatRequest request = conversation_->settings();
-  request.messages = conversation_->messages();
+  ChatRequest request = conversation().settings();
+  request.messages = conversation().messages();
   request.messages.insert(request.messages.end(), messages.begin(), messages.end());
   request.add_generation_prompt = true;
   return request;
 }
 
-void Talk::NoteWhatIsLost(const ChatRequest& request) {
+void Talk::NoteWhatIsLost(const ChatFormat& format, const ChatRequest& request) {
   const auto note = [&](const std::string& text) {
     if (noted_.insert(text).second) Note("note: " + text + "\n");
   };
   std::vector<std::string> notes;
-  if (format_->Render(request, &notes).ok()) std::ranges::for_each(notes, note);
-  for (const LeftOut& left_out : format_->FindLeftOut(request)) {
+  if (format.Render(request, &notes).ok()) std::ranges::for_each(notes, note);
+  for (const LeftOut& left_out : format.FindLeftOut(request)) {
     switch (left_out.what) {
       case LeftOut::What::kTool: note("the chat template leaves out tools: the model does not know of them (--tools)"); break;
       case LeftOut::What::kCalls: note("the chat template leaves out calls of tools that the model has made"); break;
@@ -131,28 +201,28 @@ void Talk::NoteWhatIsLost(const ChatRequest& request) {
       }
     }
   }
-  if (!request.tools.empty() && !format_->ReadsCalls()) {
+  if (!request.tools.empty() && !format.ReadsCalls()) {
     note("how this model calls tools is not known: calls stay text in its answers");
   }
 }
 
 Result<Turn> Talk::SayOnce(const std::vector<ChatMessage>& messages) {
   TurnOptions options;
-  options.max_tokens = flags_.tokens < 0 ? -1 : flags_.tokens;
-  options.sampling = flags_.sampling;
+  options.max_tokens = answers_.tokens < 0 ? -1 : answers_.tokens;
+  options.sampling = answers_.sampling;
   options.sampling.seed += draws_++;
-  options.stop = source_.stop;
+  options.stop = voice_.source.stop;
   options.stop.insert(options.stop.end(), flags_.stop.begin(), flags_.stop.end());
   options.draft = draft_;
   options.grammar = grammar_;
   options.jump = !flags_.grammar.no_jump;
   options.interrupted = Interrupted;
-  PromptBar bar(*loaded_.engine);
+  PromptBar bar(*voice_.loaded.engine);
   options.prompt_progress = [&](int64_t done, int64_t total) { bar.Show(done, total); };
   AnswerScreen screen(/*show_thinking=*/!flags_.quiet);
   if (!flags_.json) options.on_parts = [&](std::span<const OutputPart> parts) { return screen.Show(parts); };
-  loaded_.engine->ledger().Reset();  // the figures are the turn's
-  Result<Turn> turn = conversation_->Say(messages, options);
+  voice_.loaded.engine->ledger().Reset();  // the figures are the turn's
+  Result<Turn> turn = conversation().Say(messages, options);
   bar.Wipe();
   screen.End();
   return turn;
@@ -163,8 +233,8 @@ Status Talk::Say(const std::vector<ChatMessage>& messages) {
   LastTurn last;
   for (;;) {
     const ChatRequest request = RequestWith(messages);
-    TALLY_ASSIGN_OR_RETURN(last.prompt, format_->Render(request));
-    NoteWhatIsLost(request);
+    TALLY_ASSIGN_OR_RETURN(last.prompt, voice_.format->Render(request));
+    NoteWhatIsLost(*voice_.format, request);
     if (flags_.show_prompt && !flags_.json) Note(Dim(Readable(JoinSegments(last.prompt))) + "\n");
     Result<Turn> turn = SayOnce(messages);
     if (turn.ok()) {
@@ -175,11 +245,11 @@ Status Talk::Say(const std::vector<ChatMessage>& messages) {
     if (!on_full_context) return NoRoom(turn.status().message() + ": -c N makes the context larger");
     if (!MadeRoom()) return Status(StatusCode::kInterrupted, "the message was dropped");
   }
-  Engine& engine = *loaded_.engine;
+  Engine& engine = *voice_.loaded.engine;
   const GenerateResult& generated = last.turn.generated;
-  last.figures = {.books = BooksOf(loaded_, generated, flags_.sampling, flags_.seed_drawn),
+  last.figures = {.books = BooksOf(voice_.loaded, generated, answers_.sampling, answers_.seed_drawn),
                   .reused_tokens = last.turn.reused_tokens,
-                  .context_used = conversation_->tokens(),
+                  .context_used = conversation().tokens(),
                   .context = engine.context()};
   last.figures.books.seed += draws_ - 1;
   if (!flags_.json && !flags_.quiet) Note(Dim(TurnLine(last.figures, OutputWidth(0))));
@@ -193,10 +263,10 @@ bool Talk::MadeRoom() {
   switch (on_full_context()) {
     case FullContext::kGiveUp: return false;
     case FullContext::kReset:
-      conversation_->Reset();
+      conversation().Reset();
       forgot = messages().size() < before;
       break;
-    case FullContext::kForgetOldest: forgot = conversation_->ForgetOldest(); break;
+    case FullContext::kForgetOldest: forgot = conversation().ForgetOldest(); break;
   }
   if (forgot.ok() && *forgot) return true;
   Note(forgot.ok() ? "nothing is left to forget: the message alone has no room (-c N makes the context larger)\n"
@@ -205,18 +275,18 @@ bool Talk::MadeRoom() {
 }
 
 Result<bool> Talk::Retry() {
-  const std::vector<ChatMessage> before = conversation_->messages();
+  const std::vector<ChatMessage> before = conversation().messages();
   const auto user = LastUser(before);
   if (user == before.end()) return false;
-  conversation_->Undo();
+  conversation().Undo();
   const Status said = Say({*user});
-  if (!said.ok() || last_->LeftNoTrace()) conversation_->SetMessages(before);
+  if (!said.ok() || last_->LeftNoTrace()) conversation().SetMessages(before);
   TALLY_RETURN_IF_ERROR(said);
   return true;
 }
 
 std::vector<ToolCall> Talk::OpenCalls() const {
-  const std::vector<ChatMessage>& messages = conversation_->messages();
+  const std::vector<ChatMessage>& messages = conversation().messages();
   if (messages.empty() || messages.back().role != "assistant") return {};
   std::vector<ToolCall> open = messages.back().tool_calls;
   for (const ChatMessage& result : results_) {
@@ -237,52 +307,55 @@ Status Talk::AnswerCall(std::string_view tool, std::string result) {
 }
 
 std::string Talk::SystemPrompt() const {
-  const std::vector<ChatMessage>& messages = conversation_->messages();
+  const std::vector<ChatMessage>& messages = conversation().messages();
   return !messages.empty() && IsSystem(messages.front()) ? messages.front().content : "";
 }
 
 void Talk::SetSystemPrompt(const std::string& text) {
-  std::vector<ChatMessage> messages = conversation_->messages();
+  std::vector<ChatMessage> messages = conversation().messages();
   if (!messages.empty() && IsSystem(messages.front())) messages.erase(messages.begin());
   messages.insert(messages.begin(), {.role = "system", .content = text});
-  conversation_->SetMessages(std::move(messages));
+  conversation().SetMessages(std::move(messages));
 }
 
 std::optional<std::string> Talk::Undo() {
-  const std::vector<ChatMessage>& messages = conversation_->messages();
+  const std::vector<ChatMessage>& messages = conversation().messages();
   const auto user = LastUser(messages);
   if (user == messages.end()) return std::nullopt;
   std::string forgotten = user->content;
   results_.clear();
-  conversation_->Undo();
+  conversation().Undo();
   return forgotten;
 }
 
 void Talk::Reset() {
   results_.clear();
-  conversation_->Reset();
+  conversation().Reset();
 }
 
 Status Talk::Load(const std::string& path) {
-  TALLY_RETURN_IF_ERROR(conversation_->Load(path));
+  TALLY_RETURN_IF_ERROR(conversation().Load(path));
   results_.clear();
   last_.reset();
   return {};
 }
 
 Status Talk::Save(const std::string& path) const {
-  TALLY_RETURN_IF_ERROR(CheckOutputFile("/save", path, model_path_, {}, true));
+  TALLY_RETURN_IF_ERROR(CheckOutputFile("/save", path, voice_.path, {}, true));
   FileLock lock;
   if (!flags_.session || !SameFile(*flags_.session, path)) TALLY_RETURN_IF_ERROR(LockSession(path, lock));
-  return conversation_->Save(path);
+  return conversation().Save(path);
 }
 
 Status Talk::Keep() {
-  if (!flags_.session || messages() == kept_) return {};
+  if (is_over() || !flags_.session || messages() == kept_) return {};
   kept_ = messages();  // also where the file cannot be written: that is said once
-  return conversation_->SaveMessages(*flags_.session);
+  return conversation().SaveMessages(*flags_.session);
 }
 
-Status Talk::Close() const { return flags_.session ? conversation_->Save(*flags_.session) : Status(); }
+Status Talk::Close() const {
+  TALLY_RETURN_IF_ERROR(over_);
+  return flags_.session ? conversation().Save(*flags_.session) : Status();
+}
 
 }  // namespace tally::app

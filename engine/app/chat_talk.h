@@ -30,11 +30,28 @@ struct LastTurn {
   std::vector<PromptSegment> prompt;
 };
 
+// How answers are drawn, and how long they may be.
+struct AnswerSettings {
+  SamplingOptions sampling = {};
+  bool seed_drawn = false;
+  int64_t tokens = -1;  // the most of an answer; below 0: until the context is full
+};
+
 class Talk {
  public:
   // Loads the model, finds its template and tries it. kBadInput: what is wrong with one of them, with a tool or with the session;
   // another chat has the session. `flags` must outlive the talk.
   static Result<std::unique_ptr<Talk>> Begin(const ChatFlags& flags);
+
+  // Another model, with the conversation so far: its own template, or --chat-template where it has none. On an error all is as before,
+  // unless is_over(). While it loads, the model before is kept as well; where that leaves no room, it is loaded again after an error.
+  Status Switch(const std::string& given);
+  // A model that made way for another could not be loaded again: nothing but the end is left.
+  bool is_over() const { return !over_.ok(); }
+
+  const AnswerSettings& answers() const { return answers_; }
+  // From the next answer on. `restart`: draws begin anew from the seed. kBadInput: one of them is out of range; nothing is changed.
+  Status SetAnswers(const AnswerSettings& answers, bool restart);
 
   // Asked where a turn has no room; null: the turn fails with a line that names -c.
   std::function<FullContext()> on_full_context = {};
@@ -61,38 +78,53 @@ class Talk {
   // --session: the messages and the KV cache, after the last turn.
   Status Close() const;
 
-  Conversation& conversation() { return *conversation_; }
-  const std::vector<ChatMessage>& messages() const { return conversation_->messages(); }
+  Conversation& conversation() const { return *voice_.conversation; }
+  const std::vector<ChatMessage>& messages() const { return conversation().messages(); }
   const std::optional<LastTurn>& last() const { return last_; }
-  const Model& model() const { return *loaded_.model; }
-  const Engine& engine() const { return *loaded_.engine; }
+  const ChatFlags& flags() const { return flags_; }
+  const std::string& model_name() const { return voice_.name; }  // as given
+  const std::string& model_path() const { return voice_.path; }
+  const Model& model() const { return *voice_.loaded.model; }
+  const Engine& engine() const { return *voice_.loaded.engine; }
   bool drafts() const { return draft_ > 0; }
-  const ChatTemplateSource& source() const { return source_; }
-  std::string FormatDescription() const { return format_->Description(); }
+  const ChatTemplateSource& source() const { return voice_.source; }
+  std::string FormatDescription() const { return voice_.format->Description(); }
 
  private:
-  explicit Talk(const ChatFlags& flags) : flags_(flags) {}
+  // A model that speaks.
+  struct Voice {
+    std::string name = {}, path = {};
+    std::optional<std::string> chat_template = {};  // none: the checkpoint's own
+    Loaded loaded = {};
+    ChatTemplateSource source = {};
+    std::shared_ptr<const ChatFormat> format = {};
+    std::unique_ptr<Conversation> conversation = {};  // before the engine that it is of
+  };
+
+  explicit Talk(const ChatFlags& flags) : flags_(flags), answers_{flags.sampling, flags.seed_drawn, flags.tokens} {}
+  // Loads it. `request`: a conversation that its template is tried with, before there are weights.
+  Result<Voice> MakeVoice(const std::string& name, const std::string& path, const ChatRequest& request,
+                          const std::optional<std::string>& chat_template);
   // The template and its format, tried: all that can be wrong with them before there are weights.
-  Status FindFormat(ChatRequest request, const Model& model);
+  Status FindFormat(ChatRequest request, const Model& model, Voice* voice);
   bool SessionIsThere() const;
   Status OpenSession(const ChatRequest& request);
   // The conversation and `messages` after it.
   ChatRequest RequestWith(const std::vector<ChatMessage>& messages);
   Result<std::vector<PromptSegment>> PromptOf(const std::vector<ChatMessage>& messages) {
-    return format_->Render(RequestWith(messages));
+    return voice_.format->Render(RequestWith(messages));
   }
   // Says what of `request` reaches no prompt, and that calls will not be found in answers; each of it once.
-  void NoteWhatIsLost(const ChatRequest& request);
+  void NoteWhatIsLost(const ChatFormat& format, const ChatRequest& request);
   Result<Turn> SayOnce(const std::vector<ChatMessage>& messages);
   bool MadeRoom();  // as on_full_context chooses
 
   const ChatFlags& flags_;
   FileLock lock_;  // of the session
-  std::string model_path_;
-  Loaded loaded_;
-  ChatTemplateSource source_;
-  std::shared_ptr<const ChatFormat> format_;
-  std::unique_ptr<Conversation> conversation_;
+  AnswerSettings answers_;
+  EngineOptions engine_options_ = {};
+  Voice voice_ = {};
+  Status over_ = {};
   std::vector<ChatMessage> results_;  // of tools, until all are there
   std::vector<ChatMessage> kept_;     // last seen by Keep
   std::optional<LastTurn> last_;

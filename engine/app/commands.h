@@ -28,6 +28,8 @@ Action AddBench(Command& app);
 Action AddCount(Command& app);
 Action AddAudit(Command& app);
 Action AddPull(Command& app);
+Action AddList(Command& app);
+Action AddRemove(Command& app);
 Action AddFit(Command& app);
 Action AddReport(Command& app);
 Action AddCompletion(Command& app);

@@ -224,7 +224,7 @@ Status RunCount(CountFlags flags) {
                                                                     .layers = flags.layers,
                                                                     .claims = !claims.empty(),
                                                                     .training = flags.training}));
-    Print(csv);
+    Print(MarkedCsv(csv));
     return {};
   }
   if (format == "md") {

@@ -65,10 +65,10 @@ std::string HelpCommands(const ProgramSyntax& program, size_t width) {
 
 std::string HelpText(const Command& app, const std::string& parent, size_t width) {
   const CommandSyntax command = SyntaxOf(app);
-  std::string out = HelpLines(command.description, width) + "\n" + HelpUsage(command, parent);
+  std::string out = HelpLines(command.description, width) + (parent.empty() ? "" : "\n") + HelpUsage(command, parent);
   if (parent.empty()) out += HelpCommands(ProgramSyntaxOf(app), width);
   out += HelpArguments(command, width) + HelpOptions(command, width);
-  if (!command.notes.empty()) out += "\n";
+  if (!command.notes.empty() && !parent.empty()) out += "\n";  // the program's fits a screen
   for (const std::string& note : command.notes) out += HelpLines(note, width);
   if (!command.examples.empty()) out += "\nExamples:\n";
   for (const std::string& example : command.examples) out += "  " + example + "\n";

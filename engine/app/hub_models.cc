@@ -19,8 +19,6 @@ namespace {
 
 std::string HostOf(const hub::Settings& settings) { return settings.endpoint.substr(settings.endpoint.find("://") + 3); }
 
-bool CanAsk() { return ::isatty(STDIN_FILENO) == 1 && IsTerminal(Stream::kError); }
-
 std::string Contents(const hub::Plan& plan) {
   const std::string files = plan.files.size() == 1 ? Printable(plan.files[0].path) : std::to_string(plan.files.size()) + " files";
   if (plan.headers) return "the header of " + files + ", some megabytes of " + BytesText(plan.bytes);
@@ -35,19 +33,21 @@ struct InterruptHandlers {
   ~InterruptHandlers() { RemoveInterruptHandlers(); }
 };
 
-// True for yes, or an empty line. Ctrl-C has to end the process: reading would go on after a handler.
-bool Ask(const std::string& question) {
-  Note(question + " [Y/n] ");
+Status NotFetched(const hub::Name& name) { return BadInput(name.text() + ": not here, and not fetched"); }
+
+}  // namespace
+
+bool CanAsk() { return ::isatty(STDIN_FILENO) == 1 && IsTerminal(Stream::kError); }
+
+// Ctrl-C has to end the process: reading would go on after a handler.
+bool Confirm(const std::string& question, bool by_default) {
+  Note(question + (by_default ? " [Y/n] " : " [y/N] "));
   std::string answer;
   int c = 0;
   while ((c = std::fgetc(stdin)) != EOF && c != '\n') answer += static_cast<char>(c);
   if (c == EOF) Note("\n");
-  return (answer.empty() && c == '\n') || answer == "y" || answer == "Y" || answer == "yes";
+  return (by_default && answer.empty() && c == '\n') || answer == "y" || answer == "Y" || answer == "yes";
 }
-
-Status NotFetched(const hub::Name& name) { return BadInput(name.text() + ": not here, and not fetched"); }
-
-}  // namespace
 
 void AddYes(Command& command, bool& yes) {
   command.Flag("-y,--yes", yes, "fetch a model of the Hugging Face hub that is not here without asking");
@@ -66,6 +66,16 @@ std::optional<hub::Name> HubName(const std::string& given) {
   return std::move(name).value();
 }
 
+Result<std::optional<hub::Name>> CachedShortName(const hub::Settings& settings, const std::string& given) {
+  if (given.empty() || given.find('/') < given.find(':')) return std::optional<hub::Name>();
+  std::vector<hub::Name> names = hub::FindShortName(settings, given);
+  if (names.empty()) return std::optional<hub::Name>();
+  if (names.size() == 1) return std::optional(std::move(names.front()));
+  std::string all;
+  for (const hub::Name& name : names) all += (all.empty() ? "" : ", ") + name.text();
+  return BadInput(Quote(given) + " may be any of " + all + ": write one of these");
+}
+
 Result<hub::Settings> HubSettings() {
   return hub::ReadSettings([](const char* variable) -> const char* {
     return std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
@@ -80,7 +90,7 @@ Result<Pulled> PullFromHub(const hub::Settings& settings, const hub::Name& name,
   if (ask && plan.missing > 0) {
     handlers.reset();
     if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
-    if (!Ask(name.text() + ": fetch " + Contents(plan) + ", from " + HostOf(settings) + "?")) return NotFetched(name);
+    if (!Confirm(name.text() + ": fetch " + Contents(plan) + ", from " + HostOf(settings) + "?", true)) return NotFetched(name);
     handlers.emplace();
   }
   if (agreed && plan.missing > 0) {
@@ -145,7 +155,8 @@ Result<HubModel> FindHubModel(const hub::Name& name, hub::Want want, bool yes) {
     return BadInput(why + "; there is no such file either; `tally pull " + name.text() + "` fetches it, and so does --yes" +
                     (settings.offline ? " (not while HF_HUB_OFFLINE is set)" : ""));
   }
-  if (!yes && !Ask(why + "; there is no such file either; look for it at " + HostOf(settings) + "?")) return NotFetched(name);
+  if (!yes && !Confirm(why + "; there is no such file either; look for it at " + HostOf(settings) + "?", true))
+    return NotFetched(name);
   const auto agreed = [&] { return want == hub::Want::kWeights ? RefuseUnrunnable(settings, name) : Status(); };
   TALLY_ASSIGN_OR_RETURN(Pulled pulled, PullFromHub(settings, name, want, !yes, agreed));
   return HubModel{std::move(pulled.fetched.path), std::move(pulled.fetched.keep)};

@@ -22,6 +22,14 @@ bool EndsLikeFile(std::string_view name);
 // A name of the hub where `given` is of that form and no path: nothing of that name is there, and it ends like no file.
 std::optional<hub::Name> HubName(const std::string& given);
 
+// NAME or NAME:CHOICE, in any case, of a repository in the cache. Nothing: no repository there is called so. kBadInput: several are.
+Result<std::optional<hub::Name>> CachedShortName(const hub::Settings& settings, const std::string& given);
+
+// Whether there is a terminal for a question and its answer.
+bool CanAsk();
+// "QUESTION [y/N] ", or [Y/n] where an empty line means yes. True for yes.
+bool Confirm(const std::string& question, bool by_default);
+
 struct HubModel {
   std::string path;            // of a file or directory to open
   std::shared_ptr<void> keep;  // the path holds as long as this does

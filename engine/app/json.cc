@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/app/json.h"
 
-#include "engine/app/console.h"
 #include "engine/machine/machine.h"
 
 namespace tally::app {
-
-void PrintJson(const Json& document) { Print(JsonText(document) + "\n"); }
 
 Json MemoryJson(const Engine& engine) {
   const MemoryPlan& plan = engine.memory_plan();

@@ -33,8 +33,7 @@ class LineEditor {
 // where the terminal cannot move its cursor, the system's own line.
 std::unique_ptr<LineEditor> NewLineEditor();
 
-// The lines that earlier conversations have kept: $XDG_STATE_HOME/tally/chat_history, without that variable
-// ~/.local/state/tally/chat_history (https://specifications.freedesktop.org/basedir-spec). For its owner alone.
+// The lines that earlier conversations have kept: chat_history in StateFolder (state_folder.h).
 class LineHistory {
  public:
   // Empty where there is none.

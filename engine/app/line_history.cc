@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/app/line_editor.h"
+#include "engine/app/state_folder.h"
 #include "engine/machine/kept_file.h"
 
 namespace tally::app {
@@ -15,20 +14,11 @@ namespace {
 constexpr size_t kMostLines = 1000, kMostBytes = size_t{256} << 10;  // that are kept
 constexpr const char* kName = "chat_history";
 
-// Empty: nobody has said where.
-std::string Folder() {
-  for (const auto& [variable, below] : {std::pair{"XDG_STATE_HOME", "/tally"}, {"HOME", "/.local/state/tally"}}) {
-    const char* const base = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
-    if (base != nullptr && *base == '/') return std::string(base) + below;
-  }
-  return "";
-}
-
 }  // namespace
 
 std::vector<std::string> LineHistory::Read() const {
   std::vector<std::string> lines;
-  const std::string folder = Folder();
+  const std::string folder = StateFolder();
   if (folder.empty()) return lines;
   const std::string text = ReadKeptFile(folder + "/" + kName).value_or("");
   for (size_t at = 0; at < text.size();) {
@@ -40,7 +30,7 @@ std::vector<std::string> LineHistory::Read() const {
 }
 
 void LineHistory::Append(const std::vector<std::string>& lines) const {
-  const std::string folder = Folder();
+  const std::string folder = StateFolder();
   if (folder.empty() || lines.empty()) return;
   std::vector<std::string> all = Read();
   std::ranges::copy_if(lines, std::back_inserter(all), [](const std::string& line) { return line.find('\n') == line.npos; });

@@ -10,6 +10,7 @@
 #include <exception>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <typeinfo>
@@ -19,6 +20,7 @@
 #include "engine/app/build_info.h"
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
+#include "engine/app/foreign_options.h"
 #include "engine/app/ranks.h"
 #include "engine/app/syntax.h"
 #include "engine/app/usage.h"
@@ -48,22 +50,23 @@ std::terminate_handler g_terminate = nullptr;
 // Columns of help: the terminal's, but lines that are long are hard to read.
 size_t HelpWidth() { return static_cast<size_t>(std::clamp(TerminalWidth(Stream::kOutput, 80), 40, 100)); }
 
-// "tally help", "tally help run" and "tally version" as the options that they stand for.
+// "tally help", "tally help run", "tally version" and "tally ls" as what they stand for.
 std::vector<std::string> Arguments(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty()) return arguments;
   if (arguments[0] == "version") arguments[0] = "--version";
+  if (arguments[0] == "ls") arguments[0] = "list";
   if (arguments[0] != "help") return arguments;
   if (arguments.size() == 1) return {"--help"};
+  if (arguments[1] == "ls") arguments[1] = "list";
   return {arguments[1], "--help"};
 }
 
 int Main(int argc, char** argv) {
   Command app("tally", "Run transformer language models on CPUs, and say exactly what that cost");
-  app.HelpFlag("-h,--help", "show this help");
+  app.HelpFlag("-h,--help", "show this help; options of others: tally help options");
   app.VersionFlag("--version", std::string("tally ") + kTallyVersion, "show the version, the commit, and what is built in");
   std::vector<std::pair<std::string, Action>> commands;
-  std::string names;
   using Add = Action (*)(Command&);
   const std::pair<const char*, Add> kAll[] = {{"run", AddRun},
                                               {"chat", AddChat},
@@ -75,6 +78,8 @@ int Main(int argc, char** argv) {
                                               {"bench", AddBench},
                                               {"report", AddReport},
                                               {"pull", AddPull},
+                                              {"list", AddList},
+                                              {"rm", AddRemove},
                                               {"inspect", AddInspect},
                                               {"perplexity", AddPerplexity},
                                               {"quantize", AddQuantize},
@@ -84,10 +89,7 @@ int Main(int argc, char** argv) {
                                               {"synth", AddSynth},
                                               {"completion", AddCompletion},
                                               {"man", AddMan}};
-  for (const auto& [name, add] : kAll) {
-    commands.emplace_back(name, add(app));
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  }
+  for (const auto& [name, add] : kAll) commands.emplace_back(name, add(app));
   // Not earlier: CLI11 hands it on to the commands that are added after.
   app.Footer("Exit codes: 0 done, 1 internal error, 2 bad input or usage, 3 accounts disagree.");
   std::vector<std::string> arguments = Arguments(argc, argv);
@@ -96,7 +98,15 @@ int Main(int argc, char** argv) {
     const bool plain = !argument.empty() && argument.find_first_of(" \t\n\"'$`\\*?&|;<>()#") == argument.npos;
     CommandLine() += " " + (plain ? argument : Quote(argument));
   }
-  if (arguments.empty()) return Report(BadInput("a command is needed: " + names + " (see tally --help)"));
+  if (arguments.empty()) {  // as git does: it helps, and a script that has lost its command does not go on
+    Print(HelpText(app, "", HelpWidth()));
+    const Status written = FlushOutput();
+    return written.ok() ? 2 : Report(written);
+  }
+  if (arguments == std::vector<std::string>{"options", "--help"}) {
+    Print(ForeignOptionsText(HelpWidth()));
+    return Report(FlushOutput());
+  }
   const std::string first = arguments.front();
   std::optional<Command> command;
   for (const Command& c : app.commands()) {
@@ -104,8 +114,11 @@ int Main(int argc, char** argv) {
   }
   if (!command && first != "-h" && first != "--help" && first != "--version") return Report(UnknownCommand(app, first));
   if (command) {
-    const Status foreign = CheckForeignOptions(*command, {arguments.begin() + 1, arguments.end()});
-    if (!foreign.ok()) return Report(foreign);
+    Result<std::vector<std::string>> ours = TranslateOptions(*command, std::span(arguments).subspan(1),
+                                                             [](const std::string& line) { Note("note: " + line + "\n"); });
+    if (!ours.ok()) return Report(ours.status());
+    arguments.resize(1);
+    arguments.insert(arguments.end(), ours->begin(), ours->end());
   }
   const ParseOutcome parsed = app.Parse(arguments);
   if (parsed.kind == ParseOutcome::Kind::kHelp || parsed.kind == ParseOutcome::Kind::kVersion) {

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "engine/app/interrupt.h"
 #include "engine/app/numbers.h"
 #include "engine/app/ranks.h"
+#include "engine/app/state_folder.h"
 #include "engine/app/syntax.h"
 #include "engine/base/format.h"
 #include "engine/base/system_error.h"
@@ -128,7 +130,11 @@ void AddModelFlags(Command& command, ModelFlags& flags) {
 
 void AddModelSettings(Command& command, ModelFlags& flags) {
   AddSharedModelSettings(command, flags);
-  AddNumber(command, "-t,--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)");
+  AddNumber(command, "-t,--threads", flags.threads, "threads (0: OMP_NUM_THREADS, or all cores)")
+      .Check([&flags](const std::string&) {
+        flags.threads_given = true;
+        return std::string();
+      });
   Choices(command.Option("--kv", flags.kv, "type of the KV cache"), KvTypeChoices()).Preset();
 }
 
@@ -139,6 +145,13 @@ Result<EngineOptions> ToEngineOptions(const ModelFlags& flags) {
                     std::to_string(flags.threads));
   }
   options.threads = static_cast<int>(flags.threads);
+  if (flags.threads_given && flags.threads == 0) {
+    Note("note: -t 0 takes " +
+         (std::getenv("OMP_NUM_THREADS") == nullptr  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+              ? "all cores: " + Counted(AvailableCores(), "thread")
+              : std::string("as many threads as OMP_NUM_THREADS says")) +
+         "\n");
+  }
   constexpr int64_t kMostContext = std::numeric_limits<int32_t>::max();
   if (flags.context < 0 || flags.context > kMostContext) {
     return BadInput("--ctx must be 0 (the model's) to " + std::to_string(kMostContext) + ", not " +
@@ -164,6 +177,8 @@ void AddSamplingSteps(Command& command, SamplingOptions& sampling) {
   AddNumber(command, "--min-p", sampling.min_p, "least probability, as a part of the greatest (0: off)");
   AddNumber(command, "--repeat-penalty", sampling.repeat_penalty, "penalty on recent tokens (1: off)");
   AddNumber(command, "--repeat-last-n", sampling.repeat_last_n, "how many tokens are recent (-1: all)");
+  AddNumber(command, "--presence-penalty", sampling.presence_penalty, "taken from the logits of tokens drawn before (0: off)");
+  AddNumber(command, "--frequency-penalty", sampling.frequency_penalty, "the same, as often as they were drawn (0: off)");
 }
 
 void AddSampling(Command& command, SamplingOptions& sampling, bool& seed_drawn) {
@@ -223,6 +238,13 @@ Result<std::string> ModelPath(const std::string& given, bool yes) {
   if (given == "demo") return DemoModelPath();
   std::error_code ignored;
   if (std::filesystem::exists(given, ignored)) return given;
+  if (const Result<hub::Settings> settings = HubSettings(); settings.ok()) {  // a name of `tally list`
+    TALLY_ASSIGN_OR_RETURN(const std::optional<hub::Name> short_name, CachedShortName(*settings, given));
+    if (short_name) {
+      TALLY_ASSIGN_OR_RETURN(HubModel model, FindHubModel(*short_name, hub::Want::kWeights, yes));
+      return std::move(model.path);
+    }
+  }
   if (const std::string_view known = KnownModel(given); !known.empty() && !KnownModelRuns(known)) {
     TALLY_RETURN_IF_ERROR(CountedNotRun(given, given));
     return BadInput(given + ": this model is counted and not run; `tally count " + given + "` gives its figures");
@@ -246,9 +268,22 @@ Result<std::string> ModelPath(const std::string& given, bool yes) {
   return std::move(model.path);
 }
 
+namespace {
+
+// More threads than cores take turns on them, which costs more than it brings.
+void NoteThreads(int threads) {
+  const int cores = AvailableCores();
+  if (threads <= cores) return;
+  Note("note: " + Counted(threads, "thread") + " on " + Counted(cores, "core") + " take turns: -t " + std::to_string(cores) +
+       " is faster\n");
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, const EngineOptions& engine, LoadOptions options,
                                                    LoadTime* time) {
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(given));
+  NoteThreads(engine.threads);
   InstallInterruptHandlers();  // not earlier: until then Ctrl-C just ends the process
   ProgressBar bar("loading");
   uint64_t stored = 0;
@@ -264,6 +299,7 @@ Result<std::shared_ptr<const Model>> LoadModelOnly(const std::string& given, con
   TALLY_RETURN_IF_ERROR(TellRanks(given, engine, options));
   TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModel(path, engine, options));
   if (time != nullptr) *time = {MonotonicSeconds() - begin, stored};
+  RememberModel(given, path);
   bar.Wipe();
   if (Interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
   const int64_t context = model->memory_plan().context;

@@ -19,6 +19,7 @@ namespace tally::app {
 struct ModelFlags {
   std::string model = "demo";
   int64_t threads = 0, context = 0;
+  bool threads_given = false;
   std::string activations = "auto", kv = "auto", kv_bytes = "0", impl = "auto";
   bool yes = false;
 };
@@ -65,7 +66,7 @@ bool SameName(std::string_view a, std::string_view b);  // whatever the case of 
 // The built-in configuration of that name, in any case; empty: there is none.
 std::string_view KnownModel(std::string_view given);
 // MODEL as given -> the file or directory: "demo" is the bundled model (./demo is a file of that name), ORG/NAME one of the Hugging Face
-// hub, fetched if it is not here and the user agrees or has said --yes (hub_models.h). kBadInput where it is the name of a built-in
+// hub, fetched if it is not here and the user agrees or has said --yes (hub_models.h), NAME one whose repository is in the cache. kBadInput where it is the name of a built-in
 // configuration and no file: says how to get weights. Also where it is neither a path nor a file's name and nothing is there.
 Result<std::string> ModelPath(const std::string& given, bool yes = false);
 struct LoadTime {

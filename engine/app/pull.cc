@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tally pull: a model of the Hugging Face hub into its cache.
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/app/commands.h"
@@ -41,8 +42,11 @@ Status ShowPlan(const hub::Settings& settings, const hub::Name& name, bool json)
 }
 
 Status RunPull(const PullFlags& flags) {
-  TALLY_ASSIGN_OR_RETURN(const hub::Name name, hub::ParseName(flags.name));
   TALLY_ASSIGN_OR_RETURN(const hub::Settings settings, HubSettings());
+  TALLY_ASSIGN_OR_RETURN(const std::optional<hub::Name> known, CachedShortName(settings, flags.name));
+  const Result<hub::Name> parsed = known ? Result<hub::Name>(*known) : hub::ParseName(flags.name);
+  if (!parsed.ok()) return parsed.status();
+  const hub::Name& name = *parsed;
   if (flags.dry_run) return ShowPlan(settings, name, flags.json);
   TALLY_ASSIGN_OR_RETURN(const Pulled pulled, PullFromHub(settings, name, hub::Want::kWeights, false));
   if (flags.json) {

@@ -13,6 +13,7 @@
 #include "engine/app/commands.h"
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
+#include "engine/app/json.h"
 #include "engine/app/output_files.h"
 #include "engine/app/report_files.h"
 #include "engine/app/syntax.h"
@@ -124,7 +125,7 @@ Status RecordFiles::Attach(Engine& engine, const RecordFlags& flags, const std::
     record.buffer.resize(size_t{1} << 18);
     (void)std::setvbuf(opened, record.buffer.data(), _IOLBF, record.buffer.size());
   }
-  if (csv_) csv_->Write(OpCsvHeader());
+  if (csv_) csv_->Write(MarkedCsv(OpCsvHeader()));
   if (!ledger_ && !trace_ && !csv_ && !flags.report) return {};
   run_ = DescribeRun(engine, command, model, kTallyVersion);
   if (flags.report) {
@@ -142,7 +143,7 @@ void RecordFiles::Write(const OpRecord& record) {
   if (ledger_) ledger_->Write(LedgerLine(record, engine_->ledger().weights(), first_line_ ? &run_ : nullptr) + "\n");
   first_line_ = false;
   if (report_) report_->Add(record);
-  if (csv_) csv_->Write(OpCsvLine(record));
+  if (csv_) csv_->Write(MarkedCsvLines(OpCsvLine(record)));
   if (trace_) trace_->Write(trace_lines_.Add(record));
 }
 

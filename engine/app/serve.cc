@@ -46,7 +46,7 @@ struct ServeFlags : AnswerFlags {
   uint16_t port = 8080;
   int64_t queue = 256, connections = 256;
   double deadline = 0, grace = 10, step = 0.15;
-  bool metrics = false, insecure = false, json = false;
+  bool metrics = false, insecure = false, no_page = false, json = false;
 };
 
 Status CheckRange(const char* option, double value, double least, double most) {
@@ -87,6 +87,7 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
                               .insecure = flags.insecure,
                               .metrics = flags.metrics,
                               .version = kTallyVersion,
+                              .page = !flags.no_page,
                               .strict = flags.strict};
   TALLY_ASSIGN_OR_RETURN(options.prefix, ReadPathPrefix("--path-prefix", flags.prefix));
   if (flags.log != "none") {
@@ -147,7 +148,7 @@ Result<int> Wait(ApiServer& server, const ServeFlags& flags, const std::function
 
 std::string WhereText(const ServeFlags& flags, const std::string& url) {
   const std::string socket = flags.socket ? " on the socket " + Printable(*flags.socket) : "";
-  return socket + " at " + url + "/v1, and a chat at " + url + "/: Ctrl-C ends it\n";
+  return socket + " at " + url + "/v1" + (flags.no_page ? "" : ", and a chat at " + url + "/") + ": Ctrl-C ends it\n";
 }
 
 Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOptions options) {
@@ -168,7 +169,8 @@ Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOpt
   }
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
   options.shelf.roofs = MachineRoofs(loaded.engine->threads());
-  TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, ServedName(named, path)));
+  flags.model.model = ServedName(named, path);  // clients read errors about its template
+  TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, flags.model.model));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server, ApiServer::Start(served, std::move(listener), options));
   if (!served.chat.ok()) Note("note: chats are refused: " + served.chat.status().message() + "\n");
   Note("serving " + Printable(served.name) + WhereText(flags, url));
@@ -278,6 +280,7 @@ Action AddServe(Command& app) {
       .Type("DIR");
   c.Option("--cache-bytes", flags->cache_bytes, "most bytes of that folder").Type("SIZE").Preset();
   c.Flag("--metrics", flags->metrics, "answer /metrics, for Prometheus");
+  c.Flag("--no-page", flags->no_page, "serve no chat at /");
   AddNumber(c, "--queue", flags->queue, "most answers that wait for their turn; a client has at most half of it");
   AddNumber(c, "--connections", flags->connections, "most connections; an address has at most half of them");
   AddNumber(c, "--deadline", flags->deadline, "seconds within which an answer must be done (0: any)");

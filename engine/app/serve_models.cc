@@ -23,7 +23,7 @@ void ReplaceAll(const std::string& what, const std::string& by, std::string* tex
 
 // A model that serve may load any number of times.
 struct Loadable {
-  AnswerFlags flags;  // with the model as it was given
+  AnswerFlags flags;
   EngineOptions engine;
   std::string name, path;
   std::shared_ptr<std::atomic<bool>> serving;
@@ -90,7 +90,7 @@ Result<std::vector<ModelSource>> ModelSources(const std::vector<std::string>& mo
     TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(named.model, flags.model.yes));
     TALLY_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanModel(path, engine));
     Loadable loadable{.flags = flags, .engine = engine, .name = ServedName(named, path), .path = path, .serving = serving};
-    loadable.flags.model.model = named.model;
+    loadable.flags.model.model = loadable.name;  // as errors about its template call it
     ModelSource source{.name = loadable.name, .bytes = plan.total(), .context = plan.context};
     source.load = [loadable = std::move(loadable)](bool alone, const std::function<bool()>& stop) {
       return loadable.Load(alone, stop);

@@ -32,27 +32,18 @@ struct Advice {
   const char* advice;
 };
 
-const std::vector<Advice>& ForeignOptions() {
-  static const std::vector<Advice> options = {
-      {{"-hf", "-hfr", "--hf-repo"}, "tally pull ORG/NAME gets a model of the Hugging Face hub"},
-      {{"-ngl", "--gpu-layers", "--n-gpu-layers"}, "models run on the CPU: leave it out"},
-      {{"-ctk", "-ctv", "--cache-type-k", "--cache-type-v"}, "write --kv TYPE"},
-      {{"-cnv", "-no-cnv", "--conversation", "--no-conversation"}, "the prompt is run as it is: leave it out"},
-      {{"--n-predict", "--num-predict", "--predict", "--max-tokens", "--max-new-tokens"}, "write -n N"},
-      {{"--context", "--context-length", "--n-ctx", "--num-ctx", "--max-model-len"}, "write -c N"},
-      {{"--mlock", "--no-mmap"}, "weights are always read into memory: leave it out"}};
-  return options;
-}
-
 // What other programs call a command of this one.
 const std::vector<Advice>& ForeignCommands() {
   static const std::vector<Advice> commands = {{{"generate", "complete", "cli", "main", "chat"}, "run"},
-                                               {{"show", "info", "dump", "ls"}, "inspect"},
+                                               {{"show", "info", "dump"}, "inspect"},
                                                {{"ppl", "eval"}, "perplexity"},
                                                {{"convert"}, "quantize"},
                                                {{"encode", "decode"}, "tokenize"},
                                                {{"params", "flops", "profile", "estimate"}, "count"},
-                                               {{"verify", "check"}, "audit"}};
+                                               {{"verify", "check"}, "audit"},
+                                               {{"download", "get", "fetch"}, "pull"},
+                                               {{"models", "tags", "ps"}, "list"},
+                                               {{"remove", "delete"}, "rm"}};
   return commands;
 }
 
@@ -121,19 +112,6 @@ std::optional<std::string> Nearest(std::string_view given, const std::vector<std
     }
   }
   return nearest;
-}
-
-Status CheckForeignOptions(const Command& command, const std::vector<std::string>& arguments) {
-  for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
-    const std::string name = arguments[i].substr(0, arguments[i].find('='));
-    if (!command.Has(name)) {
-      if (const char* advice = AdviceFor(ForeignOptions(), Dashed(name)))
-        return BadInput(name + " is not an option here: " + advice);
-    } else if (name == arguments[i] && command.TakesValue(name)) {
-      ++i;
-    }
-  }
-  return {};
 }
 
 Status UnknownCommand(const Command& app, const std::string& first) {

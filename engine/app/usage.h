@@ -16,10 +16,6 @@ namespace tally::app {
 // do not matter. Nothing: none is near.
 std::optional<std::string> Nearest(std::string_view given, const std::vector<std::string>& candidates);
 
-// An option of other programs (llama.cpp's -hf, -ngl ...) among `arguments` of the subcommand `command`: kBadInput says what to write
-// here. Values of options are not looked at. Asked before parsing, which would take -hf for -h.
-Status CheckForeignOptions(const Command& command, const std::vector<std::string>& arguments);
-
 // kBadInput. `first` is no command of `app`.
 Status UnknownCommand(const Command& app, const std::string& first);
 

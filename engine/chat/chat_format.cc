@@ -19,7 +19,31 @@ bool IsHarmony(std::string_view text) {
   return true;
 }
 
+// Stands behind the text of the message that is continued, to find where it ends.
+constexpr std::string_view kEnd = "xq7continued4v9n";
+
 }  // namespace
+
+// What the template writes behind the text of the last message is cut off (transformers: continue_final_message).
+Result<std::vector<PromptSegment>> ChatFormat::Render(const ChatRequest& request, std::vector<std::string>* notes) const {
+  if (!request.continue_last) return RenderWhole(request, notes);
+  if (request.messages.empty() || request.messages.back().role != "assistant" || !request.messages.back().tool_calls.empty()) {
+    return BadInput("only an assistant's message without calls can be continued");
+  }
+  ChatRequest marked = request;
+  marked.continue_last = marked.add_generation_prompt = false;
+  marked.messages.back().content += kEnd;
+  TALLY_ASSIGN_OR_RETURN(std::vector<PromptSegment> segments, RenderWhole(marked, notes));
+  while (!segments.empty()) {
+    std::string& text = segments.back().text;
+    if (const size_t at = text.rfind(kEnd); at != text.npos) {
+      text.resize(at);
+      return segments;
+    }
+    segments.pop_back();
+  }
+  return BadInput("the last message cannot be continued: the chat template leaves it out");
+}
 
 Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& source, bool native) {
   const bool harmony = IsHarmony(source.text);
@@ -28,7 +52,7 @@ Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& sou
   const std::string answers = harmony ? "harmony" : std::string(AnswerSyntaxName(syntax));
   JinjaFormat::ParserFactory parsers = [harmony, syntax](std::string_view prompt, const ChatRequest& request) {
     const bool calls = MayCall(request);
-    return harmony ? NewHarmonyParser(calls) : NewAnswerParser(syntax, prompt, request.tools, calls);
+    return harmony ? NewHarmonyParser(calls, request.continue_last) : NewAnswerParser(syntax, prompt, request.tools, calls);
   };
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<JinjaFormat> format,
                          JinjaFormat::Make(source, std::move(parsers), "Jinja, calls: " + answers,

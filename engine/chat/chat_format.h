@@ -70,9 +70,8 @@ class TALLY_API ChatFormat {
   // Adds to `notes`, unless it is null, a sentence for each kind of message that is sent in another form than the request has it.
   // kBadInput: what the template refuses (raise_exception, an unsupported role), with the template's message; a role that it leaves out
   // and that cannot be sent otherwise; what it does wrong (an undefined value, a type error), with its line; a tool that is no JSON;
-  // limits on steps and output.
-  virtual Result<std::vector<PromptSegment>> Render(const ChatRequest& request, std::vector<std::string>* notes) const = 0;
-  Result<std::vector<PromptSegment>> Render(const ChatRequest& request) const { return Render(request, nullptr); }
+  // limits on steps and output; a message that is to be continued and is not the assistant's, has calls, or is left out.
+  Result<std::vector<PromptSegment>> Render(const ChatRequest& request, std::vector<std::string>* notes = nullptr) const;
   // What Render leaves out of a request that it renders: templates ignore what they do not know. Thinking is not among it: most formats
   // drop that of earlier turns. Empty also where it cannot be found out.
   virtual std::vector<LeftOut> FindLeftOut(const ChatRequest& request) const {
@@ -99,6 +98,10 @@ class TALLY_API ChatFormat {
   }
   // Of prompt and answers: "harmony", "Jinja, calls of Qwen".
   virtual std::string Description() const = 0;
+
+ protected:
+  // Render of a request without continue_last.
+  virtual Result<std::vector<PromptSegment>> RenderWhole(const ChatRequest& request, std::vector<std::string>* notes) const = 0;
 };
 
 // By the template's text: harmony is rendered natively (harmony.h) unless `native` is false; the others run their Jinja (jinja_format.h).

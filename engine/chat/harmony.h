@@ -111,6 +111,8 @@ AnswerStart HarmonyStart();  // ChatFormat::StartOf
 //   * On the channel commentary, or none, a body with a recipient is a call. On other channels, and without <|message|>, it is one if
 //     it ended with <|call|> or is a JSON object; such a body is held back to its end. A header with a recipient that is ended by
 //     <|call|> is a call without arguments.
-std::unique_ptr<OutputParser> NewHarmonyParser(bool calls = true);
+//
+// `continues`: the output goes on with the content of a message on the channel final.
+std::unique_ptr<OutputParser> NewHarmonyParser(bool calls = true, bool continues = false);
 
 }  // namespace tally

@@ -201,17 +201,18 @@ class HarmonyConversationReader {
 
 class HarmonyFormat final : public ChatFormat {
  public:
-  using ChatFormat::Render;
-  Result<std::vector<PromptSegment>> Render(const ChatRequest& request, std::vector<std::string>*) const override {
-    TALLY_ASSIGN_OR_RETURN(const std::vector<HarmonyMessage> conversation, HarmonyConversationReader(request).Read());
-    return RenderHarmony(conversation, {.add_generation_prompt = request.add_generation_prompt});
-  }
   std::unique_ptr<OutputParser> NewParser(std::string_view, const ChatRequest& request) const override {
-    return NewHarmonyParser(MayCall(request));
+    return NewHarmonyParser(MayCall(request), request.continue_last);
   }
   AnswerStart StartOf(std::string_view) const override { return HarmonyStart(); }
   std::vector<CallNotation> CallNotations(bool) const override { return HarmonyCallNotations(); }
   std::string Description() const override { return "harmony"; }
+
+ protected:
+  Result<std::vector<PromptSegment>> RenderWhole(const ChatRequest& request, std::vector<std::string>*) const override {
+    TALLY_ASSIGN_OR_RETURN(const std::vector<HarmonyMessage> conversation, HarmonyConversationReader(request).Read());
+    return RenderHarmony(conversation, {.add_generation_prompt = request.add_generation_prompt});
+  }
 };
 
 }  // namespace

@@ -194,6 +194,16 @@ class HarmonyParser final : public OutputParser {
 
 }  // namespace
 
-std::unique_ptr<OutputParser> NewHarmonyParser(bool calls) { return std::make_unique<HarmonyParser>(calls); }
+std::unique_ptr<OutputParser> NewHarmonyParser(bool calls, bool continues) {
+  auto parser = std::make_unique<HarmonyParser>(calls);
+  if (continues) {
+    std::vector<OutputPart> header;
+    for (const OutputPiece piece :
+         {OutputPiece{"<|channel|>", true}, OutputPiece{"final", false}, OutputPiece{"<|message|>", true}}) {
+      parser->Push(piece, &header);
+    }
+  }
+  return parser;
+}
 
 }  // namespace tally

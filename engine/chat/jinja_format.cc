@@ -259,7 +259,7 @@ Result<jinja::Json> JinjaFormat::Variables(const ChatRequest& request, const For
   return variables;
 }
 
-Result<std::vector<PromptSegment>> JinjaFormat::Render(const ChatRequest& request, std::vector<std::string>* notes) const {
+Result<std::vector<PromptSegment>> JinjaFormat::RenderWhole(const ChatRequest& request, std::vector<std::string>* notes) const {
   const auto is_result = [](const ChatMessage& m) { return m.role == "tool" && !Trimmed(m.content).empty(); };
   if (!places_.tool && std::ranges::any_of(request.messages, is_result)) {
     return BadInput("the chat template leaves out messages of the role 'tool'");

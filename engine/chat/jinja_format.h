@@ -45,8 +45,6 @@ class JinjaFormat : public ChatFormat {
   static Result<std::unique_ptr<JinjaFormat>> Make(const ChatTemplateSource& source, ParserFactory parsers,
                                                    std::string description, bool reads_calls = true);
 
-  using ChatFormat::Render;
-  Result<std::vector<PromptSegment>> Render(const ChatRequest& request, std::vector<std::string>* notes) const override;
   std::vector<LeftOut> FindLeftOut(const ChatRequest& request) const override;
   bool ReadsCalls() const override { return reads_calls_; }
   bool ShortCallIds() const override { return short_call_ids_; }
@@ -66,6 +64,9 @@ class JinjaFormat : public ChatFormat {
 
   // With variables as they are, such as messages whose content is a list of parts; special tokens are added to them.
   Result<std::vector<PromptSegment>> RenderJson(jinja::Json variables, int64_t now, const jinja::Limits& limits = {}) const;
+
+ protected:
+  Result<std::vector<PromptSegment>> RenderWhole(const ChatRequest& request, std::vector<std::string>* notes) const override;
 
  private:
   enum class NoContent : uint8_t { kEmpty, kNull, kAbsent };

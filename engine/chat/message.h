@@ -44,7 +44,9 @@ struct ChatRequest {
   std::string reasoning_effort = {};       // "low", "medium", "high"; empty: the format's default
   std::optional<bool> thinking = {};       // enable_thinking of templates that know it; none: their default
   bool add_generation_prompt = true;       // the prompt ends where the assistant's answer begins
-  int64_t now = 0;                         // seconds since 1970, local time zone: the date of templates that say it
+  // The last message, the assistant's, is begun by its content, and the answer continues it: the prompt ends with that content.
+  bool continue_last = false;
+  int64_t now = 0;  // seconds since 1970, local time zone: the date of templates that say it
   // Further variables of a template, by name, each a JSON text.
   std::map<std::string, std::string> variables = {};
 };

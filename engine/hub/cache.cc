@@ -135,6 +135,11 @@ Status Cache::WriteRef(const std::string& commit) const {
   return old.ok() && *old == commit ? Status() : WriteTextFile(folder_ + "/refs/main", commit);
 }
 
+bool Cache::IsOurs() const {
+  std::error_code ignored;
+  return fs::is_directory(folder_ + kListings, ignored);
+}
+
 Status Cache::KeepListing(const std::string& commit, const std::string& json) const {
   const std::string path = folder_ + kListings + "/" + commit + ".json";
   std::error_code ignored;

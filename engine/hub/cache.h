@@ -15,6 +15,8 @@ class Cache {
  public:
   Cache(std::string root, const Name& name);
   const std::string& root() const { return root_; }
+  const std::string& folder() const { return folder_; }  // models--ORG--NAME
+  const std::string& locks() const { return locks_; }    // its locks
   std::string Blob(const File& file) const;
   std::string Incomplete(const File& file) const;  // of the blob, while it is fetched
   std::string Snapshot(const std::string& commit) const;
@@ -29,6 +31,7 @@ class Cache {
   Status Link(const std::string& commit, const File& file) const;
   Result<std::string> ReadRef() const;  // the commit of main
   Status WriteRef(const std::string& commit) const;
+  bool IsOurs() const;  // Tally has fetched files of it
   // The hub's answer with all files of the revision (ParseListing), beside what huggingface_hub has in the folder. It is written once.
   Status KeepListing(const std::string& commit, const std::string& json) const;
   Result<Listing> ReadListing(const std::string& commit) const;

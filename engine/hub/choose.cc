@@ -180,6 +180,16 @@ bool HasType(std::string_view path, std::string_view type) {
   return false;
 }
 
+std::vector<GgufModel> GgufModels(const Listing& listing) {
+  std::vector<GgufModel> models;
+  for (const Group& group : GgufGroups(listing)) {
+    if (!group.complete()) continue;
+    GgufModel& model = models.emplace_back(GgufModel{group.shown, {}});
+    for (const File* f : group.files) model.files.push_back(*f);
+  }
+  return models;
+}
+
 std::string AlsoThere(const Listing& listing, const Name& name) {
   const std::vector<Group> gguf = GgufGroups(listing);
   return gguf.empty() ? ""

@@ -108,4 +108,31 @@ TALLY_API Result<std::unique_ptr<Hub>> OpenHub(const Settings& settings);
 // kBadInput: the model is missing or incomplete; the line says what is there.
 TALLY_API Result<std::string> FindCached(const Settings& settings, const Name& name, Want want);
 
+// A model in the cache: files that a reader opens together.
+struct CachedModel {
+  Name name = {};         // the shortest one for which FindCached gives `path`
+  std::string path = {};  // to open; empty: not all of the model is there
+  std::string type = {};  // of a GGUF file, by its name (TypeInFileName)
+  uint64_t bytes = 0;     // of its files; of an incomplete one what has come
+};
+// Sorted by name. A repository without a whole model (a configuration alone, a download that was cut off) is one that is not complete.
+TALLY_API Result<std::vector<CachedModel>> ListCached(const Settings& settings);
+// The type of weights that the name of a file ends with: "Q4_K_M" of "x-Q4_K_M-00001-of-00002.gguf". Empty: it has none.
+TALLY_API std::string TypeInFileName(std::string_view path);
+// NAME or NAME:CHOICE, in any case: the repositories of that name in the cache, with the choice. Sorted.
+TALLY_API std::vector<Name> FindShortName(const Settings& settings, std::string_view given);
+
+// What Remove deletes.
+struct Removal {
+  Name name = {};
+  std::vector<std::string> files = {};  // and links
+  std::string folder = {};              // all of it goes, if no other model of the repository is left; else empty
+  uint64_t bytes = 0;                   // that are free then
+};
+// Of a name without FILE or TYPE the repository's whole folder, all revisions; else the model's files that no other file of the repository
+// shares. kBadInput: it is not in the cache; another program fetched it, so that it is that program's; a link leads out of the cache;
+// another process is fetching a file of it.
+TALLY_API Result<Removal> PlanRemoval(const Settings& settings, const Name& name);
+TALLY_API Status Remove(const Removal& removal);
+
 }  // namespace tally::hub

@@ -35,6 +35,13 @@ struct Choice {
 // line says what there is.
 Result<Choice> Choose(const Listing& listing, const Name& name, Want want, bool cached);
 
+// The GGUF models of a listing that have all of their parts, each of which is a file of the same folder.
+struct GgufModel {
+  std::string open;  // the first part
+  std::vector<File> files;
+};
+std::vector<GgufModel> GgufModels(const Listing& listing);
+
 // For the end of a message: the GGUF files in the cache, and how they are asked for. Empty: none.
 std::string AlsoThere(const Listing& listing, const Name& name);
 

@@ -11,5 +11,7 @@ extern const std::string_view kCommonCss, kFigureCss, kPageCss, kPageScript;
 extern const std::string_view kChatHtml, kChatCss, kChatScript;
 // Browser libraries of the distribution; empty where the build had none.
 extern const std::string_view kMarkedScript, kPurifyScript;
+// Of KaTeX the gzip file, and what the text in it hashes to, both in hexadecimal digits; empty where the build had none.
+extern const std::string_view kKatexGzip, kKatexSha256;
 
 }  // namespace tally::page

@@ -9,9 +9,12 @@ const kSamples = [
   "Tell a story of four sentences about a lighthouse.",
 ];
 
-let model = "", conversation = newConversation(), views = new Map();
+let conversation = newConversation(), views = new Map();
 let running = null;  // {controller, conversation, message, id} of the answer that comes; id: the server's, once it is known
-const kStopMilliseconds = 2000;  // for the server to end an answer with its bill
+const kStopMilliseconds = 30000;  // for the server to end an answer with its bill, after the step that runs
+const kEndMilliseconds = 2000;    // for an answer to end of which the server says that there is none
+let left = -Infinity;             // when the page was left, which ends its requests
+const kLeaveMilliseconds = 5000;
 
 const ledgerShown = () => (wide.matches ? settings.ledger : document.body.classList.contains("ledger-open"));
 const isRunning = (message) => running?.message === message;
@@ -28,6 +31,7 @@ const actions = {
   },
   busy: () => running !== null,
   running: isRunning,
+  stopping: (message) => isRunning(message) && Boolean(running.stopping),
   answered: (message) => conversation.messages.some((m) => m.parent === message.id),
   show(message) {
     showBranch(conversation, message);
@@ -40,6 +44,12 @@ const actions = {
     answer(conversation.leaf);
   },
   again: (message) => answer(message.parent),
+  goOn(message) {
+    if (running) return;
+    if (message.content && !message.usage) message.unbilled = true;
+    for (const name of ["finish", "stopped", "error"]) delete message[name];
+    fillAnswer(message, message.id);
+  },
   results(message, texts) {
     message.calls.forEach((call, i) => addMessage(conversation, { role: "tool", parent: conversation.leaf, call: call.id, name: call.name, content: texts[i] }));
     answer(conversation.leaf);
@@ -116,11 +126,16 @@ function showRun(run) {
   showToEnd();
 }
 
-async function answer(parent) {
+function answer(parent) {
   if (running) return;
   const message = addMessage(conversation, { role: "assistant", parent, content: "", time: Date.now() });
   if (settings.answer) message.held = settings.answer;
-  const run = (running = { controller: new AbortController(), conversation, message, timer: 0, pause: 50, saved: 0, spoken: 0 });
+  fillAnswer(message, parent);
+}
+
+// Asks for `message`: what follows the messages up to `leaf`, or, where it is the leaf itself, the rest of it.
+async function fillAnswer(message, leaf) {
+  const run = (running = { controller: new AbortController(), conversation, message, timer: 0, pause: 50, saved: 0, spoken: message.content.length });
   byId("spoken").replaceChildren();
   session.setItem("tally.open", conversation.id);
   conversation.updated = Date.now();
@@ -128,14 +143,23 @@ async function answer(parent) {
   draw();
   toEnd();
   try {
-    model ||= await modelName(run.controller.signal);
-    await ask(model, path(run.conversation, parent), message, run.controller.signal, (id) => (run.id = id, showSoon(run)));
+    if (!model) await findModels(run.controller.signal);
+    if (models.length > 1) message.model = model;
+    await ask(model, path(run.conversation, leaf), message, run.controller.signal, (id) => hear(run, id));
     if (run.stopping) message.stopped = true;
   } catch (error) {
     if (run.controller.signal.aborted || run.stopping) message.stopped = true;
-    else message.error = error instanceof TypeError ? "The server does not answer." : error.message;
+    else if (performance.now() - left > kLeaveMilliseconds) message.error = error instanceof TypeError ? "The server does not answer." : error.message;
   }
   finish(run);
+}
+
+function hear(run, id) {
+  if (!run.id && id) {
+    run.id = id;
+    if (run.stopping) cancel(run);
+  }
+  showSoon(run);
 }
 
 function finish(run) {
@@ -153,12 +177,19 @@ function finish(run) {
 }
 
 // The server is asked to end the answer, so that its bill comes; the second time, or where it does not, the connection ends.
-async function stop() {
+function stop() {
   const run = running;
   if (!run) return;
-  if (!run.id || run.stopping) return run.controller.abort();
+  if (run.stopping) return run.controller.abort();
   run.stopping = setTimeout(() => run.controller.abort(), kStopMilliseconds);
-  if (!(await cancelAnswer(run.id)) && running === run) run.controller.abort();
+  showRun(run);
+  if (run.id) cancel(run);
+}
+
+async function cancel(run) {
+  if ((await cancelAnswer(run.id)) || running !== run) return;
+  clearTimeout(run.stopping);
+  run.stopping = setTimeout(() => run.controller.abort(), kEndMilliseconds);
 }
 
 function send() {
@@ -221,7 +252,7 @@ function remove(question, ids) {
   byId("confirm").showModal();
 }
 
-// --- drawers, settings
+// --- drawers
 
 function close() {
   const opener = document.body.matches(".list-open") ? "show-list" : document.body.matches(".ledger-open") ? "show-ledger" : "";
@@ -253,61 +284,6 @@ function expanded() {
   byId("shade").hidden = !over;
   byId("chat").inert = byId("head").inert = over;
   if (over) byId(listOpen ? "list" : "ledger").querySelector("button").focus();
-}
-
-const kFields = { system: "set-system", temperature: "set-temperature", max: "set-max", effort: "set-effort", theme: "set-theme", answer: "set-answer", schema: "set-schema", tools: "set-tools", key: "set-key" };
-
-function openSettings() {
-  for (const [name, id] of Object.entries(kFields)) byId(id).value = settings[name];
-  byId("tools-error").textContent = byId("schema-error").textContent = "";
-  showSchemaField();
-  byId("settings").showModal();
-}
-
-const showSchemaField = () => (byId("schema-field").hidden = byId("set-answer").value !== "schema");
-
-async function dropSchema(event) {
-  const [file] = event.dataTransfer.files;
-  if (!file) return;
-  event.preventDefault();
-  byId("set-schema").value = await file.text();
-}
-
-function closeSettings() {
-  const tools = byId("set-tools").value.trim();
-  if (tools && !Array.isArray(parsed(tools, null))) {
-    byId("tools-error").textContent = "This is no JSON list.";
-    return;
-  }
-  byId("schema-error").textContent = byId("set-answer").value === "schema" ? schemaError(byId("set-schema").value.trim()) : "";
-  if (byId("schema-error").textContent) return byId("set-schema").focus();
-  for (const [name, id] of Object.entries(kFields)) settings[name] = byId(id).value.trim();
-  saveSettings();
-  applyTheme();
-  byId("settings").close();
-  showHeld();
-  showModel();
-  followLive();
-}
-
-// Says by the message field what answers are held to.
-function showHeld() {
-  byId("held").hidden = !settings.answer;
-  byId("held-by").textContent = settings.answer === "schema" ? "JSON by a schema" : "JSON";
-}
-
-function applyTheme() {
-  if (settings.theme) document.documentElement.dataset.theme = settings.theme;
-  else delete document.documentElement.dataset.theme;
-}
-
-async function showModel() {
-  try {
-    model = await modelName();
-    byId("model").textContent = model;
-  } catch (error) {
-    byId("model").textContent = error instanceof TypeError ? "The server does not answer." : error.message;
-  }
 }
 
 // --- keys and buttons
@@ -350,7 +326,9 @@ function listen() {
   for (const [id, call] of Object.entries(clicks)) byId(id).addEventListener("click", call);
   byId("composer").addEventListener("submit", (event) => (event.preventDefault(), send()));
   byId("settings-form").addEventListener("submit", (event) => (event.preventDefault(), closeSettings()));
+  byId("settings-form").addEventListener("invalid", () => (byId("sampling").open = true), true);  // what is folded cannot be told of
   byId("set-answer").addEventListener("change", showSchemaField);
+  byId("models").addEventListener("change", chooseModel);
   byId("set-schema").addEventListener("dragover", (event) => event.dataTransfer.types.includes("Files") && event.preventDefault());
   byId("set-schema").addEventListener("drop", dropSchema);
   byId("import-file").addEventListener("change", (event) => importFiles([...event.target.files]));
@@ -362,7 +340,12 @@ function listen() {
   document.addEventListener("visibilitychange", followLive);
   wide.addEventListener("change", close);
   addEventListener("storage", drawList);
-  addEventListener("pagehide", () => running && !running.deleted && saveConversation(running.conversation));
+  addEventListener("beforeunload", () => (left = performance.now()));
+  addEventListener("pagehide", () => {
+    left = performance.now();
+    if (running && !running.deleted) saveConversation(running.conversation);
+  });
+  onMaths = () => views.forEach((view) => view.update());
 }
 
 function begin() {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server's endpoints.
 
+// They lie beside the page, whatever prefix its path has.
+const kBeside = location.pathname.replace(/\/*$/, "/");
+
 function headers(more = {}) {
   return settings.key ? { ...more, Authorization: `Bearer ${settings.key}` } : more;
 }
@@ -13,13 +16,17 @@ async function errorOf(response) {
   return (typeof said === "string" ? said : said?.message) || `The server answers ${response.status} ${response.statusText}`;
 }
 
+const kEnded = "The connection ended before the answer did.";
+
 // The data of each server-sent event of a response, with the event's name.
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "", name = "", data = [];
   try {
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await reader.read().catch((error) => {
+        throw error instanceof TypeError ? new Error(kEnded) : error;
+      });
       if (done) return;
       const lines = (rest + value).split(/\r?\n/);
       rest = lines.pop();
@@ -39,10 +46,11 @@ async function* events(response) {
   }
 }
 
-async function modelName(signal) {
-  const response = await fetch("/v1/models", { headers: headers(), signal });
+// The names of the models that are served.
+async function modelNames(signal) {
+  const response = await fetch(`${kBeside}v1/models`, { headers: headers(), signal });
   if (!response.ok) throw new Error(await errorOf(response));
-  return (await response.json()).data?.[0]?.id ?? "";
+  return ((await response.json()).data ?? []).map((one) => one.id).filter(isText);
 }
 
 // What is wrong with a schema that is to be sent; empty: nothing that is seen without the server.
@@ -66,10 +74,16 @@ function requestText(model, messages) {
   return `${text.slice(0, -1)},"response_format":{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":${settings.schema}}}}`;
 }
 
+const kNumbers = {
+  temperature: "temperature", max: "max_tokens", topP: "top_p", topK: "top_k", minP: "min_p", seed: "seed", repetition: "repetition_penalty",
+  presence: "presence_penalty", frequency: "frequency_penalty",
+};
+
+// Messages that end with an answer ask for the rest of it.
 function requestBody(model, messages) {
   const body = { model, messages, stream: true, stream_options: { include_usage: true } };
-  if (settings.temperature !== "") body.temperature = Number(settings.temperature);
-  if (settings.max !== "") body.max_tokens = Number(settings.max);
+  if (messages.at(-1)?.role === "assistant") Object.assign(body, { add_generation_prompt: false, continue_final_message: true });
+  for (const [name, field] of Object.entries(kNumbers)) if (settings[name] !== "") body[field] = Number(settings[name]);
   if (settings.effort) body.reasoning_effort = settings.effort;
   if (settings.answer === "json") body.response_format = { type: "json_object" };
   const tools = parsed(settings.tools || "[]", []);
@@ -113,16 +127,26 @@ function addDelta(message, delta) {
   }
 }
 
-// Ends the answer with this id: what has come of it ends with its bill. False: the server did not.
+// Ends the answer with this id: what has come of it ends with its bill. False: the server has no such answer, or does not answer.
 async function cancelAnswer(id) {
-  const response = await fetch("/cancel", { method: "POST", headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify({ id }) }).catch(() => null);
+  const response = await fetch(`${kBeside}cancel`, { method: "POST", headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify({ id }) }).catch(() => null);
   return response?.ok === true && (await response.json().catch(() => null))?.cancelled === true;
 }
 
-// Asks for the answer to `messages` and fills `message` as it comes. `changed` is called with the answer's id after every event. Throws where
-// the server refuses, or the answer ends early.
+// What two parts of an answer cost together.
+function bothUsages(a, b, name = "") {
+  if (typeof a !== "object" || typeof b !== "object" || !a || !b) {
+    if (!Number.isFinite(a) || !Number.isFinite(b)) return b ?? a;
+    return name === "parameters_touched" ? Math.max(a, b) : a + b;
+  }
+  return Object.fromEntries([...new Set([...Object.keys(a), ...Object.keys(b)])].map((key) => [key, bothUsages(a[key], b[key], key)]));
+}
+
+// Asks for the answer to `messages`, or for the rest of `message` where it is the last of them, and fills it as it comes. `changed` is called
+// with the answer's id after every event. Throws where the server refuses, or the answer ends early.
 async function ask(model, messages, message, signal, changed) {
-  const response = await fetch("/v1/chat/completions", {
+  const before = message.usage;
+  const response = await fetch(`${kBeside}v1/chat/completions`, {
     method: "POST",
     headers: headers({ "Content-Type": "application/json", "X-Tally": "1" }),
     body: requestText(model, apiMessages(messages)),
@@ -140,10 +164,10 @@ async function ask(model, messages, message, signal, changed) {
     const choice = event.choices?.[0];
     if (choice?.delta) addDelta(message, choice.delta);
     if (choice?.finish_reason) message.finish = choice.finish_reason;
-    if (event.usage) message.usage = event.usage;
+    if (event.usage) message.usage = before ? bothUsages(before, event.usage) : event.usage;
     changed(event.id);
   }
-  if (!whole && !message.finish) throw new Error("The connection ended before the answer did.");
+  if (!whole && !message.finish) throw new Error(kEnded);
 }
 
 // --- bills (usage.tally)

@@ -121,7 +121,7 @@ function tellExperts() {
 let live = null;  // of the stream that is read
 
 async function readLive(signal) {
-  const response = await fetch("/live", { headers: headers(), signal });
+  const response = await fetch(`${kBeside}live`, { headers: headers(), signal });
   if (response.status === 404) throw Object.assign(new Error("This server shows no live figures."), { final: true });
   if (!response.ok) throw Object.assign(new Error(await errorOf(response)), { final: response.status < 500 });
   byId("live-state").textContent = "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers as HTML: marked makes it, DOMPurify takes away whatever is not text, and code gets a button. Where the build had neither,
-// answers are plain text.
+// Answers as HTML: marked makes it, DOMPurify takes away whatever is not text, formulas are put in, and code gets its colours and a button.
+// Where the build had neither library, answers are plain text.
 
 const hasMarkdown = typeof window.marked?.parse === "function" && typeof window.DOMPurify?.sanitize === "function";
 const kPurify = {
@@ -66,17 +66,18 @@ async function copyText(text) {
 function codeBox(pre) {
   const code = pre.textContent, language = pre.querySelector("code")?.className.replace("language-", "") ?? "";
   const head = make("div", { className: "code-head" }, make("span", { textContent: language }), copyButton(() => code.replace(/\n$/, "")));
+  if (language) colourCode(pre.querySelector("code"), language);
   pre.tabIndex = 0;  // it scrolls sideways
   const box = make("div", { className: "code" }, head);
   pre.replaceWith(box);
   box.append(pre);
 }
 
-// The nodes of safe HTML; null: it cannot be made.
+// The nodes of safe HTML; null: it cannot be made. A block of code that has no end yet is one for marked if its last line ends.
 function safeHtml(text) {
   if (!hasMarkdown) return null;
   try {
-    return window.DOMPurify.sanitize(window.marked.parse(text, { gfm: true, breaks: true, headerIds: false, mangle: false }), kPurify);
+    return window.DOMPurify.sanitize(window.marked.parse(`${text}\n`, { gfm: true, breaks: true, headerIds: false, mangle: false }), kPurify);
   } catch (error) {
     console.warn(error);
     return null;
@@ -85,12 +86,13 @@ function safeHtml(text) {
 
 // `text` as nodes. While an answer comes it is made again and again; `patch` keeps what has not changed.
 function rendered(text) {
-  const fragment = safeHtml(text) ?? document.createDocumentFragment();
+  const found = takeFormulas(text), fragment = safeHtml(found.text) ?? document.createDocumentFragment();
+  putFormulas(fragment, found);
   if (text && !fragment.hasChildNodes()) fragment.append(make("div", { className: "plain", textContent: text }));
   for (const link of fragment.querySelectorAll("a")) Object.assign(link, { target: "_blank", rel: "noopener noreferrer" });
   for (const table of fragment.querySelectorAll("table")) {
     const box = make("div", { className: "table", tabIndex: 0 });
-    box.setAttribute("role", "region");
+    box.setAttribute("role", "group");  // a region is a landmark, of which there may be one of a name
     box.setAttribute("aria-label", "Table");
     table.replaceWith(box);
     box.append(table);

@@ -99,6 +99,8 @@ function costLine(message) {
   if (cost.seconds > 0 && cost.decoded > 0) parts.push(`${rate(cost.decoded / cost.seconds)} a second`);
   if (cost.flops > 0) parts.push(si(cost.flops, "FLOP"), si(cost.bytes, "B"));
   if (cost.cached > 0) parts.push(`${count(cost.cached)} of ${count(cost.read)} cached`);
+  if (message.unbilled) parts.push("without what came before an interruption");
+  if (message.model) parts.push(message.model);
   return parts.join(" \u00b7 ");
 }
 
@@ -120,27 +122,40 @@ function footView(message, actions) {
   row.append(again);
   if (!line) return [row];
   if (!bill) return [row, make("p", { className: "cost muted", textContent: line })];
-  const box = make("div", { className: "table", tabIndex: 0, role: "region", ariaLabel: "Bill" });
+  const box = make("div", { className: "table", tabIndex: 0, role: "group", ariaLabel: "Bill" });
   const details = make("details", { className: "cost" }, make("summary", { textContent: `Bill: ${line}` }), box);
   details.addEventListener("toggle", () => box.childElementCount === 0 && box.append(billTable(bill)));
   return [row, details];
 }
 
-function noteOf(message, running) {
+// The browser or the connection ended it, not the server.
+const wasInterrupted = (message) => !message.finish && !message.stopped && !message.error;
+
+function noteOf(message, running, stopping) {
+  if (running) return stopping ? "Stopping \u2026" : "";
   if (message.error) return message.error;
-  const cut = !running && message.held && message.content && !readJson(message.content)?.whole ? " Its JSON is incomplete." : "";
+  const cut = message.held && message.content && !readJson(message.content)?.whole ? " Its JSON is incomplete." : "";
   if (message.stopped) return `Stopped.${cut}`;
   if (message.finish === "length") return `The limit of tokens ended this answer.${cut}`;
-  return running || message.finish ? "" : `This answer was interrupted.${cut}`;
+  return wasInterrupted(message) ? `This answer was interrupted.${cut}` : "";
+}
+
+// What is offered for an answer that was not finished: {text, call}; null: nothing. JSON that is held begins at its beginning, and so does
+// an answer that had not begun.
+function moreOf(message, actions) {
+  const early = wasInterrupted(message) || message.stopped || message.error || message.finish === "length";
+  if (!early || message.calls || actions.answered(message)) return null;
+  if (message.content && !message.held) return { text: "Go on", call: () => actions.goOn(message) };
+  return wasInterrupted(message) ? { text: "Answer again", call: () => actions.again(message) } : null;
 }
 
 const openThoughts = new WeakSet();  // messages whose thinking the reader has unfolded
 
 function assistantView(message, actions) {
   const summary = make("summary"), thought = make("div", { className: "thought" }), think = make("details", { className: "think" }, summary, thought);
-  const answer = make("div", { className: "answer", dir: "auto" }), calls = make("div"), note = make("p", { className: "note" }), foot = make("div", { className: "foot" });
+  const answer = make("div", { className: "answer", dir: "auto" }), calls = make("div"), note = make("p", { className: "note" }), more = make("button", { type: "button", className: "more" }), foot = make("div", { className: "foot" });
   const wait = make("p", { className: "wait", textContent: "Working" });
-  const item = make("li", { className: "message assistant" }, make("h2", { className: "hidden", textContent: "Tally" }), think, answer, calls, wait, note, foot);
+  const item = make("li", { className: "message assistant" }, make("h2", { className: "hidden", textContent: "Tally" }), think, answer, calls, wait, note, more, foot);
   const tree = message.held ? treeView(message) : null;
   if (tree) answer.append(tree.box);
   think.open = openThoughts.has(message);
@@ -157,9 +172,14 @@ function assistantView(message, actions) {
     else patch(answer, rendered(message.content));
     calls.replaceChildren(...(message.calls ? callsView(message, actions) : []));
     wait.hidden = !running || Boolean(some || message.reasoning);
-    note.textContent = noteOf(message, running);
+    note.textContent = noteOf(message, running, actions.stopping(message));
     note.classList.toggle("error", Boolean(message.error));
     note.hidden = !note.textContent;
+    const offered = running ? null : moreOf(message, actions);
+    more.hidden = !offered;
+    more.disabled = actions.busy();
+    more.textContent = offered?.text ?? "";
+    more.onclick = offered?.call ?? null;
     foot.replaceChildren(...(running ? [] : footView(message, actions)));
     item.setAttribute("aria-busy", String(running));
   };

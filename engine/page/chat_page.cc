@@ -28,10 +28,12 @@ std::string Base64OfHex(std::string_view hex) {
   return out;
 }
 
+std::string HashSourceOfHex(std::string_view hex) { return " 'sha256-" + Base64OfHex(hex) + "'"; }
+
 std::string HashSource(std::string_view text) {
   Digest digest = Digest::Sha256();
   digest.Add({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-  return " 'sha256-" + Base64OfHex(digest.Hex()) + "'";
+  return HashSourceOfHex(digest.Hex());
 }
 
 constexpr std::string_view kHead =
@@ -57,6 +59,10 @@ ChatPage MakeChatPage() {
   ChatPage page;
   page.html = std::string(kHead) + css + "</style>\n</head>\n" + std::string(page::kChatHtml);
   std::string hashes;
+  if (!page::kKatexGzip.empty()) {  // data until a script unpacks it
+    page.html += "<script type=\"application/gzip\" id=\"packed-katex\">" + Base64OfHex(page::kKatexGzip) + "</script>\n";
+    hashes = HashSourceOfHex(page::kKatexSha256);
+  }
   for (const std::string_view text : scripts) {
     page.html += "<script>" + std::string(text) + "</script>\n";
     hashes += HashSource(text);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chat that a server gives at "/": one HTML document that asks for nothing else but the server's own endpoints.
 //
-//   GET  /v1/models, POST /v1/chat/completions   as OpenAI has them; streamed, with the header X-Tally: 1
-//   GET  /live                                   live_figures.h
+//   GET  v1/models, POST v1/chat/completions   as OpenAI has them; streamed, with the header X-Tally: 1
+//   POST cancel                                api_server.h
+//   GET  live                                  live_figures.h
+//
+// Their paths are beside the page's own, so that it works behind any prefix.
 #pragma once
 
 #include <string>
@@ -16,7 +19,9 @@ struct ChatPage {
   std::string content_security_policy;
 };
 
-// The same each time. Without marked and DOMPurify (the build's TALLY_MARKDOWN) answers are shown as plain text.
+// The same each time. Without marked and DOMPurify (the build's TALLY_MARKDOWN) answers are shown as plain text, without KaTeX
+// (TALLY_MATHS) formulas as they were written. KaTeX is in the page as a gzip file that the first formula unpacks; the policy has the
+// hash of its text, too.
 ChatPage MakeChatPage();
 
 }  // namespace tally

@@ -39,8 +39,11 @@ const local = openStorage("localStorage"), session = openStorage("sessionStorage
 
 // --- settings
 
-// `answer`: how answers are held: "", "json" or "schema".
-const kSettings = { system: "", temperature: "", max: "", effort: "", theme: "", answer: "", schema: "", tools: "", ledger: true };
+// `answer`: how answers are held: "", "json" or "schema". `model`: of several that are served. Numbers are texts, empty for the server's own.
+const kSettings = {
+  system: "", temperature: "", max: "", effort: "", theme: "", answer: "", schema: "", tools: "", ledger: true, model: "",
+  topP: "", topK: "", minP: "", seed: "", repetition: "", presence: "", frequency: "",
+};
 const kSettingsName = "tally.settings";
 
 function parsed(text, otherwise) {
@@ -91,7 +94,7 @@ const isCall = (call) => call && [call.id, call.name, call.arguments].every(isTe
 // What of a file is a conversation: fields that are known and of their type. null: none is in it.
 function importedConversation(c) {
   if (!isConversation(c) || !/^[0-9-]{1,40}$/.test(c.id) || c.messages.some((m) => !["user", "assistant", "tool"].includes(m.role))) return null;
-  const fields = { reasoning: isText, finish: isText, error: isText, call: isText, name: isText, held: (v) => v === "json" || v === "schema", stopped: (v) => v === true, time: Number.isFinite, usage: isPlain, calls: (v) => Array.isArray(v) && v.every(isCall) };
+  const fields = { reasoning: isText, finish: isText, error: isText, call: isText, name: isText, model: isText, unbilled: (v) => v === true, held: (v) => v === "json" || v === "schema", stopped: (v) => v === true, time: Number.isFinite, usage: isPlain, calls: (v) => Array.isArray(v) && v.every(isCall) };
   const messages = c.messages.map((m) => {
     const kept = { id: m.id, parent: m.parent, role: m.role, content: m.content };
     for (const [name, holds] of Object.entries(fields)) if (holds(m[name])) kept[name] = m[name];

@@ -119,6 +119,17 @@ void ReadGrammar(ModelState& model, Options& options, Asked* asked) {
   }
 }
 
+void ReadRules(Options& options, TokenRules* rules) {
+  options.Read("min_tokens", rules->min_tokens);
+  if (const py::object ids = options.Take("stop_token_ids"); !ids.is_none()) rules->stop = TokensOf(ids, "stop_token_ids");
+  if (const py::object ids = options.Take("allowed_token_ids"); !ids.is_none()) {
+    rules->allowed = TokensOf(ids, "allowed_token_ids");
+  }
+  if (const py::object sequences = options.Take("bad_words_ids"); !sequences.is_none()) {
+    for (const py::handle& sequence : py::iter(sequences)) rules->forbidden.push_back(TokensOf(sequence, "bad_words_ids"));
+  }
+}
+
 // Reads, and leaves others for End.
 Asked ReadAsked(ModelState& model, Options& options) {
   Asked asked;
@@ -126,6 +137,7 @@ Asked ReadAsked(ModelState& model, Options& options) {
   ReadSampling(options, &asked.request.sampling);
   options.Read("stop", asked.stop);
   options.Read("ignore_eos", asked.request.ignore_eos);
+  ReadRules(options, &asked.request.rules);
   options.Read("top_logprobs", asked.request.top_logprobs);
   options.Read("draft", asked.request.draft);
   options.Read("jump", asked.request.jump);

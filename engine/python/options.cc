@@ -144,6 +144,8 @@ void CheckDraft(const Engine& engine, int64_t draft) {
 void ReadSampling(Options& options, SamplingOptions* sampling) {
   options.Read("repeat_penalty", sampling->repeat_penalty);
   options.Read("repeat_last_n", sampling->repeat_last_n);
+  options.Read("presence_penalty", sampling->presence_penalty);
+  options.Read("frequency_penalty", sampling->frequency_penalty);
   options.Read("top_k", sampling->top_k);
   options.Read("temperature", sampling->temperature);
   options.Read("top_p", sampling->top_p);

@@ -350,6 +350,20 @@ Value RowJson(const FittedModel& m, const FitRow& row) {
   return j;
 }
 
+// Of the types that people run most, what they take and how fast they are: "Q8_0: 8.76 GiB, at most 5.78 tokens/s decode; Q4_K_M: ...".
+// Empty: the verdict says it, or neither is offered.
+std::string UsualTypes(const FittedModel& m) {
+  std::vector<std::string> types;
+  for (size_t i = 0; i < m.rows.size(); ++i) {
+    const FitRow& row = m.rows[i];
+    if (i == m.chosen || row.given || !row.fit || (row.type != "Q8_0" && row.type != "Q4_K_M")) continue;
+    const std::string rates = RatesText(*row.fit);
+    types.push_back(row.type + ": " + Needed(row.fit->memory.total()) + (row.fit->fits.value_or(true) ? "" : ", does not fit") +
+                    (rates.empty() ? "" : ", " + rates));
+  }
+  return Join(types, "; ");
+}
+
 }  // namespace
 
 Value FitDocument(const FitPage& page, const std::vector<FittedModel>& models) {
@@ -380,6 +394,7 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
   if (!row.fit) return Sentence(m.name + ": " + row.why, width);
   const Fit& f = *row.fit;
   std::string out = Sentence(Verdict(page, m, row), width) + "\n";
+  if (const std::string usual = UsualTypes(m); !usual.empty()) out += Labelled("usual", usual, width);
   out += Labelled("memory",
                   Needed(f.memory.total()) + " (" + Scaled(static_cast<double>(f.memory.total()), "B") + ") = " +
                       Needed(f.memory.packed_weights) + " weights + " + Needed(f.memory.kv) + " allocated for the KV cache (" +

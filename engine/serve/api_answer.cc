@@ -19,11 +19,8 @@ OrderedJson MessageJson(const ChatAnswer& answer) {
   return message;
 }
 
-// JSON has no infinity.
-double Finite(double logprob) { return std::max(logprob, -9999.0); }
-
 OrderedJson LogprobJson(const std::string& bytes, double logprob) {
-  return {{"token", bytes}, {"logprob", Finite(logprob)}, {"bytes", BytesJson(bytes)}};
+  return {{"token", bytes}, {"logprob", FiniteLogprob(logprob)}, {"bytes", BytesJson(bytes)}};
 }
 
 }  // namespace
@@ -70,7 +67,7 @@ OrderedJson UsageJson(const ApiUsage& usage, OrderedJson bill) {
 OrderedJson ChatLogprobsList(std::span<const ApiLogprob> logprobs) {
   OrderedJson content = OrderedJson::array();
   for (const ApiLogprob& token : logprobs) {
-    OrderedJson& json = content.emplace_back(LogprobJson(token.bytes, token.logprob));
+    OrderedJson& json = content.emplace_back(LogprobJson(token.bytes, token.logprob.value_or(0)));
     json["top_logprobs"] = OrderedJson::array();
     for (const auto& [bytes, logprob] : token.top) json["top_logprobs"].push_back(LogprobJson(bytes, logprob));
   }
@@ -81,20 +78,33 @@ OrderedJson ChatLogprobsJson(std::span<const ApiLogprob> logprobs) {
   return {{"content", ChatLogprobsList(logprobs)}, {"refusal", nullptr}};
 }
 
-int64_t Characters(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+double FiniteLogprob(double logprob) { return std::max(logprob, -9999.0); }
+
+int64_t CharactersOf(const ApiLogprob& token) {
+  if (!token.is_text) return 0;
+  return std::ranges::count_if(token.bytes, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+}
+
+OrderedJson StopReasonJson(const ApiChoice& choice) {
+  if (!choice.stop.empty()) return choice.stop;
+  return choice.result->stop_token >= 0 ? OrderedJson(choice.result->stop_token) : OrderedJson();
 }
 
 OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offset) {
   OrderedJson tokens = OrderedJson::array(), values = tokens, tops = tokens, offsets = tokens;
   for (const ApiLogprob& token : logprobs) {
     tokens.push_back(token.bytes);
-    values.push_back(Finite(token.logprob));
-    OrderedJson& top = tops.emplace_back(OrderedJson::object());
-    for (const auto& [bytes, logprob] : token.top) top[bytes] = Finite(logprob);
-    if (!top.contains(token.bytes)) top[token.bytes] = Finite(token.logprob);
     offsets.push_back(offset);
-    offset += Characters(token.bytes);
+    offset += CharactersOf(token);
+    if (!token.logprob) {
+      values.push_back(nullptr);
+      tops.push_back(nullptr);
+      continue;
+    }
+    values.push_back(FiniteLogprob(*token.logprob));
+    OrderedJson& top = tops.emplace_back(OrderedJson::object());
+    for (const auto& [bytes, logprob] : token.top) top[bytes] = FiniteLogprob(logprob);
+    if (!top.contains(token.bytes)) top[token.bytes] = FiniteLogprob(*token.logprob);
   }
   return {{"tokens", std::move(tokens)},
           {"token_logprobs", std::move(values)},
@@ -128,19 +138,28 @@ OrderedJson AnswerJson(const ApiAnswer& answer, OrderedJson bill) {
       json["text"] = choice.answer.content;
     }
     if (answer.token_ids) json["token_ids"] = choice.result->tokens;
+    if (answer.prompt_ids && !chat) json["prompt_token_ids"] = choice.prompt_ids;
+    if (!choice.prompt_logprobs.is_null() && !chat) json["prompt_logprobs"] = choice.prompt_logprobs;
     json["logprobs"] = !answer.logprobs ? OrderedJson()
                        : chat           ? ChatLogprobsJson(choice.logprobs)
                                         : TextLogprobsJson(choice.logprobs);
     json["finish_reason"] = ApiFinish(choice);
+    if (OrderedJson reason = StopReasonJson(choice); !reason.is_null()) json["stop_reason"] = std::move(reason);
     choices.push_back(std::move(json));
   }
-  return {{"id", answer.id},
-          {"object", chat ? "chat.completion" : "text_completion"},
-          {"created", answer.created},
-          {"model", answer.model},
-          {"choices", std::move(choices)},
-          {"usage", UsageJson(answer.usage, std::move(bill))},
-          {"seed", answer.seed}};
+  OrderedJson json = {{"id", answer.id},
+                      {"object", chat ? "chat.completion" : "text_completion"},
+                      {"created", answer.created},
+                      {"model", answer.model},
+                      {"choices", std::move(choices)},
+                      {"usage", UsageJson(answer.usage, std::move(bill))},
+                      {"seed", answer.seed}};
+  if (!answer.fingerprint.empty()) json["system_fingerprint"] = answer.fingerprint;
+  // Of a chat, whose choices have one prompt.
+  const ApiChoice& first = answer.choices.front();
+  if (answer.prompt_ids && chat) json["prompt_token_ids"] = first.prompt_ids;
+  if (!first.prompt_logprobs.is_null() && chat) json["prompt_logprobs"] = first.prompt_logprobs;
+  return json;
 }
 
 }  // namespace tally

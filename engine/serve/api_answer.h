@@ -21,10 +21,11 @@ namespace tally {
 
 using ApiIds = UniqueIds;
 
-// A token that was drawn, by its bytes.
+// A token of an answer, or of the prompt that it begins with, by its bytes.
 struct ApiLogprob {
   std::string bytes = {};
-  double logprob = 0;
+  bool is_text = true;                  // the bytes stand in the text; false: a special token's spelling
+  std::optional<double> logprob = 0.0;  // none: nothing is before it
   std::vector<std::pair<std::string, double>> top = {};
 };
 
@@ -33,6 +34,8 @@ struct ApiChoice {
   const GenerateResult* result = nullptr;
   std::string stop = {};                  // the string of the body that ended it; empty: none did
   std::vector<ApiLogprob> logprobs = {};  // of all tokens, if they were asked for
+  std::vector<int32_t> prompt_ids = {};   // of the prompt, if ApiAnswer::prompt_ids says so
+  OrderedJson prompt_logprobs = {};       // null: they were not asked for
 };
 
 struct ApiUsage {
@@ -46,12 +49,14 @@ struct ApiUsage {
 struct ApiAnswer {
   ApiEndpoint endpoint = ApiEndpoint::kChat;
   std::string id = {}, model = {};
+  std::string fingerprint = {};   // ServedModel::fingerprint
   int64_t created = 0;            // seconds since 1970
   double arrived = 0, begun = 0;  // MonotonicSeconds(): of the request; when its body was read and its model in memory
   uint64_t seed = 0;              // of the first choice
   std::vector<ApiChoice> choices = {};
-  bool token_ids = false;  // choices have token ids, since the model has no tokenizer
-  bool logprobs = false;   // they were asked for
+  bool token_ids = false;   // choices have token ids: they were asked for, or the model has no tokenizer
+  bool prompt_ids = false;  // those of the prompt too
+  bool logprobs = false;    // they were asked for
   ApiUsage usage = {};
 };
 
@@ -72,7 +77,10 @@ OrderedJson CallJson(const ToolCall& call);
 OrderedJson ChatLogprobsJson(std::span<const ApiLogprob> logprobs);
 OrderedJson ChatLogprobsList(std::span<const ApiLogprob> logprobs);
 OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offset = 0);
-int64_t Characters(std::string_view text);
+int64_t CharactersOf(const ApiLogprob& token);  // in the text
+double FiniteLogprob(double logprob);           // JSON has no infinity
+// What ended a choice, as vLLM has it: a stop string, or the id of a token; null: neither.
+OrderedJson StopReasonJson(const ApiChoice& choice);
 
 // An error in the form that clients of the endpoint read.
 OrderedJson ErrorJson(const ApiError& error, ApiEndpoint endpoint);

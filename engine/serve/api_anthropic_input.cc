@@ -198,13 +198,11 @@ void ReadAnthropicChat(ApiObject& body, ChatRequest* chat, AnswerFormat* format)
     return body.Fail("messages", messages == nullptr ? "is missing" : "is empty", "missing_required_parameter");
   }
   for (size_t i = 0; i < messages->size() && body.ok(); ++i) conversation.Add((*messages)[i], ElementPlace("messages", i));
-  const bool ends_with_user = !chat->messages.empty() && chat->messages.back().role != "assistant";
-  if (body.ok() && !ends_with_user) {
-    return body.Fail("messages", "must not end with the assistant's: answers are not begun by clients", "unsupported_value");
-  }
+  if (body.ok() && chat->messages.empty()) return body.Fail("messages", "are empty", "missing_required_parameter");
   NameResults(&chat->messages);
   ReadAnthropicTools(body, chat);
   ReadAnthropicToolChoice(body, chat);
+  if (body.ok() && chat->messages.back().role == "assistant") ContinueLast(body, chat);
   ReadThinking(body, chat);
   ReadOutputConfig(body, chat, format);
   ReadTemplateVariables(body, chat);

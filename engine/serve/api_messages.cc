@@ -83,7 +83,8 @@ void ReadCalls(ApiObject& object, ChatMessage* message) {
   }
 }
 
-ChatMessage ReadApiMessage(const OrderedJson& json, const std::string& where, ApiReading* reading) {
+// `*prefix`: it says that it is the beginning of the answer.
+ChatMessage ReadApiMessage(const OrderedJson& json, const std::string& where, ApiReading* reading, bool* prefix) {
   ApiObject object(json, where, reading);
   ChatMessage message;
   const std::optional<std::string> role = object.Text("role");
@@ -100,6 +101,7 @@ ChatMessage ReadApiMessage(const OrderedJson& json, const std::string& where, Ap
     if (message.reasoning.empty()) message.reasoning = other;
     ReadCalls(object, &message);
   }
+  *prefix = object.Flag("prefix").value_or(false);
   ReadContent(object, &message);
   message.name = object.Text("name").value_or("");
   if (tool) {
@@ -108,6 +110,19 @@ ChatMessage ReadApiMessage(const OrderedJson& json, const std::string& where, Ap
   }
   object.End();
   return message;
+}
+
+// Which of the two a body that ends with an assistant's message asks for: an answer that continues it, or a new one.
+void ReadContinuation(ApiObject& body, bool prefix, ChatRequest* chat) {
+  const std::optional<bool> begin = body.Flag("add_generation_prompt"), go_on = body.Flag("continue_final_message");
+  const ChatMessage& last = chat->messages.back();
+  chat->add_generation_prompt = begin.value_or(true);
+  if (begin.value_or(false) && go_on.value_or(false)) {
+    return body.Fail("continue_final_message", "and add_generation_prompt cannot both be true");
+  }
+  const bool is_begun = last.role == "assistant" && last.tool_calls.empty() && !(last.content.empty() && !last.reasoning.empty());
+  if (go_on.value_or(prefix)) return ContinueLast(body, chat);
+  if (!go_on && !begin && is_begun && !chat->must_call) ContinueLast(body, chat);
 }
 
 // What a template is given of an object: the members that have been taken, without those that are null.
@@ -188,6 +203,19 @@ void NameResults(std::vector<ChatMessage>* messages) {
     if (message.role != "tool" || !message.name.empty()) continue;
     if (const auto called = functions.find(message.tool_call_id); called != functions.end()) message.name = called->second;
   }
+}
+
+void ContinueLast(ApiObject& body, ChatRequest* chat) {
+  const ChatMessage& last = chat->messages.back();
+  if (last.role != "assistant" || !last.tool_calls.empty()) {
+    body.Fail("messages", "end with what cannot be continued: only an assistant's message without calls can",
+              "unsupported_value");
+  } else if (last.content.empty() && !last.reasoning.empty()) {
+    body.Fail("messages", "end with thinking, which cannot be continued", "unsupported_value");
+  } else if (chat->must_call) {
+    body.Fail("messages", "end with a message that is to be continued, and tool_choice asks for a call", "unsupported_value");
+  }
+  chat->continue_last = true;
 }
 
 bool HasTool(const ChatRequest& chat, const std::string& name) {
@@ -274,15 +302,17 @@ void ReadApiChat(ApiObject& body, ChatRequest* chat) {
     body.Fail("messages", messages == nullptr ? "is missing" : "is empty", "missing_required_parameter");
     return;
   }
+  bool prefix = false;
   for (size_t i = 0; i < messages->size() && body.ok(); ++i) {
-    chat->messages.push_back(ReadApiMessage((*messages)[i], ElementPlace("messages", i), body.reading()));
+    if (prefix) return body.Fail(ElementPlace("messages", i - 1) + ".prefix", "is for the last message");
+    chat->messages.push_back(ReadApiMessage((*messages)[i], ElementPlace("messages", i), body.reading(), &prefix));
   }
   NameResults(&chat->messages);
   ReadTools(body, chat);
   ReadToolChoice(body, chat);
   ReadEffort(body, "reasoning_effort", chat);
   ReadTemplateVariables(body, chat);
-  chat->add_generation_prompt = body.Flag("add_generation_prompt").value_or(true);
+  ReadContinuation(body, prefix, chat);
 }
 
 }  // namespace tally

@@ -11,8 +11,9 @@
 
 namespace tally {
 
-// messages, tools, tool_choice, reasoning_effort, chat_template_kwargs, add_generation_prompt. Content in several parts of text is
-// joined by line feeds.
+// messages, tools, tool_choice, reasoning_effort, chat_template_kwargs, add_generation_prompt, continue_final_message. Content in several
+// parts of text is joined by line feeds. An assistant's message that is the last is continued, unless it has calls or one of the last two
+// fields says otherwise.
 void ReadApiChat(ApiObject& body, ChatRequest* chat);
 // input, instructions, tools, tool_choice, reasoning, text of /v1/responses: items that belong to one turn of the
 // assistant are one message.
@@ -32,6 +33,8 @@ void ReadEffort(ApiObject& object, const char* name, ChatRequest* chat);
 // chat_template_kwargs. To be called after the fields that set an effort are read: their effort wins over that of the variables.
 void ReadTemplateVariables(ApiObject& body, ChatRequest* chat);
 void NameResults(std::vector<ChatMessage>* messages);
+// To be called when messages and tool_choice are read. An error if the last message cannot be continued.
+void ContinueLast(ApiObject& body, ChatRequest* chat);
 
 // Tools that the API's own servers would run, such as web search, or that only their models know. They are left out if other tools
 // remain; if none does, that is an error.

@@ -123,7 +123,7 @@ void ReadGenerate(ApiObject& body, ApiRequest* request) {
   request->load = prompt.empty();
   if (request->load) return;
   if (raw) {
-    request->prompts.push_back({.text = std::move(prompt), .parse_special = true});
+    request->prompts.push_back({{.text = std::move(prompt), .parse_special = true}});
     return;
   }
   if (!system.empty()) request->chat.messages.push_back({.role = "system", .content = std::move(system)});
@@ -139,6 +139,10 @@ void ReadChat(ApiObject& body, ApiRequest* request) {
   }
   NameResults(&request->chat.messages);
   ReadFunctionTools(body, &request->chat);
+  if (request->load || !body.ok()) return;
+  // An answer continues what the last message begins.
+  const ChatMessage& last = request->chat.messages.back();
+  if (last.role == "assistant" && last.tool_calls.empty() && !last.content.empty()) ContinueLast(body, &request->chat);
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 #include "engine/serve/api_request.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -11,57 +9,13 @@
 #include "engine/serve/api_messages.h"
 #include "engine/serve/api_object.h"
 #include "engine/serve/api_ollama.h"
+#include "engine/serve/api_sampling.h"
 
 namespace tally {
 namespace {
 
-constexpr size_t kMostStops = 4, kMostStopSequences = 16, kLongestStop = 1024;  // strings, strings of /v1/messages, bytes
+constexpr size_t kMostStops = 4, kMostStopSequences = 16;  // strings; strings of /v1/messages
 constexpr int64_t kMostTokens = INT32_MAX;
-constexpr int64_t kMostLogprobs = 20;
-constexpr size_t kMostBiases = 1024;
-constexpr double kMostBias = 100;
-
-void ReadSampling(ApiObject& body, ApiRequest* request) {
-  request->temperature = body.Number("temperature", 0);
-  request->top_p = body.Number("top_p", 0, 1);
-  request->min_p = body.Number("min_p", 0, 1);
-  if (const auto k = body.Whole("top_k", -1, INT32_MAX)) request->top_k = static_cast<int32_t>(*k);
-  if (const auto last = body.Whole("repeat_last_n", -1, INT32_MAX)) request->repeat_last_n = static_cast<int32_t>(*last);
-  constexpr double kLeast = 1e-6;
-  request->repeat_penalty = body.Number("repeat_penalty", kLeast);
-  if (const std::optional<double> penalty = body.Number("repetition_penalty", kLeast)) {
-    if (request->repeat_penalty) body.Fail("repetition_penalty", "and repeat_penalty are two names of one field");
-    request->repeat_penalty = penalty;
-    // vLLM's is a penalty on all tokens so far, llama.cpp's on the last ones.
-    if (!request->repeat_last_n) request->repeat_last_n = -1;
-  }
-  request->ignore_eos = body.Flag("ignore_eos").value_or(false);
-}
-
-// -1 asks for a drawn seed, as elsewhere in Tally.
-void ReadSeed(ApiObject& body, ApiRequest* request) {
-  const OrderedJson* const seed = body.Take("seed");
-  if (seed == nullptr) return;
-  if (seed->is_number_unsigned()) {
-    request->seed = seed->get<uint64_t>();
-  } else if (!seed->is_number_integer() || seed->get<int64_t>() != -1) {
-    body.Fail("seed", "must be a whole number from 0 to 18446744073709551615, or -1: one is drawn");
-  }
-}
-
-void ReadStop(ApiObject& body, const char* name, size_t most, ApiRequest* request) {
-  const OrderedJson* const stop = body.Take(name);
-  if (stop == nullptr) return;
-  const OrderedJson list = stop->is_array() ? *stop : OrderedJson::array({*stop});
-  if (list.size() > most) body.Fail(name, "must be at most " + std::to_string(most) + " strings");
-  for (const OrderedJson& text : list) {
-    if (!text.is_string()) return body.Fail(name, "must be a string or an array of strings", "invalid_type");
-    request->stop.push_back(text.get<std::string>());
-    if (request->stop.back().size() > kLongestStop) {
-      body.Fail(name, "must be strings of at most " + std::to_string(kLongestStop) + " bytes");
-    }
-  }
-}
 
 void ReadLength(ApiObject& body, ApiRequest* request) {
   if (request->endpoint == ApiEndpoint::kResponses) {
@@ -74,48 +28,13 @@ void ReadLength(ApiObject& body, ApiRequest* request) {
     body.Fail("max_completion_tokens", "and max_tokens are two names of one field");
   }
   if (completion) request->max_tokens = completion;
-}
-
-// For a chat it is a flag, with the number beside it; for a completion it is the number.
-void ReadLogprobs(ApiObject& body, ApiRequest* request) {
-  const OrderedJson* const flag = body.Take("logprobs");
-  if (request->endpoint == ApiEndpoint::kCompletions) {
-    if (flag == nullptr || *flag == false) return;
-    if (!flag->is_number_integer() || *flag < 0 || *flag > kMostLogprobs) {
-      return body.Fail("logprobs", "must be a whole number from 0 to " + std::to_string(kMostLogprobs));
-    }
-    request->top_logprobs = flag->get<int32_t>();
-    return;
+  // llama.cpp's name; -1 and -2: until the context is full.
+  const std::optional<int64_t> predict = body.Whole("n_predict", -2, kMostTokens);
+  if (!predict || *predict < 0) return;
+  if (request->max_tokens && *request->max_tokens != *predict) {
+    body.Fail("n_predict", "and max_tokens are two names of one field");
   }
-  if (flag != nullptr && !flag->is_boolean()) return body.Fail("logprobs", "must be true or false", "invalid_type");
-  if (flag != nullptr && *flag == true) request->top_logprobs = 0;
-  const std::optional<int64_t> top = body.Whole("top_logprobs", 0, kMostLogprobs);
-  if (!top || (*top == 0 && request->top_logprobs < 0)) return;
-  if (request->endpoint != ApiEndpoint::kResponses && request->top_logprobs < 0) {
-    return body.Fail("top_logprobs", "needs logprobs to be true");
-  }
-  request->top_logprobs = static_cast<int32_t>(*top);
-}
-
-void ReadBias(ApiObject& body, ApiRequest* request) {
-  const OrderedJson* const biases = body.Object("logit_bias");
-  if (biases == nullptr) return;
-  if (biases->size() > kMostBiases) {
-    return body.Fail("logit_bias", "has more than " + std::to_string(kMostBiases) + " tokens");
-  }
-  for (const auto& [name, value] : biases->items()) {
-    int32_t token = 0;
-    const char* const end = name.data() + name.size();
-    const auto [at, error] = std::from_chars(name.data(), end, token);
-    if (error != std::errc() || at != end || token < 0) {
-      return body.Fail("logit_bias", "has the key " + Quote(name) + ", which is no token id");
-    }
-    if (!value.is_number() || !(std::fabs(value.get<double>()) <= kMostBias)) {
-      return body.Fail("logit_bias", "gives the token " + name + " the bias " + Printable(value.dump(), 40) +
-                                         ": expected a number from -100 to 100");
-    }
-    request->logit_bias.emplace_back(token, value.get<float>());
-  }
+  request->max_tokens = predict;
 }
 
 void ReadTextFormat(ApiObject& body, AnswerFormat* format) {
@@ -170,58 +89,71 @@ void ReadStream(ApiObject& body, ApiRequest* request) {
     if (!request->stream) return body.Fail("stream_options", "needs stream to be true");
     ApiObject options(*json, "stream_options", body.reading());
     request->stream_usage = options.Flag("include_usage").value_or(false);
+    request->usage_always = options.Flag("continuous_usage_stats").value_or(false) && request->stream_usage;
     options.End();
   }
 }
 
-// The ids of an array that is not empty; none if `list` holds anything else too.
-std::optional<std::vector<int32_t>> TokensOf(const OrderedJson& list) {
-  std::vector<int32_t> tokens;
-  tokens.reserve(list.size());
-  for (const OrderedJson& id : list) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(INT32_MAX)) return std::nullopt;
-    tokens.push_back(id.get<int32_t>());
-  }
-  return tokens;
+bool IsId(const OrderedJson& json) {
+  return json.is_number_unsigned() && json.get<uint64_t>() <= static_cast<uint64_t>(INT32_MAX);
 }
 
+// A text; or ids, with texts between them. Empty: it is something else.
+ApiPrompt PromptOf(const OrderedJson& json) {
+  ApiPrompt prompt;
+  if (json.is_string()) {
+    prompt.push_back({.text = json.get<std::string>()});
+  } else if (json.is_array()) {
+    for (const OrderedJson& part : json) {
+      if (part.is_string()) {
+        prompt.push_back({.text = part.get<std::string>()});
+      } else if (IsId(part)) {
+        if (prompt.empty() || !prompt.back().tokens) prompt.push_back({.tokens = std::vector<int32_t>()});
+        prompt.back().tokens->push_back(part.get<int32_t>());
+      } else {
+        return {};
+      }
+    }
+  }
+  return prompt;
+}
+
+// A list with an id in it is one prompt; others are lists of prompts.
 void ReadPrompts(ApiObject& body, ApiRequest* request) {
   const OrderedJson* const prompt = body.Take("prompt");
   if (prompt == nullptr) return body.Fail("prompt", "is missing", "missing_required_parameter");
-  const char* const wanted = "must be a string, an array of token ids, or an array of such prompts";
   const auto add = [&](const OrderedJson& one) {
-    ApiPrompt& read = request->prompts.emplace_back();
-    if (one.is_string()) {
-      read.text = one.get<std::string>();
-    } else if (one.is_array() && !one.empty()) {
-      read.tokens = TokensOf(one);
-      if (!read.tokens) body.Fail("prompt", wanted, "invalid_type");
-    } else {
-      body.Fail("prompt", wanted, "invalid_type");
-    }
+    request->prompts.push_back(PromptOf(one));
+    if (!request->prompts.back().empty()) return;
+    body.Fail("prompt", "must be a string, an array of token ids with strings between them, or an array of such prompts",
+              "invalid_type");
   };
-  if (prompt->is_string() || (prompt->is_array() && !prompt->empty() && prompt->front().is_number())) return add(*prompt);
-  if (!prompt->is_array() || prompt->empty()) return body.Fail("prompt", wanted, "invalid_type");
+  const bool is_list = prompt->is_array() && !prompt->empty() &&
+                       std::ranges::none_of(*prompt, [](const OrderedJson& part) { return part.is_number(); });
+  if (!is_list) return add(*prompt);
   if (prompt->size() > static_cast<size_t>(kMostApiChoices)) {
     return body.Fail("prompt", "has more than " + std::to_string(kMostApiChoices) + " prompts");
   }
-  for (const OrderedJson& one : *prompt) add(one);
+  for (size_t i = 0; i < prompt->size() && body.ok(); ++i) add((*prompt)[i]);
 }
 
 void ReadOpenAi(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
   const ApiEndpoint endpoint = request->endpoint;
   ReadStop(body, "stop", kMostStops, request);
   ReadLength(body, request);
-  ReadLogprobs(body, request);
-  ReadBias(body, request);
+  ReadTokenRules(body, request);
   ReadStream(body, request);
+  ReadLogprobs(body, request);
   if (endpoint != ApiEndpoint::kResponses) {
     request->n = body.Whole("n", 1, 128).value_or(1);
     request->return_progress = body.Flag("return_progress").value_or(false);
   }
   if (!body.Flag("parallel_tool_calls").value_or(true)) request->chat.most_calls = 1;
   if (endpoint == ApiEndpoint::kChat) ReadApiChat(body, &request->chat);
-  if (endpoint == ApiEndpoint::kCompletions) ReadPrompts(body, request);
+  if (endpoint == ApiEndpoint::kCompletions) {
+    ReadPrompts(body, request);
+    request->add_special = body.Flag("add_special_tokens").value_or(true);
+  }
   if (endpoint == ApiEndpoint::kResponses) ReadResponses(body, json, request);
 }
 
@@ -240,7 +172,6 @@ void ReadOllama(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
   if (const OrderedJson* const found = body.Object("options")) {
     ApiObject options(*found, "options", body.reading());
     ReadSampling(options, request);
-    ReadSeed(options, request);
     ReadStop(options, "stop", kMostStopSequences, request);
     ReadOllamaLimits(options, request);
     options.End();
@@ -266,7 +197,6 @@ std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson&
   request->endpoint = endpoint;
   request->model = body.Text("model").value_or("");
   ReadSampling(body, request);
-  ReadSeed(body, request);
   request->tally = body.Flag("tally");
   ReadAnswerFormat(body, &request->format);
   if (IsAnthropic(endpoint)) {

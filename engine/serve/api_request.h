@@ -4,9 +4,8 @@
 // https://docs.anthropic.com/en/api/messages); of ollama's /api/chat and /api/generate (api_ollama.h).
 //
 // api_fields.h has the table of fields. What would change the answer and cannot be done is refused by name. What changes no answer is
-// ignored, and so is a field that is not known: both are named. Fields of llama.cpp's and vLLM's servers are taken too: top_k, min_p,
-// repeat_penalty or repetition_penalty, repeat_last_n, ignore_eos, chat_template_kwargs. One field is ours: tally, whether the answer's
-// usage says what it cost.
+// ignored, and so is a field that is not known: both are named. Fields of llama.cpp's and vLLM's servers are taken too. One field is ours:
+// tally, whether the answer's usage says what it cost.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +20,7 @@
 #include "engine/serve/api_error.h"
 #include "engine/serve/api_fields.h"
 #include "engine/serve/api_format.h"
+#include "engine/session/token_rules.h"
 
 namespace tally {
 
@@ -28,11 +28,12 @@ namespace tally {
 std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path);
 
 // Text, or token ids.
-struct ApiPrompt {
+struct ApiPromptPart {
   std::string text = {};
   std::optional<std::vector<int32_t>> tokens = {};
   bool parse_special = false;  // special tokens spelled out in the text become tokens, whatever the server's options say
 };
+using ApiPrompt = std::vector<ApiPromptPart>;  // at least one
 
 // A field that was absent or null has no value here, and the server's own holds.
 struct ApiRequest {
@@ -45,13 +46,23 @@ struct ApiRequest {
   std::optional<int64_t> max_tokens = {};
   std::vector<std::string> stop = {};
   std::optional<uint64_t> seed = {};  // choice i takes seed + i
-  std::optional<double> temperature = {}, top_p = {}, min_p = {}, repeat_penalty = {};
+  std::optional<double> temperature = {}, top_p = {}, min_p = {}, repeat_penalty = {}, presence_penalty = {},
+                        frequency_penalty = {};
   std::optional<int32_t> top_k = {}, repeat_last_n = {};
   bool ignore_eos = false;
+  TokenRules rules = {};                    // `forbidden` is for the server to set
+  std::vector<std::string> bad_words = {};  // texts that never stand in the answer
+  bool include_stop = false;                // what stops an answer stays in it
   AnswerFormat format = {};
-  std::vector<std::pair<int32_t, float>> logit_bias = {};
-  int32_t top_logprobs = -1;  // -1: no log probabilities; else so many beside each token's
+  std::vector<std::pair<int32_t, float>> logit_bias = {};     // minus infinity: the token is never drawn
+  std::vector<std::pair<std::string, float>> text_bias = {};  // the same of all tokens of a text
+  int32_t top_logprobs = -1;                                  // -1: no log probabilities; else so many beside each token's
+  int32_t prompt_logprobs = -1;                               // the same of the prompt's tokens
+  bool echo_prompt = false;                                   // kCompletions: the answer begins with the prompt
+  bool return_token_ids = false;                              // the answer has the ids of prompt and answer
+  bool add_special = true;                                    // kCompletions: texts begin with the model's start token
   bool stream = false, stream_usage = false;
+  bool usage_always = false;            // every chunk of a stream has the usage so far
   bool return_progress = false;         // a stream tells how far its prompt has run; not of kResponses and kMessages
   std::optional<bool> tally = {};       // the bill stands in the answer's usage
   bool load = false;                    // ollama's: nothing is asked but that the model is loaded

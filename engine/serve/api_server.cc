@@ -18,6 +18,8 @@
 #include "engine/serve/api_routes.h"
 #include "engine/serve/api_status.h"
 #include "engine/serve/api_stream.h"
+#include "engine/serve/api_tokens.h"
+#include "engine/serve/gathering.h"
 #include "engine/serve/http_syntax.h"
 #include "engine/serve/metrics.h"
 #include "engine/serve/model_shelf.h"
@@ -30,14 +32,9 @@ constexpr int kWorkers = 2, kLargeWorkers = 2;
 constexpr size_t kMostWork = 256;                              // bodies that wait to be parsed
 constexpr size_t kLargeBody = size_t{64} << 10;                // bytes from which on a body has workers of its own
 constexpr double kLeastFlushSeconds = 0.1, kFlushSeconds = 2;  // until what has been answered is read, when the server stops
-constexpr size_t kMostTokenText = size_t{4} << 20;             // bytes of /tokenize and /detokenize
 constexpr int kLeft = 499;                                     // the status of a request whose client has left, as nginx has it
-constexpr size_t kMostPieces = size_t{128} << 10;              // bytes of /tokenize with the text of each token
 
 using ExchangePtr = std::shared_ptr<HttpExchange>;
-
-// Text, or bytes if they are not whole characters.
-OrderedJson PieceJson(const std::string& bytes) { return CheckUtf8(bytes, "").ok() ? OrderedJson(bytes) : BytesJson(bytes); }
 
 ApiError TooMuch() {
   return {.status = 503, .message = "too many requests at once: try again later", .type = "server_error", .code = "overloaded"};
@@ -46,39 +43,6 @@ ApiError TooMuch() {
 ApiError ShuttingDown() {
   return {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
 }
-
-// What loops of several models give together: `done` is called once all that were asked have answered.
-template <class T>
-class Gathering {
- public:
-  explicit Gathering(std::function<void(std::vector<std::pair<size_t, T>> answers)> done) : done_(std::move(done)) {}
-  void Expect() {
-    const std::lock_guard lock(mutex_);
-    ++missing_;
-  }
-  void Add(size_t model, T answer) {
-    {
-      const std::lock_guard lock(mutex_);
-      answers_.emplace_back(model, std::move(answer));
-    }
-    Ended();
-  }
-  // One that was expected does not come; also once nobody else is to be asked.
-  void Ended() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (--missing_ > 0) return;
-    }
-    std::ranges::sort(answers_, {}, &std::pair<size_t, T>::first);
-    done_(std::move(answers_));
-  }
-
- private:
-  std::mutex mutex_;
-  size_t missing_ = 1;  // the one who asks
-  std::vector<std::pair<size_t, T>> answers_;
-  const std::function<void(std::vector<std::pair<size_t, T>> answers)> done_;
-};
 
 // What the log says of a request beside what all have.
 struct Told {
@@ -151,6 +115,9 @@ class ModelServer final : public ApiServer {
     if (head.method == "OPTIONS") return Settled(head, target, {.status = 204, .headers = cors});
     if (!options_.prefix.empty() && head.path == options_.prefix && (head.method == "GET" || head.method == "HEAD")) {
       return Settled(head, target, {.status = 308, .headers = {{"Location", options_.prefix + "/"}}});
+    }
+    if (const bool paged = target.route == Route::kRoot || target.route == Route::kLive; paged && !options_.page) {
+      return Refused(head, target, {.status = 404, .message = head.path + " is off: --no-page was given", .code = "not_found"});
     }
     if (target.route == Route::kNone || (target.route == Route::kMetrics && !options_.metrics)) {
       return Refused(head, target, {.status = 404, .message = NotFound(head.path, target), .code = "not_found"});
@@ -472,8 +439,11 @@ class ModelServer final : public ApiServer {
         const auto shared = std::make_shared<const OrderedJson>(std::move(*json));
         return WithModel(exchange, target, ModelOf(*shared), [this, exchange, target, shared](const ModelLease& lease) {
           const Model& model = lease->served.engine->model();
-          return target.route == Route::kTokenize ? Tokenize(exchange, target, *shared, model)
-                                                  : Detokenize(exchange, target, *shared, model);
+          OrderedJson answer;
+          std::optional<ApiError> error =
+              target.route == Route::kTokenize ? TokenizeBody(model, *shared, &answer) : DetokenizeBody(model, *shared, &answer);
+          if (!error) Answer(*exchange, target, 200, answer);
+          return error;
         });
       }
       case Route::kCancel: return Cancel(exchange, target, *json);
@@ -496,12 +466,11 @@ class ModelServer final : public ApiServer {
         return ApiError{.message = "X-Tally must be 0 or 1", .param = "X-Tally", .code = "invalid_value"};
       request.tally = *asked == "1";
     }
-    if (IsOllama(target.endpoint) && !shelf_.Find(request.model)) request.model = WithoutLatest(request.model);
     request.arrived = head.arrived;
     request.prefix_key = access_.Check(head).key;
     request.client = ClientOf(head);
-    auto served = std::make_unique<ServedRequest>();
-    const std::string model = request.model;
+    std::string model = request.model;
+    if (IsOllama(target.endpoint) && !shelf_.Find(model)) model = WithoutLatest(request.model);
     const auto shared = std::make_shared<ApiRequest>(std::move(request));
     return WithModel(exchange, target, model, [this, exchange, target, shared](const ModelLease& lease) {
       return Begin(exchange, target, *shared, lease);
@@ -579,74 +548,10 @@ class ModelServer final : public ApiServer {
     return std::nullopt;
   }
 
-  static std::optional<ApiError> CheckTokenizer(const Model& model) {
-    if (!model.tokenizer_status().ok()) return ApiErrorOf(model.tokenizer_status());
-    if (model.tokenizer() == nullptr) return ApiError{.message = "this model has no tokenizer"};
-    return std::nullopt;
-  }
-
   // `model` of a body that has little else; what is wrong with it is found when the body is read.
   static std::string ModelOf(const OrderedJson& json) {
     const auto model = json.find("model");
     return model != json.end() && model->is_string() ? model->get<std::string>() : "";
-  }
-
-  std::optional<ApiError> Tokenize(const ExchangePtr& exchange, const Target& target, const OrderedJson& json,
-                                   const Model& model) {
-    if (std::optional<ApiError> error = CheckTokenizer(model)) return error;
-    ApiReading reading;
-    ApiObject body(json, "", &reading);
-    const std::optional<std::string> content = body.Text("content");
-    if (!content) body.Fail("content", "is missing", "missing_required_parameter");
-    const bool add = body.Flag("add_special").value_or(false), parse = body.Flag("parse_special").value_or(true);
-    const bool pieces = body.Flag("with_pieces").value_or(false);
-    if (const size_t most = pieces ? kMostPieces : kMostTokenText; content && content->size() > most) {
-      body.Fail("content", "is longer than " + BytesText(most));
-    }
-    body.Skip({"model"});
-    body.End();
-    if (reading.error) return reading.error;
-    const Tokenizer& tokenizer = *model.tokenizer();
-    const Result<std::vector<int32_t>> tokens = tokenizer.Encode(*content, {.add_special = add, .parse_special = parse});
-    if (!tokens.ok()) return ApiErrorOf(tokens.status());
-    OrderedJson list = OrderedJson::array();
-    for (const int32_t id : *tokens) {
-      if (!pieces) {
-        list.push_back(id);
-      } else {
-        list.push_back(
-            {{"id", id}, {"piece", PieceJson(tokenizer.IsControl(id) ? tokenizer.ControlText(id) : tokenizer.TokenBytes(id))}});
-      }
-    }
-    Answer(*exchange, target, 200, {{"tokens", std::move(list)}});
-    return std::nullopt;
-  }
-
-  std::optional<ApiError> Detokenize(const ExchangePtr& exchange, const Target& target, const OrderedJson& json,
-                                     const Model& model) {
-    if (std::optional<ApiError> error = CheckTokenizer(model)) return error;
-    ApiReading reading;
-    ApiObject body(json, "", &reading);
-    const OrderedJson* const list = body.Array("tokens");
-    if (list == nullptr) body.Fail("tokens", "is missing", "missing_required_parameter");
-    body.Skip({"model"});
-    body.End();
-    if (reading.error) return reading.error;
-    const Tokenizer& tokenizer = *model.tokenizer();
-    std::vector<int32_t> tokens;
-    size_t bytes = 0;
-    for (const OrderedJson& id : *list) {
-      if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(tokenizer.vocab_size())) {
-        body.Fail("tokens", "must be token ids from 0 to " + std::to_string(tokenizer.vocab_size() - 1));
-        return reading.error;
-      }
-      tokens.push_back(id.get<int32_t>());
-      bytes += tokenizer.TokenBytes(tokens.back()).size();
-    }
-    if (bytes > kMostTokenText) return ApiError{.message = "the text would be longer than " + BytesText(kMostTokenText)};
-    std::string content = tokenizer.Decode(tokens);
-    Answer(*exchange, target, 200, {{"content", std::move(content)}});
-    return std::nullopt;
   }
 
   // /apply-template, and the counts of tokens.

@@ -25,8 +25,8 @@
 //   GET  /load            {"server_load": N}: requests that are worked on or wait
 //   GET  /props, /slots   the settings, and what runs: as llama.cpp has them, without texts and paths (api_status.h)
 //   GET  /metrics         metrics.h, if ApiServerOptions ask for it
-//   GET  /                a chat (engine/page/chat_page.h)
-//   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events
+//   GET  /                a chat (engine/page/chat_page.h), unless ApiServerOptions say no
+//   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events; with the chat
 //
 // With a prefix (ApiServerOptions) all of this is below it, nothing is elsewhere, and GET of the prefix itself leads to its root.
 //
@@ -56,6 +56,7 @@ struct ApiServerOptions {
   std::string prefix = {};                                       // of all paths, as ReadPathPrefix gives it
   bool metrics = false;                                          // GET /metrics is answered
   std::string version = {};                                      // of the program
+  bool page = true;                                              // GET / and /live are answered
   ShelfOptions shelf = {};                                       // its loop is not looked at: `loop` is
   bool strict = false;                                           // fields of bodies that would be ignored are refused
   LogForm log_form = LogForm::kPlain;

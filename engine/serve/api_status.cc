@@ -58,7 +58,9 @@ OrderedJson PropsJson(const ServedModel& model, const std::string& version) {
                         {"top_p", sampling.top_p},
                         {"min_p", sampling.min_p},
                         {"repeat_penalty", sampling.repeat_penalty},
-                        {"repeat_last_n", sampling.repeat_last_n}};
+                        {"repeat_last_n", sampling.repeat_last_n},
+                        {"presence_penalty", sampling.presence_penalty},
+                        {"frequency_penalty", sampling.frequency_penalty}};
   return {{"default_generation_settings",
            {{"n_ctx", engine.context()}, {"speculative", model.draft > 0}, {"params", std::move(params)}}},
           {"total_slots", engine.max_requests()},

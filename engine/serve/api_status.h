@@ -15,8 +15,8 @@ namespace tally {
 OrderedJson ModelJson(const ModelShelf::Figures& model, int64_t started);
 // {"object": "list", "data": [MODEL], ...}
 OrderedJson ModelsJson(const std::vector<ModelShelf::Figures>& models, int64_t started);
-// llama.cpp's /props: {"default_generation_settings": {"n_ctx", "params"}, "total_slots", "model_alias", "model_path", "chat_template", ...};
-// the path is the model's name.
+// llama.cpp's /props: {"default_generation_settings": {"n_ctx", "params"}, "total_slots", "model_alias", "model_path", "chat_template",
+// "modalities", "build_info"}; the path is the model's name.
 OrderedJson PropsJson(const ServedModel& model, const std::string& version);
 // llama.cpp's /slots: a slot for each choice that can run at once: {"id", "n_ctx", "speculative", "is_processing"}, and of one that runs
 // "n_prompt_tokens", "n_prompt_tokens_processed", "n_prompt_tokens_cache" and "next_token": {"n_decoded"}. The ids number this answer's

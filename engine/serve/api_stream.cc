@@ -22,6 +22,7 @@ class ChunkStream final : public ApiStream {
   explicit ChunkStream(const ApiRequest& request)
       : chat_(request.endpoint == ApiEndpoint::kChat),
         usage_(request.stream_usage || request.tally.value_or(false)),
+        usage_always_(request.usage_always),
         progress_(request.return_progress) {}
 
   std::string Begin(const Completion& completion) override {
@@ -32,19 +33,29 @@ class ChunkStream final : public ApiStream {
              {"created", answer.created},
              {"model", answer.model},
              {"seed", answer.seed}};
+    if (!answer.fingerprint.empty()) base_["system_fingerprint"] = answer.fingerprint;
+    if (answer.prompt_ids && chat_) base_["prompt_token_ids"] = answer.choices.front().prompt_ids;
     if (!chat_) return "";
     std::string events;
     for (size_t i = 0; i < choices_.size(); ++i) events += Chunk(i, {{"role", "assistant"}, {"content", ""}}, {}, {});
+    base_.erase("prompt_token_ids");  // the first chunk has them
     return events;
   }
 
   std::string Add(const Completion& completion, const ApiDelta& delta) override {
     Choice& choice = choices_[delta.choice];
     std::string events;
+    if (usage_always_) usage_now_ = UsageJson(completion.usage(), {});
+    const ApiChoice& whole = completion.answer().choices[delta.choice];
+    if (!chat_ && completion.answer().prompt_ids && !std::exchange(choice.told_ids, true)) {
+      OrderedJson chunk = ChunkJson(delta.choice, "", {}, {});
+      chunk["choices"][0]["prompt_token_ids"] = whole.prompt_ids;
+      events += Data(chunk);
+    }
     OrderedJson logprobs;
     if (!delta.logprobs.empty()) {
       logprobs = chat_ ? ChatLogprobsJson(delta.logprobs) : TextLogprobsJson(delta.logprobs, choice.characters);
-      for (const ApiLogprob& token : delta.logprobs) choice.characters += Characters(token.bytes);
+      for (const ApiLogprob& token : delta.logprobs) choice.characters += CharactersOf(token);
     }
     OrderedJson ids;
     if (completion.answer().token_ids) {
@@ -80,9 +91,10 @@ class ChunkStream final : public ApiStream {
     }
     flush();
     if (chat_ && !logprobs.is_null()) events += Chunk(delta.choice, OrderedJson::object(), std::exchange(logprobs, {}), {});
-    const ApiChoice& whole = completion.answer().choices[delta.choice];
     if (delta.ended && whole.result->error.ok() && whole.result->finish != FinishReason::kInterrupted) {
-      events += Chunk(delta.choice, chat_ ? OrderedJson::object() : OrderedJson(""), {}, ApiFinish(whole));
+      OrderedJson chunk = ChunkJson(delta.choice, chat_ ? OrderedJson::object() : OrderedJson(""), {}, ApiFinish(whole));
+      if (OrderedJson reason = StopReasonJson(whole); !reason.is_null()) chunk["choices"][0]["stop_reason"] = std::move(reason);
+      events += Data(chunk);
     }
     return events;
   }
@@ -122,6 +134,7 @@ class ChunkStream final : public ApiStream {
     size_t calls = 0;
     int64_t characters = 0;
     int64_t prompt_told = -1;  // PromptProgress
+    bool told_ids = false;     // the prompt's
   };
   // `delta`: an object for a chat, the text for a completion.
   std::string Chunk(size_t index, OrderedJson delta, OrderedJson logprobs, OrderedJson finish, OrderedJson ids = {}) const {
@@ -135,11 +148,12 @@ class ChunkStream final : public ApiStream {
     choice["finish_reason"] = std::move(finish);
     OrderedJson chunk = base_;
     chunk["choices"] = OrderedJson::array({std::move(choice)});
-    if (usage_) chunk["usage"] = nullptr;
+    if (usage_) chunk["usage"] = usage_now_;
     return chunk;
   }
 
-  const bool chat_, usage_, progress_;
+  const bool chat_, usage_, usage_always_, progress_;
+  OrderedJson usage_now_;  // null, unless usage_always_
   OrderedJson base_;
   std::vector<Choice> choices_;
 };

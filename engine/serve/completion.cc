@@ -2,6 +2,7 @@
 #include "engine/serve/completion.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <iterator>
 #include <random>
@@ -31,7 +32,7 @@ RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, ui
   RequestOptions options = {.max_tokens = request.max_tokens.value_or(model.max_tokens),
                             .sampling = model.sampling,
                             .ignore_eos = request.ignore_eos,
-                            .logit_bias = request.logit_bias,
+                            .show_stop = request.include_stop,
                             .top_logprobs = request.top_logprobs,
                             .prefix_key = request.prefix_key,
                             .client = request.client,
@@ -43,6 +44,8 @@ RequestOptions OptionsOf(const ServedModel& model, const ApiRequest& request, ui
   s.top_k = request.top_k.value_or(s.top_k);
   s.repeat_penalty = request.repeat_penalty.value_or(s.repeat_penalty);
   s.repeat_last_n = request.repeat_last_n.value_or(s.repeat_last_n);
+  s.presence_penalty = request.presence_penalty.value_or(s.presence_penalty);
+  s.frequency_penalty = request.frequency_penalty.value_or(s.frequency_penalty);
   s.seed = seed;
   return options;
 }
@@ -55,6 +58,10 @@ CallOptions CallsOf(const ChatRequest& chat, const ChatFormat& format, ApiEndpoi
     for (const ToolCall& call : message.tool_calls) calls.used_ids.insert(call.id);
   }
   return calls;
+}
+
+StopOptions StopsOf(const ApiRequest& request) {
+  return {.shown = request.include_stop ? request.stop : std::vector<std::string>(), .after = request.rules.min_tokens};
 }
 
 const char* IdPrefix(ApiEndpoint endpoint) {
@@ -89,6 +96,17 @@ ApiError EncodingError(const ServedModel& model, size_t most_tokens, const Statu
           .code = "context_length_exceeded"};
 }
 
+// An error that names the field of an id beyond the vocabulary.
+std::optional<ApiError> CheckIds(const char* field, std::span<const int32_t> ids, int32_t vocab) {
+  for (const int32_t id : ids) {
+    if (id >= 0 && id < vocab) continue;
+    return ApiError{.message = std::string(field) + " has the token " + std::to_string(id) + ", and the vocabulary has " +
+                               std::to_string(vocab),
+                    .param = field};
+  }
+  return std::nullopt;
+}
+
 Status CheckTokenizer(const Model& model, const std::string& what) {
   TALLY_RETURN_IF_ERROR(model.tokenizer_status());
   return model.tokenizer() != nullptr ? Status() : BadInput(what + " needs a tokenizer, and this model has none");
@@ -115,11 +133,13 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
   completion->answer_ = {.endpoint = request.endpoint,
                          .id = ids.Next(IdPrefix(request.endpoint)),
                          .model = IsOllama(request.endpoint) ? OllamaName(request.model, model.name) : model.name,
+                         .fingerprint = model.fingerprint,
                          .created = std::time(nullptr),
                          .arrived = request.arrived,
                          .begun = MonotonicSeconds(),
                          .seed = request.seed ? *request.seed : DrawSeed(),
-                         .token_ids = model.engine->model().tokenizer() == nullptr,
+                         .token_ids = request.return_token_ids || model.engine->model().tokenizer() == nullptr,
+                         .prompt_ids = request.return_token_ids,
                          .logprobs = request.top_logprobs >= 0};
   const AnswerFormat& format = request.format.kind != AnswerFormat::Kind::kAny ? request.format : model.format;
   Result<std::shared_ptr<Grammar>> grammar = GrammarOf(format, *model.grammars);
@@ -134,7 +154,12 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
     for (const std::string& what : completion->grammar_->ignored())
       completion->notes_.push_back(format.field + ": " + Printable(what) + " says nothing here");
   }
-  std::optional<ApiError> error = text ? completion->AddPrompts(model, request) : completion->AddChat(model, request, ids);
+  completion->stop_ = request.stop;
+  completion->top_logprobs_ = request.top_logprobs;
+  completion->prompt_logprobs_ = request.prompt_logprobs;
+  completion->shows_prompt_ = request.echo_prompt;
+  std::optional<ApiError> error = completion->SetRules(model, request);
+  if (!error) error = text ? completion->AddPrompts(model, request) : completion->AddChat(model, request, ids);
   if (!error) *made = std::move(completion);
   return error;
 }
@@ -155,18 +180,16 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
         .message = "the prompts of all choices together have more than " + std::to_string(kMostPromptTokens) + " tokens",
         .param = PromptField(request.endpoint)};
   }
-  const int32_t vocab = model.engine->model().recipe().vocab;
-  for (const auto& [token, bias] : request.logit_bias) {
-    if (token < 0 || token >= vocab) {
-      return ApiError{
-          .message = "logit_bias has the token " + std::to_string(token) + ", and the vocabulary has " + std::to_string(vocab),
-          .param = "logit_bias"};
-    }
-  }
   // Recurrent layers can only begin from a state that is remembered; other layers do not need to know the place.
   const int64_t shared = AnyLayer(model.engine->model().recipe(), &LayerRecipe::recurrent) ? SharedLength(tokens) : 0;
   for (int64_t i = 0; i < request.n; ++i) {
     RequestOptions options = OptionsOf(model, request, answer_.seed + static_cast<uint64_t>(i));
+    options.rules = rules_;
+    options.logit_bias = bias_;
+    // All choices have the prompt's from the first.
+    if (i == 0 && (prompt_logprobs_ >= 0 || (shows_prompt_ && top_logprobs_ >= 0))) {
+      options.prompt_logprobs = std::max(prompt_logprobs_, shows_prompt_ ? top_logprobs_ : -1);
+    }
     options.shared_beginning = shared;
     options.grammar = grammar_;
     options.start = start_;
@@ -179,7 +202,44 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
     }
     requests_.push_back(std::make_shared<Request>(*model.engine, tokens, options, new_stream()));
     answer_.choices.push_back({.result = &requests_.back()->result()});
+    if (answer_.prompt_ids) answer_.choices.back().prompt_ids = tokens;
   }
+  return std::nullopt;
+}
+
+// Texts become tokens: a word as it begins a text and behind a space, a bias of each token of its text.
+std::optional<ApiError> Completion::SetRules(const ServedModel& model, const ApiRequest& request) {
+  const Model& loaded = model.engine->model();
+  const int32_t vocab = loaded.recipe().vocab;
+  rules_ = request.rules;
+  bias_ = request.logit_bias;
+  std::vector<int32_t> ids;
+  for (const auto& [token, bias] : bias_) ids.push_back(token);
+  if (std::optional<ApiError> error = CheckIds("logit_bias", ids, vocab)) return error;
+  if (std::optional<ApiError> error = CheckIds("stop_token_ids", rules_.stop, vocab)) return error;
+  if (std::optional<ApiError> error = CheckIds("allowed_token_ids", rules_.allowed, vocab)) return error;
+  if (!request.text_bias.empty() || !request.bad_words.empty()) {
+    const Status status = CheckTokenizer(loaded, request.bad_words.empty() ? "logit_bias of a text" : "bad_words");
+    if (!status.ok()) return ApiErrorOf(status);
+  }
+  for (const auto& [text, bias] : request.text_bias) {
+    const Result<std::vector<int32_t>> tokens = loaded.tokenizer()->Encode(text, {.add_special = false, .parse_special = true});
+    if (!tokens.ok()) return ApiErrorOf(tokens.status());
+    for (const int32_t token : *tokens) bias_.emplace_back(token, bias);
+  }
+  for (const std::string& word : request.bad_words) {
+    for (const std::string& text : {word, " " + word}) {
+      Result<std::vector<int32_t>> tokens = loaded.tokenizer()->Encode(text, {.add_special = false, .parse_special = false});
+      if (!tokens.ok()) return ApiErrorOf(tokens.status());
+      if (!tokens->empty()) rules_.forbidden.push_back(std::move(*tokens));
+    }
+  }
+  // A token that is never drawn is none of the possible ones, whatever the others are.
+  std::erase_if(bias_, [&](const std::pair<int32_t, float>& b) {
+    if (!std::isinf(b.second)) return false;
+    rules_.forbidden.push_back({b.first});
+    return true;
+  });
   return std::nullopt;
 }
 
@@ -204,8 +264,11 @@ std::optional<ApiError> ErrorOf(const LeftOut& left_out, const ChatRequest& chat
 
 }  // namespace
 
-std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& chat, RenderedChat* rendered,
+std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatRequest& asked, RenderedChat* rendered,
                                       size_t most_tokens) {
+  rendered->chat = asked;
+  rendered->chat.variables.insert(model.template_variables.begin(), model.template_variables.end());
+  const ChatRequest& chat = rendered->chat;
   const Model& loaded = model.engine->model();
   if (const Status status = CheckTokenizer(loaded, "a chat"); !status.ok()) return ApiErrorOf(status);
   const Result<ChatSide>& side = chat.tools.empty() ? model.chat : model.tool_chat;
@@ -236,9 +299,11 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   }
   std::vector<std::string> stop = rendered.side->stop;
   stop.insert(stop.end(), request.stop.begin(), request.stop.end());
+  chat = std::move(rendered.chat);
   const std::string prompt = JoinSegments(rendered.segments);
   const ChatFormat& format = *rendered.side->format;
   start_ = format.StartOf(prompt);
+  if (chat.continue_last && !start_.in_thinking) start_ = {};  // the answer is within the content
   if (std::optional<CallsError> error =
           HoldCalls(model.engine->model(), *model.grammars, chat, format, prompt, grammar_ != nullptr, &calls_)) {
     return ApiError{.message = std::move(error->message),
@@ -247,9 +312,9 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   }
   std::ranges::move(rendered.notes, std::back_inserter(notes_));
   chat_ = chat;
-  stop_ = request.stop;
   return AddChoices(model, request, std::move(rendered.tokens), [&] {
-    return NewAnswerStream(*tokenizer_, format.NewParser(prompt, chat), stop, CallsOf(chat, format, request.endpoint, ids));
+    return NewAnswerStream(*tokenizer_, format.NewParser(prompt, chat), stop, CallsOf(chat, format, request.endpoint, ids),
+                           StopsOf(request));
   });
 }
 
@@ -259,54 +324,95 @@ std::optional<ApiError> Completion::AddPrompts(const ServedModel& model, const A
   if (!request.stop.empty()) {
     if (const Status status = CheckTokenizer(loaded, "stop"); !status.ok()) return ApiErrorOf(status);
   }
+  if (shows_prompt_) {
+    if (const Status status = CheckTokenizer(loaded, "echo"); !status.ok()) return ApiErrorOf(status);
+  }
   for (const ApiPrompt& prompt : request.prompts) {
     std::vector<int32_t> tokens;
-    if (prompt.tokens) {
-      tokens = *prompt.tokens;
-    } else {
+    std::string shown;
+    for (const ApiPromptPart& part : prompt) {
+      if (part.tokens) {
+        tokens.insert(tokens.end(), part.tokens->begin(), part.tokens->end());
+        if (!shows_prompt_) continue;
+        if (std::optional<ApiError> error = CheckIds("prompt", *part.tokens, loaded.recipe().vocab)) return error;
+        shown += tokenizer->Decode(*part.tokens);
+        continue;
+      }
       if (const Status status = CheckTokenizer(loaded, "a prompt of text"); !status.ok()) return ApiErrorOf(status);
       const size_t most = MostTokens(model);
+      const bool add_special = tokens.empty() && request.add_special;
       Result<std::vector<int32_t>> encoded = tokenizer->Encode(
-          prompt.text, {.add_special = true, .parse_special = model.parse_special || prompt.parse_special, .most_ids = most});
+          part.text, {.add_special = add_special, .parse_special = model.parse_special || part.parse_special, .most_ids = most});
       if (!encoded.ok()) {
         ApiError error = EncodingError(model, most, encoded.status());
         if (!error.code.empty()) error.param = PromptField(request.endpoint);
         return error;
       }
-      tokens = std::move(*encoded);
+      tokens.insert(tokens.end(), encoded->begin(), encoded->end());
+      if (shows_prompt_) shown += part.text;
     }
+    if (shows_prompt_) prompts_.push_back(std::move(shown));
     const bool at_start = BeginsText(tokenizer, tokens);
-    std::optional<ApiError> error =
-        AddChoices(model, request, std::move(tokens), [&] { return NewTextStream(tokenizer, at_start, request.stop); });
+    std::optional<ApiError> error = AddChoices(
+        model, request, std::move(tokens), [&] { return NewTextStream(tokenizer, at_start, request.stop, StopsOf(request)); });
     if (error) return error;
   }
   return std::nullopt;
 }
 
 // A control token by its spelling.
-ApiLogprob Completion::Named(const RequestEvent& event) const {
-  const auto bytes = [&](int32_t token) {
-    if (tokenizer_ == nullptr) return std::to_string(token);
-    return tokenizer_->IsControl(token) ? tokenizer_->ControlText(token) : tokenizer_->TokenBytes(token);
+ApiLogprob Completion::Named(int32_t token, const TokenLogprobs& logprobs, int32_t most) const {
+  const auto bytes = [&](int32_t id) {
+    if (tokenizer_ == nullptr) return std::to_string(id);
+    return tokenizer_->IsControl(id) ? tokenizer_->ControlText(id) : tokenizer_->TokenBytes(id);
   };
-  ApiLogprob named{.bytes = bytes(event.token), .logprob = event.logprobs.logprob};
-  for (const TokenLogprob& top : event.logprobs.top) named.top.emplace_back(bytes(top.token), top.logprob);
+  ApiLogprob named{.bytes = bytes(token), .logprob = logprobs.logprob};
+  named.is_text = tokenizer_ == nullptr || !tokenizer_->IsControl(token);
+  for (size_t i = 0; i < logprobs.top.size() && static_cast<int32_t>(i) < most; ++i) {
+    named.top.emplace_back(bytes(logprobs.top[i].token), logprobs.top[i].logprob);
+  }
   return named;
+}
+
+// False: the choice is to begin with log probabilities of its prompt, which the first choice of that prompt has not run yet.
+bool Completion::IsPromptKnown(size_t choice) const {
+  const Request& first = *requests_[choice - choice % static_cast<size_t>(n_)];
+  if (!shows_prompt_ || first.prompt_logprobs() == nullptr || first.ended()) return true;
+  return static_cast<int64_t>(first.prompt_logprobs()->size()) + 1 >= first.prompt_size();
+}
+
+// What a choice that begins with its prompt has before the first token that was drawn.
+void Completion::AddPrompt(size_t choice, ApiDelta* delta) {
+  const size_t prompt = choice / static_cast<size_t>(n_);
+  const Request& first = *requests_[prompt * static_cast<size_t>(n_)];
+  delta->parts.push_back({.text = prompts_[prompt]});
+  if (top_logprobs_ < 0 || first.prompt_logprobs() == nullptr) return;
+  const std::vector<TokenLogprobs>& logprobs = *first.prompt_logprobs();
+  const std::span<const int32_t> tokens = first.tokens();
+  delta->logprobs.push_back(Named(tokens.front(), {}, 0));
+  delta->logprobs.back().logprob.reset();  // nothing is before it
+  for (size_t i = 0; i < logprobs.size(); ++i) delta->logprobs.push_back(Named(tokens[i + 1], logprobs[i], top_logprobs_));
 }
 
 std::vector<ApiDelta> Completion::Collect() {
   told_ended_.resize(requests_.size());
+  told_prompt_.resize(requests_.size());
   std::vector<ApiDelta> deltas;
   for (size_t i = 0; i < requests_.size(); ++i) {
     Request& request = *requests_[i];
+    if (!IsPromptKnown(i)) continue;
     std::vector<RequestEvent> events = request.TakeEvents();
     const bool ended = request.ended() && !told_ended_[i];
     if (events.empty() && !ended) continue;
     told_ended_[i] = request.ended();
     ApiDelta& delta = deltas.emplace_back(ApiDelta{.choice = i, .ended = ended});
+    if (shows_prompt_ && !told_prompt_[i]) {
+      told_prompt_[i] = true;
+      AddPrompt(i, &delta);
+    }
     for (RequestEvent& event : events) {
       if (event.token >= 0) ++delta.tokens;
-      if (event.token >= 0 && answer_.logprobs) delta.logprobs.push_back(Named(event));
+      if (event.token >= 0 && answer_.logprobs) delta.logprobs.push_back(Named(event.token, event.logprobs, top_logprobs_));
       if (std::ranges::any_of(event.parts, [](const OutputPart& p) { return p.kind == OutputPart::Kind::kReasoning; })) {
         ++reasoning_tokens_;
       }
@@ -359,12 +465,17 @@ std::vector<int32_t> Completion::NextPrompt() const {
   if (!chat_.messages.empty()) {
     ChatRequest next = chat_;
     const ChatAnswer& answer = answer_.choices.front().answer;
-    next.messages.push_back({.role = "assistant",
-                             .content = answer.content,
-                             .reasoning = answer.reasoning,
-                             .tool_calls = answer.calls,
-                             .tool_call_id = {},
-                             .name = {}});
+    if (std::exchange(next.continue_last, false)) {
+      next.messages.back().content += answer.content;
+      next.messages.back().tool_calls = answer.calls;
+    } else {
+      next.messages.push_back({.role = "assistant",
+                               .content = answer.content,
+                               .reasoning = answer.reasoning,
+                               .tool_calls = answer.calls,
+                               .tool_call_id = {},
+                               .name = {}});
+    }
     next.messages.push_back({.role = "user", .content = "?"});
     next.add_generation_prompt = false;
     RenderedChat rendered;
@@ -381,6 +492,7 @@ int64_t Completion::SharedLength(std::span<const int32_t> prompt) const {
   const auto is_system = [](const ChatMessage& m) { return m.role == "system" || m.role == "developer"; };
   other.messages.erase(std::ranges::find_if_not(other.messages, is_system), other.messages.end());
   other.messages.push_back({.role = "user", .content = "?"});
+  other.continue_last = false;
   RenderedChat rendered;
   if (RenderApiChat(*model_, other, &rendered)) return 0;
   return std::ranges::mismatch(prompt, rendered.tokens).in1 - prompt.begin();
@@ -400,9 +512,34 @@ OrderedJson Completion::BillJson() const {
   return bill;
 }
 
+// As vLLM has them: of each token an object of tokens by their ids, the token itself among them; null for the first.
+OrderedJson Completion::PromptLogprobsJson(size_t choice) const {
+  const Request& first = *requests_[choice - choice % static_cast<size_t>(n_)];
+  const std::span<const int32_t> tokens = first.tokens();
+  const auto entry = [&](int32_t token, double logprob, int64_t rank) {
+    const std::string text = Named(token, {}, 0).bytes;
+    return OrderedJson{{"logprob", FiniteLogprob(logprob)}, {"rank", rank}, {"decoded_token", text}};
+  };
+  OrderedJson list = OrderedJson::array({nullptr});
+  for (const TokenLogprobs& logprobs : *first.prompt_logprobs()) {
+    const int32_t token = tokens[list.size()];
+    OrderedJson of = OrderedJson::object();
+    of[std::to_string(token)] = entry(token, logprobs.logprob, logprobs.rank);
+    for (size_t i = 0; i < logprobs.top.size() && static_cast<int32_t>(i) < prompt_logprobs_; ++i) {
+      const TokenLogprob& top = logprobs.top[i];
+      if (top.token != token) of[std::to_string(top.token)] = entry(top.token, top.logprob, static_cast<int64_t>(i) + 1);
+    }
+    list.push_back(std::move(of));
+  }
+  return list;
+}
+
 OrderedJson Completion::Answer() const {
   ApiAnswer answer = answer_;
   answer.usage = usage();
+  for (size_t i = 0; prompt_logprobs_ >= 0 && i < answer.choices.size(); ++i) {
+    answer.choices[i].prompt_logprobs = PromptLogprobsJson(i);
+  }
   if (answer.endpoint == ApiEndpoint::kMessages) {
     AnthropicOutput output;
     output.Add(parts_, nullptr);

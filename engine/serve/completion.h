@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/chat/chat_format.h"
@@ -42,11 +44,15 @@ struct ServedModel {
   bool jump = true;                                                    // RequestOptions::jump
   std::shared_ptr<GrammarCache> grammars = std::make_shared<GrammarCache>();
   Result<ChatSide> tool_chat = chat;  // for chats with tools
+  // ChatRequest::variables of chats; those of a body win.
+  std::map<std::string, std::string> template_variables = {};
+  std::string fingerprint = {};  // of the model and the build, as answers have it; empty: they have none
 };
 
 // A chat rendered into its prompt. RenderApiChat returns the error of a body that cannot be answered, for one of more than `most_tokens`.
 struct RenderedChat {
   const ChatSide* side = nullptr;  // of the model
+  ChatRequest chat = {};           // with the model's variables
   std::vector<PromptSegment> segments = {};
   std::vector<int32_t> tokens = {};
   std::vector<std::string> notes = {};  // what was sent in another form than the body has it: a sentence each
@@ -101,19 +107,28 @@ class Completion {
   Completion() = default;
   std::optional<ApiError> AddChat(const ServedModel& model, const ApiRequest& request, ApiIds& ids);
   std::optional<ApiError> AddPrompts(const ServedModel& model, const ApiRequest& request);
+  std::optional<ApiError> SetRules(const ServedModel& model, const ApiRequest& request);
+  void AddPrompt(size_t choice, ApiDelta* delta);
+  bool IsPromptKnown(size_t choice) const;
   template <class NewStream>
   std::optional<ApiError> AddChoices(const ServedModel& model, const ApiRequest& request, std::vector<int32_t> tokens,
                                      const NewStream& new_stream);
   int64_t SharedLength(std::span<const int32_t> prompt) const;
-  ApiLogprob Named(const RequestEvent& event) const;
+  ApiLogprob Named(int32_t token, const TokenLogprobs& logprobs, int32_t most) const;
+  OrderedJson PromptLogprobsJson(size_t choice) const;
 
   std::shared_ptr<Grammar> grammar_;
   std::shared_ptr<const AnswerCalls> calls_;  // of a chat
   AnswerStart start_;                         // of a chat
+  TokenRules rules_;
+  std::vector<std::pair<int32_t, float>> bias_;
+  int32_t top_logprobs_ = -1, prompt_logprobs_ = -1;  // as the body has them
+  bool shows_prompt_ = false;                         // choices begin with their prompt
+  std::vector<std::string> prompts_;                  // their texts, if shows_prompt_
   ApiAnswer answer_;
   const Tokenizer* tokenizer_ = nullptr;
   std::vector<std::shared_ptr<Request>> requests_;
-  std::vector<bool> told_ended_;  // of each request
+  std::vector<bool> told_ended_, told_prompt_;  // of each request
   std::vector<int64_t> prompt_tokens_;
   int64_t n_ = 1;       // requests of a prompt
   int64_t tokens_ = 0;  // of the prompts of all requests
@@ -121,7 +136,7 @@ class Completion {
   bool tally_ = false;
   const ServedModel* model_ = nullptr;
   ChatRequest chat_ = {};               // without messages: no chat
-  std::vector<std::string> stop_ = {};  // of the chat's body
+  std::vector<std::string> stop_ = {};  // of the body
   std::vector<std::string> notes_ = {};
   // kResponses, kMessages: all parts in order, neighbours of one kind joined.
   std::vector<OutputPart> parts_;

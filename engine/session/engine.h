@@ -31,7 +31,7 @@ class TALLY_API Engine : public Sequences {
   virtual int64_t max_logit_rows() const = 0;       // maximum rows with want_logits
   virtual int64_t draft_rows() const { return 0; }  // EngineOptions::draft_rows, as far as there are logits for them
   // Requests that can decode in one Step, with room for the drafts.
-  int64_t max_requests() const { return max_logit_rows() - draft_rows(); }
+  virtual int64_t max_requests() const { return max_logit_rows() - draft_rows(); }
   // Runs 1 to max_batch rows, any mix of sequences; the rows of a sequence are in order, from its length on. Returns the logits of the rows
   // with want_logits (at most max_logit_rows).
   // A sequence fails alone. The others continue, with the same bits as without it. kNoRoom: its context or the cache is full.

@@ -44,6 +44,7 @@ enum class FinishReason : uint8_t { kLength, kEos, kStop, kContextFull, kInterru
 struct GenerateResult {
   std::vector<int32_t> tokens = {};   // generated, the end token not included
   int32_t end_token = -1;             // the end token that was drawn, if `finish` is kEos
+  int32_t stop_token = -1;            // the token of TokenRules::stop that was drawn, if one ended it
   std::string text = {};              // UTF-8; empty without a tokenizer
   int64_t prompt_tokens = 0;          // prompt tokens that were run
   int64_t decode_tokens = 0;          // tokens that ran after the prompt, without drafts that were not accepted; the first token

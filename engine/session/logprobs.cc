@@ -21,7 +21,9 @@ TokenLogprobs LogprobsOf(std::span<const float> logits, int32_t token, int32_t n
   for (const float x : logits) sum += std::exp(Logit(x) - most);
   const double log_sum = most + std::log(sum);
   const auto logprob = [&](size_t id) { return std::isfinite(log_sum) ? Logit(logits[id]) - log_sum : kNone; };
-  TokenLogprobs found{.logprob = logprob(static_cast<size_t>(token))};
+  const double own = Logit(logits[static_cast<size_t>(token)]);
+  TokenLogprobs found{.logprob = logprob(static_cast<size_t>(token)),
+                      .rank = std::ranges::count_if(logits, [own](float x) { return Logit(x) >= own; })};
   const auto better = [](const TokenLogprob& a, const TokenLogprob& b) {
     return a.logprob > b.logprob || (a.logprob == b.logprob && a.token < b.token);
   };

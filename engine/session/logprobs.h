@@ -18,6 +18,7 @@ struct TokenLogprob {
 
 struct TokenLogprobs {
   double logprob = 0;                  // of the token itself
+  int64_t rank = 0;                    // how many tokens are at least as probable, itself included
   std::vector<TokenLogprob> top = {};  // the most probable tokens, the best first; of equal ones the lower id
 };
 

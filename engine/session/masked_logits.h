@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The logits that a sampler draws from, in blocks; internal to the session. A mask and a repeat penalty are applied to a block when it
-// is looked at, so that the vocabulary is never copied.
+// The logits that a sampler draws from, in blocks; internal to the session. A mask, and the logits that are not the model's, are applied to
+// a block when it is looked at, so that the vocabulary is never copied.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -16,6 +15,12 @@
 
 namespace tally {
 
+// A token whose logit is another than the model's.
+struct ChangedLogit {
+  size_t token = 0;
+  float logit = 0;
+};
+
 class MaskedLogits {
  public:
   static constexpr size_t kBlock = 512, kWord = 64;
@@ -23,10 +28,10 @@ class MaskedLogits {
 
   MaskedLogits() = default;
   // mask: a bit a token, least significant first, that allows it; words that are missing allow none. No words: all are allowed.
-  // penalised: the tokens of the repeat penalty in the same way, [words of the vocabulary]; no words: none.
+  // changed: by ascending token, each once and of the vocabulary.
   explicit MaskedLogits(std::span<const float> logits, std::span<const uint64_t> mask = {},
-                        std::span<const uint64_t> penalised = {}, double penalty = 1)
-      : logits_(logits), mask_(mask), penalised_(penalised), penalty_(penalty) {}
+                        std::span<const ChangedLogit> changed = {})
+      : logits_(logits), mask_(mask), changed_(changed) {}
 
   size_t size() const { return logits_.size(); }
   size_t blocks() const { return DivCeil(size(), kBlock); }
@@ -46,16 +51,13 @@ class MaskedLogits {
   // The logits of the tokens [b * kBlock, ...), whether allowed or not. Valid as long as the buffer.
   std::span<const float> Block(size_t b, Buffer& buffer) const {
     const std::span<const float> stored = logits_.subspan(b * kBlock, std::min(kBlock, size() - b * kBlock));
-    if (penalised_.empty()) return stored;
-    const std::span<const uint64_t> words = penalised_.subspan(b * (kBlock / kWord), DivCeil(stored.size(), kWord));
-    if (std::all_of(words.begin(), words.end(), [](uint64_t word) { return word == 0; })) return stored;
+    if (changed_.empty()) return stored;
+    const size_t begin = b * kBlock, end = begin + stored.size();
+    auto at =
+        std::lower_bound(changed_.begin(), changed_.end(), begin, [](const ChangedLogit& c, size_t t) { return c.token < t; });
+    if (at == changed_.end() || at->token >= end) return stored;
     std::copy(stored.begin(), stored.end(), buffer.begin());
-    for (size_t word = 0; word < words.size(); ++word) {
-      for (uint64_t rest = words[word]; rest != 0; rest &= rest - 1) {
-        float& logit = buffer[word * kWord + static_cast<size_t>(std::countr_zero(rest))];
-        logit = WithPenalty(logit);
-      }
-    }
+    for (; at != changed_.end() && at->token < end; ++at) buffer[at->token - begin] = at->logit;
     return {buffer.data(), stored.size()};
   }
   // The same, with minus infinity for those that are not allowed.
@@ -93,16 +95,9 @@ class MaskedLogits {
  private:
   static constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-  float WithPenalty(float logit) const {
-    if (!std::isfinite(logit)) return logit;
-    constexpr double kMost = std::numeric_limits<float>::max();
-    const double x = logit;
-    return static_cast<float>(std::clamp(x > 0 ? x / penalty_ : x * penalty_, -kMost, kMost));
-  }
-
   std::span<const float> logits_;
-  std::span<const uint64_t> mask_, penalised_;
-  double penalty_ = 1;
+  std::span<const uint64_t> mask_;
+  std::span<const ChangedLogit> changed_;
 };
 
 }  // namespace tally

@@ -11,11 +11,14 @@ namespace {
 
 class TextStream final : public OutputStream {
  public:
-  TextStream(const Tokenizer* tokenizer, bool at_start, const std::vector<std::string>& stop) : stops_(stop) {
+  TextStream(const Tokenizer* tokenizer, bool at_start, const std::vector<std::string>& stop, const StopOptions& options)
+      : stops_(stop, options.shown), free_(options.after) {
     if (tokenizer != nullptr) decoder_.emplace(*tokenizer, at_start);
   }
   void Push(int32_t token, std::vector<OutputPart>* parts) override {
-    if (decoder_) Add(stops_.Push(decoder_->Push(token)), parts);
+    if (!decoder_) return;
+    const std::string text = decoder_->Push(token);
+    Add(free_-- > 0 ? stops_.PushThrough(text) : stops_.Push(text), parts);
   }
   void Finish(int32_t, std::vector<OutputPart>* parts) override {
     if (!decoder_ || stops_.stopped()) return;
@@ -32,16 +35,18 @@ class TextStream final : public OutputStream {
   }
 
   StopFilter stops_;
+  int64_t free_;  // tokens that end nothing
   std::optional<StreamingDecoder> decoder_;
 };
 
 class AnswerStream final : public OutputStream {
  public:
   AnswerStream(const Tokenizer& tokenizer, std::unique_ptr<OutputParser> parser, const std::vector<std::string>& stop,
-               CallOptions calls)
+               CallOptions calls, const StopOptions& options)
       : tokenizer_(tokenizer),
         parser_(std::move(parser)),
-        stops_(stop),
+        stops_(stop, options.shown),
+        free_(options.after),
         calls_(std::move(calls)),
         decoder_(tokenizer, /*at_start=*/false) {}
 
@@ -52,6 +57,7 @@ class AnswerStream final : public OutputStream {
       PushText(decoder_.Push(token));
     }
     Deliver(parts);
+    --free_;
   }
   void Finish(int32_t end_token, std::vector<OutputPart>* parts) override {
     if (end_token >= 0) PushControl(end_token);
@@ -78,7 +84,7 @@ class AnswerStream final : public OutputStream {
     for (OutputPart& part : parts_) {
       if (stopped()) break;
       if (part.kind == OutputPart::Kind::kContent) {
-        part.text = stops_.Push(part.text);
+        part.text = free_ > 0 ? stops_.PushThrough(part.text) : stops_.Push(part.text);
       } else if (std::string held = stops_.Finish(); !held.empty()) {
         parts->push_back({.text = std::move(held)});
       }
@@ -96,6 +102,7 @@ class AnswerStream final : public OutputStream {
   const Tokenizer& tokenizer_;
   std::unique_ptr<OutputParser> parser_;
   StopFilter stops_;
+  int64_t free_;       // tokens that end nothing
   CallOptions calls_;  // used_ids: those of this answer too
   int64_t n_calls_ = 0;
   StreamingDecoder decoder_;
@@ -108,13 +115,15 @@ bool BeginsText(const Tokenizer* tokenizer, std::span<const int32_t> prompt) {
   return tokenizer != nullptr && std::all_of(prompt.begin(), prompt.end(), [&](int32_t id) { return tokenizer->IsControl(id); });
 }
 
-std::unique_ptr<OutputStream> NewTextStream(const Tokenizer* tokenizer, bool at_start, const std::vector<std::string>& stop) {
-  return std::make_unique<TextStream>(tokenizer, at_start, stop);
+std::unique_ptr<OutputStream> NewTextStream(const Tokenizer* tokenizer, bool at_start, const std::vector<std::string>& stop,
+                                            const StopOptions& options) {
+  return std::make_unique<TextStream>(tokenizer, at_start, stop, options);
 }
 
 std::unique_ptr<OutputStream> NewAnswerStream(const Tokenizer& tokenizer, std::unique_ptr<OutputParser> parser,
-                                              const std::vector<std::string>& stop, CallOptions calls) {
-  return std::make_unique<AnswerStream>(tokenizer, std::move(parser), stop, std::move(calls));
+                                              const std::vector<std::string>& stop, CallOptions calls,
+                                              const StopOptions& options) {
+  return std::make_unique<AnswerStream>(tokenizer, std::move(parser), stop, std::move(calls), options);
 }
 
 }  // namespace tally

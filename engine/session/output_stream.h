@@ -32,9 +32,14 @@ class TALLY_API OutputStream {
 // True if the token after `prompt` begins a text: the prompt has only control tokens, such as a start token. `tokenizer` may be null.
 TALLY_API bool BeginsText(const Tokenizer* tokenizer, std::span<const int32_t> prompt);
 
+struct StopOptions {
+  std::vector<std::string> shown = {};  // stop strings that stay in the text which they end
+  int64_t after = 0;                    // the first so many tokens end nothing
+};
+
 // Plain text, as content. `tokenizer` may be null: no parts. `at_start`: the first token begins the text.
 TALLY_API std::unique_ptr<OutputStream> NewTextStream(const Tokenizer* tokenizer, bool at_start,
-                                                      const std::vector<std::string>& stop);
+                                                      const std::vector<std::string>& stop, const StopOptions& options = {});
 
 // How calls get their ids, and how many there may be.
 struct CallOptions {
@@ -45,6 +50,7 @@ struct CallOptions {
 // An answer in a conversation, which `parser` takes apart; stop strings cut its content. Every call gets an id: the model's, where it
 // writes one that is not used yet, else a new one.
 TALLY_API std::unique_ptr<OutputStream> NewAnswerStream(const Tokenizer& tokenizer, std::unique_ptr<OutputParser> parser,
-                                                        const std::vector<std::string>& stop, CallOptions calls);
+                                                        const std::vector<std::string>& stop, CallOptions calls,
+                                                        const StopOptions& options = {});
 
 }  // namespace tally

@@ -9,6 +9,7 @@
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
 #include "engine/recipe/recipe.h"
+#include "engine/session/draw_mask.h"
 #include "engine/session/guide.h"
 #include "engine/session/lookup_drafter.h"
 
@@ -17,6 +18,26 @@ namespace {
 
 GuideOptions GuideOf(const RequestOptions& options) {
   return {.grammar = options.grammar, .start = options.start, .may_call = options.may_call, .calls = options.calls};
+}
+
+Status CheckRules(const TokenRules& rules, int32_t vocab) {
+  if (rules.min_tokens < 0) {
+    return BadInput("the least number of tokens to generate must be 0 or more, not " + std::to_string(rules.min_tokens));
+  }
+  const auto check = [vocab](const char* what, const std::vector<int32_t>& tokens) -> Status {
+    for (const int32_t token : tokens) {
+      if (token >= 0 && token < vocab) continue;
+      return BadInput(what + std::string(" is ") + std::to_string(token) + ", and the vocabulary has " + std::to_string(vocab));
+    }
+    return {};
+  };
+  TALLY_RETURN_IF_ERROR(check("a token that stops an answer", rules.stop));
+  TALLY_RETURN_IF_ERROR(check("a token that is allowed", rules.allowed));
+  for (const std::vector<int32_t>& sequence : rules.forbidden) {
+    if (sequence.empty()) return BadInput("a sequence of tokens that is forbidden has none");
+    TALLY_RETURN_IF_ERROR(check("a token that is forbidden", sequence));
+  }
+  return {};
 }
 
 }  // namespace
@@ -41,11 +62,12 @@ Status Request::Check(const Engine& engine, std::span<const int32_t> prompt, con
       return BadInput("a bias is of token " + std::to_string(token) + ", and the vocabulary has " + std::to_string(vocab));
     }
   }
+  TALLY_RETURN_IF_ERROR(CheckRules(options.rules, vocab));
   if (options.grammar != nullptr || options.calls != nullptr) {
     TALLY_RETURN_IF_ERROR(engine.model().tokenizer_status());
     if (engine.model().tokenizer() == nullptr) return BadInput("a grammar needs a tokenizer, and this model has none");
     TALLY_RETURN_IF_ERROR(Guide::Check(engine.model(), GuideOf(options)));
-    if (options.ignore_eos)
+    if (options.ignore_eos || options.rules.min_tokens > 0)
       return BadInput("an answer that follows a grammar ends where the grammar does: its end cannot be ignored");
   }
   if (static_cast<int64_t>(prompt.size()) <= engine.MostPositions()) return {};
@@ -64,7 +86,12 @@ Request::Request(const Engine& engine, std::vector<int32_t> prompt, const Reques
       drafter_(std::make_unique<LookupDrafter>(options.draft)),
       output_(std::move(output)) {
   if (options.grammar != nullptr || options.calls != nullptr) guide_ = std::make_unique<Guide>(engine.model(), GuideOf(options));
-  if (options.ignore_eos && !ends_.empty()) mask_ = MaskWithout(static_cast<size_t>(engine.model().recipe().vocab), ends_);
+  sampler_.SetBias(options_.logit_bias);
+  if (options.ignore_eos || options.rules.Hold()) {
+    mask_ =
+        std::make_unique<DrawMask>(options.rules, ends_, options.ignore_eos, static_cast<size_t>(engine.model().recipe().vocab));
+  }
+  if (options.prompt_logprobs >= 0) prompt_logprobs_.emplace();
 }
 
 Request::~Request() = default;
@@ -99,13 +126,6 @@ void Request::Ran(int64_t length, int64_t rows) {
   if (length >= prompt_size_ && options_.max_tokens == 0) End(FinishReason::kLength);
 }
 
-std::span<const float> Request::Biased(std::span<const float> logits) {
-  if (options_.logit_bias.empty()) return logits;
-  biased_.assign(logits.begin(), logits.end());
-  for (const auto& [token, bias] : options_.logit_bias) biased_[static_cast<size_t>(token)] += bias;
-  return biased_;
-}
-
 // With minus infinity where the grammar allows nothing.
 std::span<const float> Request::Masked(std::span<const float> logits) {
   if (guide_ == nullptr) return logits;
@@ -121,12 +141,18 @@ std::span<const float> Request::Masked(std::span<const float> logits) {
 void Request::Take(std::span<const float> logits) {
   if (ended_) return;
   forced_rows_ = 0;
-  int32_t token = guide_ == nullptr ? Sampler::kNoToken : guide_->Only();  // one that is not drawn uses no random number
-  if (token == Sampler::kNoToken) token = sampler_.Sample(Biased(logits), tokens_, guide_ == nullptr ? mask_ : guide_->Mask());
+  // One that is not drawn uses no random number.
+  int32_t token = guide_ == nullptr || mask_ != nullptr ? Sampler::kNoToken : guide_->Only();
+  if (token == Sampler::kNoToken) {
+    std::span<const uint64_t> mask = guide_ == nullptr ? std::span<const uint64_t>() : guide_->Mask();
+    if (mask_ != nullptr) mask = mask_->For(result_.tokens, mask);
+    token = sampler_.Sample(logits, tokens_, mask, result_.tokens.size());
+  }
   if (result_.tokens.size() < options_.replay.size()) token = options_.replay[result_.tokens.size()];
   if (token == Sampler::kNoToken) {
     const char* const why =
-        guide_ == nullptr   ? "no token is left to draw: all tokens of the model end a text, and end tokens are not to be drawn"
+        guide_ == nullptr   ? "no token is left to draw: the request allows none"
+        : mask_ != nullptr  ? "no token is left to draw: the request allows none of those that the grammar allows"
         : guide_->is_full() ? "the grammar is too complex: what may follow here needs more states than there may be"
                             : "the model has no token for what the grammar allows next";
     return End(FinishReason::kError, BadInput(why));
@@ -137,25 +163,45 @@ void Request::Take(std::span<const float> logits) {
     return End(FinishReason::kEos);
   }
   if (result_.tokens.empty()) result_.first_token_seconds = MonotonicSeconds() - begin_;
+  if (std::ranges::find(options_.rules.stop, token) != options_.rules.stop.end()) {
+    result_.stop_token = token;
+    if (options_.show_stop) Push(EventOf(token, logits));
+    return End(FinishReason::kStop);
+  }
   if (Append(token, logits)) Jump();
 }
 
-// False: the answer has ended.
-bool Request::Append(int32_t token, std::span<const float> logits) {
+void Request::TakePrompt(std::span<const float> logits) {
+  const size_t next = prompt_logprobs_->size() + 1;
+  prompt_logprobs_->push_back(LogprobsOf(logits, tokens_[next], options_.prompt_logprobs));
+}
+
+// To be called before the guide takes the token.
+RequestEvent Request::EventOf(int32_t token, std::span<const float> logits) {
   RequestEvent event{.token = token};
   if (wants_logprobs()) {
     event.logprobs = logits.empty() ? TokenLogprobs() : LogprobsOf(Masked(logits), token, options_.top_logprobs);
   }
+  return event;
+}
+
+void Request::Push(RequestEvent event) {
+  result_.tokens.push_back(event.token);
+  tokens_.push_back(event.token);
+  ++forced_rows_;
+  output_->Push(event.token, &event.parts);
+  events_.push_back(std::move(event));
+}
+
+// False: the answer has ended.
+bool Request::Append(int32_t token, std::span<const float> logits) {
+  RequestEvent event = EventOf(token, logits);
   if (guide_ != nullptr && !guide_->Take(token)) {
     End(FinishReason::kError,
         BadInput("token " + std::to_string(token) + " of the recorded answer is not what the grammar allows"));
     return false;
   }
-  result_.tokens.push_back(token);
-  tokens_.push_back(token);
-  ++forced_rows_;
-  output_->Push(token, &event.parts);
-  events_.push_back(std::move(event));
+  Push(std::move(event));
   if (output_->stopped()) {
     End(FinishReason::kStop);
   } else if (guide_ != nullptr && guide_->IsComplete()) {
@@ -170,7 +216,7 @@ bool Request::Append(int32_t token, std::span<const float> logits) {
 
 // Appends what the grammar leaves no choice about. A replayed answer has it already.
 void Request::Jump() {
-  if (guide_ == nullptr || !options_.jump || !options_.replay.empty()) return;
+  if (guide_ == nullptr || mask_ != nullptr || !options_.jump || !options_.replay.empty()) return;
   for (const int32_t token : guide_->Forced()) {
     ++result_.forced;
     if (!Append(token, {})) return;
@@ -192,7 +238,11 @@ std::span<const int32_t> Request::Draft(int64_t most) {
 int64_t Request::MayDraft(int64_t most) { return drafter_->length().Next(MostDrafts(most)); }
 
 std::span<const int32_t> Request::WithoutEnd(std::span<const int32_t> drafts) const {
-  const auto end = std::ranges::find_first_of(drafts, ends_);
+  const auto ends = [this](int32_t token) {
+    return std::ranges::find(ends_, token) != ends_.end() ||
+           std::ranges::find(options_.rules.stop, token) != options_.rules.stop.end();
+  };
+  const auto end = std::ranges::find_if(drafts, ends);
   const std::span<const int32_t> kept = drafts.first(static_cast<size_t>(end - drafts.begin()));
   return guide_ == nullptr ? kept : kept.first(guide_->Allowed(kept));
 }
@@ -217,9 +267,8 @@ void Request::End(FinishReason finish, Status error) {
   result_.finish = error.ok() && (is_cut ? stopped : output_->stopped()) ? FinishReason::kStop : finish;
   result_.error = std::move(error);
   if (decode_begin_ != 0) result_.generate_seconds = MonotonicSeconds() - decode_begin_;
-  std::vector<float>().swap(biased_);
   std::vector<float>().swap(masked_);
-  std::vector<uint64_t>().swap(mask_);
+  mask_.reset();
 }
 
 }  // namespace tally

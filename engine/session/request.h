@@ -25,10 +25,12 @@
 #include "engine/session/generate.h"
 #include "engine/session/logprobs.h"
 #include "engine/session/output_stream.h"
+#include "engine/session/token_rules.h"
 
 namespace tally {
 
 struct AnswerCalls;
+class DrawMask;
 class Grammar;
 class Guide;
 class LookupDrafter;
@@ -37,9 +39,14 @@ struct RequestOptions {
   int64_t max_tokens = -1;  // -1: until the context is full
   SamplingOptions sampling = {};
   bool ignore_eos = false;  // end tokens are never drawn
+  // Which tokens are drawn, and which end the answer. One that ends it is counted and shown only if `show_stop` says so.
+  TokenRules rules = {};
+  bool show_stop = false;
   // Added to the logits of these tokens before they are sampled from.
   std::vector<std::pair<int32_t, float>> logit_bias = {};
   int32_t top_logprobs = -1;  // each token has its log probability, and so many of the most probable ones; -1: none at all
+  // The same of the prompt's tokens, each given those before it. All of the prompt runs then, whatever others have run. -1: none.
+  int32_t prompt_logprobs = -1;
   // Requests of equal keys run equal beginnings of their tokens once; none: this one shares nothing.
   std::optional<std::string> prefix_key = {};
   std::string client = {};  // who asks: the scheduler gives clients equal shares
@@ -91,8 +98,13 @@ class TALLY_API Request {
   std::span<const int32_t> tokens() const { return tokens_; }
   bool IsGenerated(int64_t position) const { return position >= prompt_size_; }
   bool WantsLogits(int64_t position) const {
-    return position + 1 == static_cast<int64_t>(tokens_.size()) && options_.max_tokens != 0;
+    return (position + 1 == static_cast<int64_t>(tokens_.size()) && options_.max_tokens != 0) || WantsPromptLogits(position);
   }
+  // Whether log probabilities of the prompt are wanted, and those of the token after `position` have not come.
+  bool WantsPromptLogits(int64_t position) const {
+    return prompt_logprobs_ && position + 1 < prompt_size_ && position >= static_cast<int64_t>(prompt_logprobs_->size());
+  }
+  bool RunsAllOfPrompt() const { return prompt_logprobs_.has_value(); }
   // It starts to run on a sequence that holds the first `held` tokens.
   void Begin(int64_t held);
   // The sequence has run `length` tokens, the last `rows` of them in this step.
@@ -111,6 +123,8 @@ class TALLY_API Request {
   void SkipDrafts() { skip_drafts_ = true; }
   // A sequence of it ran the token at this position before.
   bool HasRun(int64_t position) const { return position < ran_; }
+  // The logits, [vocab], of the next position for which WantsPromptLogits says true.
+  void TakePrompt(std::span<const float> logits);
   // The logits of the last token, [vocab]: draws the next.
   void Take(std::span<const float> logits);
   void End(FinishReason finish, Status error = {});
@@ -129,6 +143,8 @@ class TALLY_API Request {
   std::vector<RequestEvent> TakeEvents() { return std::exchange(events_, {}); }
   const std::string& stop() const { return output_->stop(); }  // the stop string that ended it; empty: none did
   bool wants_logprobs() const { return options_.top_logprobs >= 0; }
+  // Of the prompt's tokens from the second on, as far as they have run; null: they were not asked for.
+  const std::vector<TokenLogprobs>* prompt_logprobs() const { return prompt_logprobs_ ? &*prompt_logprobs_ : nullptr; }
   bool begun() const { return begin_ != 0; }  // it has run, or is about to
   int64_t prompt_size() const { return prompt_size_; }
   int64_t prompt_done() const { return std::min(ran_, prompt_size_); }  // tokens of the prompt that have run
@@ -140,8 +156,9 @@ class TALLY_API Request {
   const GenerateResult& result() const { return result_; }
 
  private:
-  std::span<const float> Biased(std::span<const float> logits);
   std::span<const float> Masked(std::span<const float> logits);
+  RequestEvent EventOf(int32_t token, std::span<const float> logits);
+  void Push(RequestEvent event);
   bool Append(int32_t token, std::span<const float> logits);
   void Jump();
   int64_t MostDrafts(int64_t most);
@@ -150,10 +167,10 @@ class TALLY_API Request {
   const int64_t prompt_size_;
   const int64_t context_;  // the most positions that it may reach
   std::vector<int32_t> tokens_;
-  std::vector<int32_t> ends_;   // the model's end tokens
-  std::vector<uint64_t> mask_;  // of what may be drawn; empty: all
-  std::vector<float> biased_;   // logits, if there is a bias
-  std::vector<float> masked_;   // logits, for log probabilities within a grammar
+  std::vector<int32_t> ends_;  // the model's end tokens
+  std::unique_ptr<DrawMask> mask_;
+  std::vector<float> masked_;  // logits, for log probabilities within a grammar
+  std::optional<std::vector<TokenLogprobs>> prompt_logprobs_;
   std::unique_ptr<Guide> guide_;
   int64_t forced_rows_ = 0;
   Sampler sampler_;

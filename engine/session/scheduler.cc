@@ -130,7 +130,7 @@ bool Scheduler::WaitsForPrefix(const Request& request) const {
 }
 
 Result<int32_t> Scheduler::MakeSequence(const Request& request) {
-  if (!request.prefix_key()) return engine_.NewSequence();
+  if (!request.prefix_key() || request.RunsAllOfPrompt()) return engine_.NewSequence();
   return engine_.NewSequenceFor(*request.prefix_key(), WithoutLast(request.tokens()));
 }
 
@@ -186,9 +186,23 @@ int64_t Scheduler::MostRows(const Entry& e) const {
   return std::min({left, kStateEvery - length % kStateEvery, length < shared ? shared - length : left});
 }
 
+// The rows that a prompt has in a step with room for `room`. One row with logits is every request's own; more are taken from those that
+// are left.
+int64_t Scheduler::RowsOf(const Entry& e, int64_t room) {
+  const int64_t length = engine_.Length(e.sequence), most = std::min(MostRows(e), room);
+  bool has_own = false;
+  for (int64_t rows = 0; rows < most; ++rows) {
+    if (!e.request->WantsLogits(length + rows) || !std::exchange(has_own, true)) continue;
+    if (logits_left_ == 0) return rows;
+    --logits_left_;
+  }
+  return most;
+}
+
 // Sets the rows of every running request in this step.
 void Scheduler::Share() {
   int64_t room = engine_.max_batch();
+  logits_left_ = engine_.max_logit_rows() - static_cast<int64_t>(running_.size());
   const size_t n = running_.size();
   std::vector<Entry*> prompts;
   size_t past = first_;  // the first that a full step leaves out
@@ -241,7 +255,7 @@ int64_t Scheduler::SharePrompts(std::vector<Entry*> prompts, int64_t room) {
     const auto next = NextPrompt(prompts);
     Entry& e = **next;
     const std::string& client = e.request->client();
-    e.rows = std::min(MostRows(e), room);
+    e.rows = RowsOf(e, room);
     e.overtaken = std::max<int64_t>(0, e.overtaken - e.rows);
     for (auto before = prompts.begin(); before != next; ++before) {
       if ((*before)->request->client() == client) (*before)->overtaken += e.rows;
@@ -328,11 +342,13 @@ void Scheduler::Predict(std::span<const DraftWish> wishes, std::span<Entry* cons
 void Scheduler::AddRows(Entry& e) {
   const int64_t length = engine_.Length(e.sequence);
   e.wants_logits = false;
+  e.logits = logit_rows_;
+  e.prompt_logits = 0;
   for (int64_t p = length; p < length + e.rows; ++p) {
     const bool logits = e.request->WantsLogits(p);
     if (logits) {
-      e.wants_logits = true;
-      e.logits = logit_rows_++;
+      (e.request->WantsPromptLogits(p) ? ++e.prompt_logits : e.wants_logits = true);
+      ++logit_rows_;
     }
     rows_.push_back({.token = e.request->tokens()[static_cast<size_t>(p)],
                      .sequence = e.sequence,
@@ -353,6 +369,8 @@ void Scheduler::Settle(Entry& e, const StepOutput& out) {
   if (e.rows == 0) return;
   const int64_t drafts = static_cast<int64_t>(e.drafts.size());
   if (drafts == 0) Remember(e, StatesToKeep(e));
+  for (size_t i = 0; i < e.prompt_logits; ++i) e.request->TakePrompt(out.Logits(e.logits + i));
+  e.logits += e.prompt_logits;
   e.request->Ran(engine_.Length(e.sequence) - drafts, e.rows);
   if (e.wants_logits) Take(e, out);
   if (drafts > 0) Remember(e, StatesToKeep(e));

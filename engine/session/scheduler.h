@@ -75,7 +75,9 @@ class TALLY_API Scheduler {
     int32_t bill = kNoBill;                // from when it began until it has ended
     int64_t rows = 0;                      // in this step, without drafts
     std::span<const int32_t> drafts = {};  // in this step
-    size_t logits = 0;  // its last token's place among the step's rows with logits, if it wants logits; drafts follow
+    // Places among the step's rows with logits: of the prompt's rows, of the last token if it wants logits, then of drafts.
+    size_t logits = 0;
+    size_t prompt_logits = 0;  // rows of the prompt that want logits
     bool wants_logits = false;
   };
 
@@ -87,6 +89,7 @@ class TALLY_API Scheduler {
   void Remember(const Entry& entry, int32_t states);
   int32_t StatesToKeep(const Entry& entry) const;
   int64_t MostRows(const Entry& entry) const;
+  int64_t RowsOf(const Entry& entry, int64_t room);
   int64_t Left(const Entry& entry) const;  // tokens that have not run
   void Share();
   int64_t SharePrompts(std::vector<Entry*> prompts, int64_t room);
@@ -118,8 +121,9 @@ class TALLY_API Scheduler {
   std::vector<BatchRow> rows_;
   int64_t decode_rows_ = 0;  // of the step, drafts included
   size_t logit_rows_ = 0;
-  size_t first_ = 0;      // index in running_ at which a step begins that cannot take all
-  bool is_full_ = false;  // there was no room for a request, and none that ran has ended since
+  int64_t logits_left_ = 0;  // rows with logits of the step, besides one for each request
+  size_t first_ = 0;         // index in running_ at which a step begins that cannot take all
+  bool is_full_ = false;     // there was no room for a request, and none that ran has ended since
 };
 
 }  // namespace tally

@@ -38,6 +38,9 @@ class Stepper final : public Engine, public Probe {
   const MemoryPlan& memory_plan() const override { return plan_; }
   int64_t max_batch() const override { return options_.plan.max_batch; }
   int64_t max_logit_rows() const override { return options_.plan.max_logit_rows; }
+  int64_t max_requests() const override {
+    return std::min<int64_t>(options_.sequences, options_.plan.max_logit_rows - options_.draft_rows);
+  }
   int64_t draft_rows() const override { return options_.draft_rows; }
   Result<int32_t> NewSequence() override;
   Result<int32_t> Fork(int32_t sequence, int64_t length) override;

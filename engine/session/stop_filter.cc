@@ -6,7 +6,8 @@
 
 namespace tally {
 
-StopFilter::StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)) {
+StopFilter::StopFilter(std::vector<std::string> stops, std::vector<std::string> shown)
+    : stops_(std::move(stops)), shown_(std::move(shown)) {
   std::erase_if(stops_, [](const std::string& s) { return s.empty(); });
 }
 
@@ -22,6 +23,7 @@ std::string StopFilter::Push(std::string_view text) {
   }
   if (cut != std::string::npos) {
     stopped_ = true;
+    if (std::ranges::find(shown_, stop_) != shown_.end()) cut += stop_.size();
     std::string out = pending_.substr(0, cut);
     pending_.clear();
     return out;
@@ -35,6 +37,11 @@ std::string StopFilter::Push(std::string_view text) {
   std::string out = pending_.substr(0, pending_.size() - held);
   pending_.erase(0, pending_.size() - held);
   return out;
+}
+
+std::string StopFilter::PushThrough(std::string_view text) {
+  if (stopped_) return {};
+  return std::exchange(pending_, {}).append(text);
 }
 
 std::string StopFilter::Finish() { return std::exchange(pending_, {}); }

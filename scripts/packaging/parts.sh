@@ -20,6 +20,7 @@ nlohmann-json nlohmann-json3-dev MIT|CONTAINS
 CLI11 libcli11-dev BSD-3-Clause|CONTAINS
 marked node-marked MIT|CONTAINS
 DOMPurify node-dompurify Apache-2.0|CONTAINS
+KaTeX libjs-katex MIT AND OFL-1.1|CONTAINS
 glibc libc6-dev LGPL-2.1-or-later|DYNAMIC_LINK
 libcurl libcurl4-openssl-dev curl|OPTIONAL_DEPENDENCY_OF
 libedit libedit-dev BSD-3-Clause|OPTIONAL_DEPENDENCY_OF

@@ -69,7 +69,7 @@ make_wheels() {  # SUITE
       python=$1
       shift
       cmake -G Ninja -S . -B build -DCMAKE_BUILD_TYPE=Release -DTALLY_STATIC=ON -DTALLY_TEAM=std -DTALLY_PYTHON_STATIC=ON -DTALLY_BUILD_TESTS=OFF \
-        -DTALLY_BUILD_BENCH=OFF -DTALLY_MPI=OFF -DTALLY_PULL=ON -DTALLY_MARKDOWN=OFF -DFETCHCONTENT_SOURCE_DIR_HIGHWAY=/src/highway \
+        -DTALLY_BUILD_BENCH=OFF -DTALLY_MPI=OFF -DTALLY_PULL=ON -DTALLY_MARKDOWN=OFF -DTALLY_MATHS=OFF -DFETCHCONTENT_SOURCE_DIR_HIGHWAY=/src/highway \
         -DCMAKE_PREFIX_PATH="/src/others/usr;/src/pybind11/usr" -DTALLY_PYTHON_SUFFIX=.cpython-$(echo $python | tr -d .)-x86_64-linux-gnu.so \
         "-DTALLY_PYTHON_HEADERS=/src/python$python/usr/include;/src/python$python/usr/include/python$python" "$@" >configure.log 2>&1 ||
         { cat configure.log; exit 1; }

@@ -227,6 +227,52 @@ TEST_F(CliChat, AtATerminal) {
   EXPECT_TRUE(ReadAll(folder_ / "tally/chat_history").starts_with("Good morrow.\n/books\n"));
 }
 
+TEST_F(CliChat, SettingsAndModelsOfAConversation) {
+  Terminal t({"chat", "-t", "1", "-n", "12"}, environment());
+  t.Expect("\n> ");
+  EXPECT_NE(t.Enter("/set").find("temperature     0.8"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/set temp 0").find("temperature     0 "), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/set parameter seed 7").find("seed            7"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/set top_p 7").find("top-p must be"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/set tempo 7").find("no setting 'tempo'"), std::string::npos) << t.shown();
+  t.Enter("Good morrow.");
+  EXPECT_NE(t.Enter("/model " + model_).find("the model stays demo"), std::string::npos) << "it has no template: " << t.shown();
+  EXPECT_NE(t.Enter("/model nowhere").find("the model stays demo"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/model " TALLY_SOURCE_DIR "/models/demo/demo.gguf").find("a context of 1,024 tokens"), std::string::npos)
+      << t.shown();
+  t.Enter("What news?");
+  const std::string shown = t.Enter("/show");
+  EXPECT_NE(shown.find("/models/demo/demo.gguf"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("used by 4 messages"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("temperature     0 "), std::string::npos) << shown;
+  t.Enter("/save " + (folder_ / "talk.json"));
+  t.Enter("/save " + (folder_ / "talk.md"));
+  EXPECT_NE(t.Enter("/save " + (folder_ / "talk.md")).find("is there: /save takes another name"), std::string::npos) << t.shown();
+  t.Type("/quit\r");
+  EXPECT_EQ(t.End(), 0);
+  const Json talk = Json::parse(ReadAll(folder_ / "talk.json"));
+  ASSERT_EQ(talk.at("messages").size(), 4u);
+  EXPECT_EQ(talk.at("messages").at(2), Json({{"role", "user"}, {"content", "What news?"}}));
+  EXPECT_EQ(talk.at("settings").at("seed"), 7);
+  EXPECT_EQ(talk.at("settings").at("temperature"), 0.0);
+  const std::string page = ReadAll(folder_ / "talk.md");
+  EXPECT_NE(page.find("\n## user\n\nGood morrow.\n\n## assistant\n\n"), std::string::npos) << page;
+}
+
+// A model of another template takes the conversation over.
+TEST_F(CliChat, AnotherModelGoesOn) {
+  const std::string shows = Template("shows.jinja", "{% for m in messages %}{{ m.content }};{% endfor %}<|turn|>");
+  Terminal t({"chat", model_, "-q", "--show-prompt", "--chat-template", shows}, environment());
+  t.Expect("> ");
+  t.Enter("a");
+  EXPECT_NE(t.Enter("/model demo").find("a context of 1,024 tokens"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("b").find("JULIET:"), std::string::npos) << "its own template: " << t.shown();
+  EXPECT_NE(t.Enter("/model " + model_).find(" tokens"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("c").find("a;xyz;b;"), std::string::npos) << "--chat-template, since it has none: " << t.shown();
+  t.Type("/quit\r");
+  EXPECT_EQ(t.End(), 0);
+}
+
 TEST_F(CliChat, ATerminalWithoutLibedit) {
   if (!TALLY_LINE_EDITING) GTEST_SKIP() << "built without libedit";
   Strings hidden = environment();

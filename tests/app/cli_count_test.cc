@@ -198,7 +198,7 @@ TEST(CliCount, CsvIsTidy) {
                                  other = LinesOf(CountText({"gpt-oss-20b:n_layers=2", "--format", "csv"}));
   const std::vector<std::string> both = LinesOf(CountText({"gpt2", "gpt-oss-20b:n_layers=2", "--format", "csv"}));
   ASSERT_GT(one.size(), 50u);
-  EXPECT_EQ(one[0], "model,context,prompt,batch,table,row,figure,value");
+  EXPECT_EQ(one[0], "model,context,prompt,batch,table,row,figure,value,tally_version,date");
   std::vector<std::string> joined = one;
   joined.insert(joined.end(), other.begin() + 1, other.end());
   EXPECT_EQ(both, joined);
@@ -218,8 +218,9 @@ TEST(CliCount, CsvIsTidy) {
         quoted ^= c == '"';
         commas += c == ',' && !quoted;
       }
-      EXPECT_EQ(commas, 7) << lines[i];
-      const std::string value = lines[i].substr(lines[i].rfind(',') + 1);
+      EXPECT_EQ(commas, 9) << lines[i];
+      const std::string line = lines[i].substr(0, lines[i].rfind(',', lines[i].rfind(',') - 1));  // without version and date
+      const std::string value = line.substr(line.rfind(',') + 1);
       EXPECT_TRUE(!value.empty() && value.find_first_not_of("0123456789.e+-") == value.npos) << lines[i];
     }
   }

@@ -78,12 +78,14 @@ TEST(CliHabits, OptionsOfOtherPrograms) {
     }
     EXPECT_EQ(Text(named), Text(placed)) << command;
   }
-  ExpectAdvice({"run", "-hf", "ggml-org/gpt-oss-20b-GGUF", "-p", "hi"}, {"-hf", "tally pull ORG/NAME"});
-  ExpectAdvice({"run", "demo", "-ngl", "99"}, {"-ngl", "CPU"});
+  const Ended taken =
+      Tally({"run", "demo",   "-p", "KING:",  "--n_predict=6", "-ngl",   "99",  "--threads", "1", "--max-model-len", "64", "-fa",
+             "on",  "--seed", "7",  "--numa", "distribute",    "--temp", "0.9", "--mlock"});
+  EXPECT_EQ(taken.out, expected) << taken.err;
+  EXPECT_TRUE(taken.err.starts_with("note: -ngl is ignored: models run on the CPU\nnote: -fa is ignored: ")) << taken.err;
+  ExpectAdvice({"run", "-hf", "ggml-org/gpt-oss-20b-GGUF", "-p", "hi"}, {"tally pull ggml-org/gpt-oss-20b-GGUF"});
   ExpectAdvice({"run", "demo", "--cache-type-k=q8_0"}, {"--kv TYPE"});
-  ExpectAdvice({"run", "demo", "--max-tokens", "8"}, {"write -n N"});
-  ExpectAdvice({"run", "demo", "--n_predict", "8"}, {"--n_predict", "write -n N"});
-  ExpectAdvice({"fit", "gpt2", "--max-model-len", "512"}, {"write -c N"});
+  ExpectAdvice({"serve", "demo", "--api-key", "x"}, {"--api-key-file FILE"});
   ExpectAdvice({"quantize", "demo", "/tmp/none.gguf", "Q4_K_M"}, {"'Q4_K_M'", "--type Q4_K_M"});
   ExpectAdvice({"quantize", "demo", "Q4_K_M"}, {"OUT", "--type Q4_K_M"});
   ExpectAdvice({"quantize", "demo", "-o", "/tmp/none.gguf"}, {"'-o'", "it is the argument OUT"});
@@ -95,13 +97,12 @@ TEST(CliHabits, SlipsAreGuessed) {
   ExpectAdvice({"tokenise", "hi"}, {"did you mean tokenize?"});
   ExpectAdvice({"benchmark"}, {"did you mean bench?"});
   ExpectAdvice({"fly"}, {"'fly'", "run, chat, batch, serve, count, fit"});
-  ExpectAdvice({"list"}, {"'list'", "run, chat, batch, serve, count, fit"});
+  ExpectAdvice({"download", "x"}, {"it is tally pull here"});
   ExpectAdvice({"generate"}, {"tally run"});
   ExpectAdvice({"demo"}, {"tally run demo"});
   ExpectAdvice({"GPT2"}, {"tally count GPT2"});
   ExpectAdvice({"-m", "demo", "-p", "hi"}, {"a command comes first", "tally run -m"});
   ExpectAdvice({"run", "--tempo", "0.5"}, {"'--tempo'", "did you mean --temp?", "tally run --help"});
-  ExpectAdvice({"run", "--top_k=5"}, {"did you mean --top-k?"});
   ExpectAdvice({"run", "--plot"}, {"it is one of tally count"});
   ExpectAdvice({"run", "--fly"}, {"there is no option '--fly'"});
   ExpectAdvice({"run", "--svg", "x"}, {"it is one of tally count, report ("});
@@ -116,10 +117,35 @@ TEST(CliHabits, SlipsAreGuessed) {
 
 TEST(CliHabits, HelpAndVersion) {
   EXPECT_EQ(Text({"help"}), Text({"--help"}));
+  const Ended bare = Tally({});
+  EXPECT_EQ(bare.code, 2);
+  EXPECT_EQ(bare.out, Text({"--help"}));
+  EXPECT_EQ(bare.err, "");
   EXPECT_EQ(Text({"help", "run"}), Text({"run", "--help"}));
   EXPECT_NE(Text({"help", "run"}).find("  --draft TEXT "), std::string::npos) << "CLI11 ends the name of a type at a colon";
   EXPECT_EQ(Text({"version"}), Text({"--version"}));
   ExpectAdvice({"help", "rnu"}, {"did you mean run?"});
+}
+
+// What made a document stands in it.
+TEST(CliHabits, DocumentsSayWhatMadeThem) {
+  const std::string version = Text({"--version"});
+  const RunOptions day{.environment = {"SOURCE_DATE_EPOCH=86400"}};
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"count", "gpt2", "--json"}, {"run", "-p", "A", "-n", "1", "--json"}, {"inspect", "--json"}}) {
+    const Json maker = Json::parse(Text(arguments, day)).at("tally");
+    EXPECT_EQ(version.find("tally " + maker.at("version").get<std::string>() + "\n"), 0u) << maker;
+    EXPECT_NE(version.find("commit    " + maker.at("commit").get<std::string>() + "\n"), std::string::npos) << maker;
+    EXPECT_EQ(maker.at("date"), "1970-01-02");
+  }
+  EXPECT_NE(Text({"count", "gpt2", "--format", "csv"}, day).find(",1970-01-02\n"), std::string::npos);
+}
+
+TEST(CliHabits, ThreadsGetAWord) {
+  const auto err = [](const char* threads) { return Tally({"run", "-p", "A", "-n", "1", "-q", "-t", threads}).err; };
+  EXPECT_NE(err("1000").find("note: 1,000 threads on "), std::string::npos);
+  EXPECT_NE(err("0").find("note: -t 0 takes "), std::string::npos);
+  EXPECT_EQ(err("1"), "");
 }
 
 // The name of a model that is known by its configuration, where weights are needed.

@@ -147,6 +147,17 @@ TEST(BenchScreen, SaysTheVerdictFirst) {
   EXPECT_NE(moved.find("\n*: the roofs moved"), std::string::npos) << moved;
 }
 
+TEST(BenchScreen, OneRoundHasNoSpread) {
+  SpeedReport r = Report({0}, {1}, {2}, {KvType::kF16});
+  EXPECT_EQ(BenchScreen("m", 1, r).find("none of one round"), std::string::npos);
+  r.decode[0].kept = 1;
+  const std::string screen = BenchScreen("m", 1, r);
+  EXPECT_EQ(PlusMinus(r.decode[0]), "-");
+  EXPECT_EQ(PlusMinus(r.prefill[0]), "+-1.0 %");
+  EXPECT_NE(screen.find("spread: half of the range of the rounds; none of one round; --full"), std::string::npos) << screen;
+  ExpectScreen(screen, 80, 24);
+}
+
 TEST(BenchScreen, AGridFitsToo) {
   SpeedReport r = Report({0, 131072}, {1, 1024}, {1, 128}, {KvType::kF16, KvType::kQ8_0});
   const std::string screen = BenchScreen(std::string(100, 'x') + " of a model", 1.05, r);

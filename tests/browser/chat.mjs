@@ -1,66 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// usage: node chat.mjs CHROMIUM SCREENSHOTS URL [--scripted]
+// usage: node chat.mjs CHROMIUM SCREENSHOTS URL [--scripted [--maths]]
 // Talks to the chat page of a server in headless Chromium, in a desktop's and a phone's window, light and dark. With --scripted the server
-// is mock_server.mjs, whose answers are known. Prints a line for each finding and leaves screenshots in the folder SCREENSHOTS. Exit
-// code 1: there are findings.
+// is mock_server.mjs, whose answers are known; with --maths the page has KaTeX. Prints a line for each finding and leaves screenshots in the
+// folder SCREENSHOTS. Exit code 1: there are findings.
 import { writeFileSync } from "node:fs";
-import axe from "axe-core";
-import puppeteer from "puppeteer-core";
-
-const [chromium, screenshots, url, scripted] = process.argv.slice(2);
-const kAnswerMilliseconds = 60000;
-let findings = 0, where = "";
-
-function report(what) {
-  ++findings;
-  console.log(`${where}: ${what}`);
-}
-const expect = (holds, what) => holds || report(what);
-
-const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb"] });
-
-// A window of its own, with a storage of its own.
-async function open({ width, height, scheme, phone = false }) {
-  const context = await browser.createBrowserContext();
-  const page = await context.newPage();
-  page.expected = [];  // console messages that belong to the test
-  page.on("console", (message) => page.expected.some((e) => message.text().includes(e)) || report(`console: ${message.text()}`));
-  page.on("pageerror", (error) => report(`script: ${error.message}`));
-  page.on("dialog", (dialog) => (report(`a script of an answer ran: ${dialog.message()}`), dialog.dismiss()));
-  page.on("request", (request) => {
-    if (!request.url().startsWith(url) && !/^(data|blob):/.test(request.url())) report(`asks for ${request.url()}`);
-  });
-  await page.setViewport({ width, height, isMobile: phone, hasTouch: phone });
-  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
-  await page.goto(url, { waitUntil: "load" });
-  await page.waitForFunction(() => document.getElementById("model").textContent !== "");
-  return page;
-}
-
-const text = (page, selector) => page.$eval(selector, (element) => element.textContent);
-const texts = (page, selector) => page.$$eval(selector, (all) => all.map((element) => element.textContent));
-const answers = (page) => texts(page, ".assistant .answer");
-const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
-const idle = (page) => page.waitForFunction(() => !document.getElementById("send").hidden, { timeout: kAnswerMilliseconds });
-
-async function say(page, message) {
-  await page.type("#input", message);
-  await page.click("#send");
-  await idle(page);
-}
-
-async function accessible(page, what) {
-  await page.evaluate(axe.source);
-  const { violations } = await page.evaluate(() => window.axe.run({ resultTypes: ["violations"] }));
-  for (const v of violations) for (const node of v.nodes) report(`${what}: axe: ${v.id}: ${v.help}: ${node.target.join(" ")}`);
-}
-
-async function fits(page) {
-  const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-  if (content > window) report(`the page is ${content} px wide`);
-}
-
-const shot = (page, name) => page.screenshot({ path: `${screenshots}/chat-${name}.png` });
+import { codeColours, formulas, goingOn, prefixes, sampling, severalModels, slowStop, wideTables } from "./chat_answers.mjs";
+import { accessible, answers, at, browser, expect, findings, fits, idle, kAnswerMilliseconds, open, pause, report, scripted, screenshots, shot, say, text, texts, url } from "./chat_window.mjs";
 
 // What holds of any server.
 async function conversation(page) {
@@ -151,7 +96,7 @@ async function hostile(page) {
   const bad = await page.evaluate(() => {
     const found = [];
     for (const element of document.querySelectorAll(".answer *")) {
-      if (/^(script|style|iframe|img|form|input|base|svg|math|object|embed|link|meta)$/i.test(element.tagName)) found.push(element.outerHTML);
+      if (/^(script|style|iframe|img|form|input|base|svg|math|object|embed|link|meta)$/i.test(element.tagName) && !element.matches(".maths > math")) found.push(element.outerHTML);
       for (const { name, value } of element.attributes) {
         if (/^on|^style$|^id$|^name$/.test(name) || /^\s*(javascript|data):/i.test(value)) found.push(`${name}=${value}`);
       }
@@ -364,7 +309,7 @@ async function ledger(page) {
   await page.waitForFunction((d) => [...document.querySelectorAll('figure[data-picture="experts"] path')].map((path) => path.getAttribute("d")).join(" ") !== d, { timeout: 5000 }, first);
 }
 
-where = "desktop, light";
+at("desktop, light");
 let page = await open({ width: 1440, height: 900, scheme: "light" });
 await accessible(page, "empty");
 await shot(page, "empty-desktop-light");
@@ -377,6 +322,11 @@ if (scripted) {
   await reader();
   await structured(page);
   await markdown(page);
+  await formulas(page);
+  await codeColours(page);
+  await sampling(page);
+  await goingOn(page);
+  await slowStop(page);
 } else {
   await held(page);
 }
@@ -386,7 +336,7 @@ await shot(page, "desktop-light");
 if (scripted) await settingsAndList(page);
 await page.close();
 
-where = "without storage";
+at("without storage");
 const context = await browser.createBrowserContext();
 page = await context.newPage();
 page.on("pageerror", (error) => report(`script: ${error.message}`));
@@ -399,13 +349,18 @@ expect((await texts(page, "#conversations .title")).length === 1, "the conversat
 await page.close();
 
 if (scripted) {
-  where = "a key";
+  at("a key");
   page = await open({ width: 1440, height: 900, scheme: "light" });
   await key(page);
   await page.close();
 }
 
-where = "desktop, dark";
+if (scripted) {
+  await prefixes();
+  await severalModels();
+}
+
+at("desktop, dark");
 page = await open({ width: 1440, height: 900, scheme: "dark" });
 await ledger(page);
 await say(page, scripted ? "think of a table in markdown" : "Write a table of three rows.");
@@ -414,7 +369,7 @@ await shot(page, "desktop-dark");
 await page.close();
 
 for (const scheme of ["light", "dark"]) {
-  where = `phone, ${scheme}`;
+  at(`phone, ${scheme}`);
   page = await open({ width: 390, height: 844, scheme, phone: true });
   await shot(page, `empty-phone-${scheme}`);
   await say(page, scripted ? "markdown" : "Write a table of three rows.");
@@ -422,6 +377,7 @@ for (const scheme of ["light", "dark"]) {
   await accessible(page, "conversation");
   await shot(page, `phone-${scheme}`);
   if (scripted) {
+    await wideTables(page, scheme);
     await hold(page, "schema", "{}");
     await page.click("#show-settings");
     await accessible(page, "settings with a schema");
@@ -446,5 +402,5 @@ for (const scheme of ["light", "dark"]) {
 }
 
 await browser.close();
-console.log(`${findings} findings`);
-process.exitCode = findings > 0 ? 1 : 0;
+console.log(`${findings()} findings`);
+process.exitCode = findings() > 0 ? 1 : 0;

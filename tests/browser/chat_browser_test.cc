@@ -14,7 +14,9 @@ namespace {
 class ChatBrowser : public testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string missing = PrepareBrowser({"chat.mjs", "mock_server.mjs"}); !missing.empty()) GTEST_SKIP() << missing;
+    if (const std::string missing = PrepareBrowser({"chat.mjs", "chat_answers.mjs", "chat_window.mjs", "mock_server.mjs"});
+        !missing.empty())
+      GTEST_SKIP() << missing;
     folder_.Write("chat.html", MakeChatPage().html);
     folder_.Write("policy.txt", MakeChatPage().content_security_policy);
     std::string live;
@@ -31,7 +33,7 @@ TEST_F(ChatBrowser, AConversation) {
                               folder_ / "url" + "' & server=$!; trap 'kill $server' EXIT; for i in $(seq 100); do [ -s '" +
                               folder_ / "url" + "' ] && break; sleep 0.1; done; node chat.mjs \"$(command -v " + Chromium() +
                               ")\" '" + kScreenshots + "' \"$(cat '" + folder_ / "url" + "')\"" +
-                              (TALLY_MARKDOWN ? " --scripted" : "") + "; }";
+                              (TALLY_MARKDOWN ? " --scripted" : "") + (TALLY_MATHS ? " --maths" : "") + "; }";
   const int ended = Shell(command + " >'" + folder_ / "said" + "' 2>&1");
   EXPECT_EQ(ended, 0) << ReadAll(folder_ / "said");
 }

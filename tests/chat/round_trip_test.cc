@@ -193,6 +193,40 @@ TEST_P(PublishedTemplate, ComesBack) {
   if (family.renders == Renders::kCallsContent) expect(kContent, Calls());
 }
 
+// A message that is continued ends the prompt, and what follows is content.
+void ExpectContinues(const ChatFormat& format) {
+  constexpr std::string_view kBegun = "The weather is\nfine, and ", kRest = "warm.";
+  ChatRequest request = Asked();
+  if (ChatRequest bare = request; bare.tools.clear(), format.Render(bare).ok()) request = std::move(bare);
+  request.messages.push_back({.role = "assistant", .content = std::string(kBegun)});
+  request.continue_last = true;
+  const Result<std::vector<PromptSegment>> segments = format.Render(request);
+  ASSERT_TRUE(segments.ok()) << segments.status().message();
+  const std::string prompt = JoinSegments(*segments);
+  EXPECT_TRUE(prompt.ends_with(kBegun)) << prompt;
+  EXPECT_FALSE(segments->back().control);
+  const std::unique_ptr<OutputParser> parser = format.NewParser(prompt, request);
+  std::vector<OutputPart> parts;
+  parser->Push({kRest, false}, &parts);
+  parser->Finish(&parts);
+  ChatAnswer answer;
+  answer.Add(parts);
+  EXPECT_EQ(answer.content, kRest);
+  EXPECT_EQ(answer.reasoning, "");
+}
+
+TEST_P(PublishedTemplate, Continues) {
+  const std::unique_ptr<ChatFormat> format = FormatOf(GetParam());
+  if (format == nullptr) GTEST_SKIP() << "no chat template " << GetParam().model;
+  ExpectContinues(*format);
+}
+
+TEST(Harmony, Continues) {
+  const Result<std::unique_ptr<ChatFormat>> format = MakeChatFormat({.text = "<|start|><|channel|><|message|>"});
+  ASSERT_TRUE(format.ok()) << format.status().message();
+  ExpectContinues(**format);
+}
+
 // Calls that a template writes are those that a model is held to: the grammar has them, but for white space around them.
 TEST_P(PublishedTemplate, WritesWhatCallsAreHeldTo) {
   const Family& family = GetParam();

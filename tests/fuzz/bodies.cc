@@ -27,8 +27,9 @@ void RunRequestBody(std::string_view input) {
     if (endpoint == ApiEndpoint::kMessages) Require(request.max_tokens.has_value(), "no max_tokens");
     if (endpoint == ApiEndpoint::kCompletions) Require(!request.prompts.empty(), "a completion of no prompt");
     for (const ApiPrompt& prompt : request.prompts) {
-      if (!prompt.tokens) continue;
-      for (const int32_t id : *prompt.tokens) Require(id >= 0, "a token id below 0");
+      for (const ApiPromptPart& part : prompt) {
+        for (const int32_t id : part.tokens.value_or(std::vector<int32_t>())) Require(id >= 0, "a token id below 0");
+      }
     }
   }
 }

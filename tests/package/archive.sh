@@ -20,7 +20,7 @@ tree=$work/$name
 [ "$(ls "$work")" = "$name" ] || fail "it unpacks more than $name"
 for file in README bin/tally share/tally/demo.gguf share/man/man1/tally.1 share/man/man1/tally-run.1 share/bash-completion/completions/tally \
   share/zsh/site-functions/_tally share/fish/vendor_completions.d/tally.fish share/doc/tally/{LICENSE,NOTICE,THIRD_PARTY.md,CHANGELOG.md,tally.spdx} \
-  share/doc/tally/licences/{libstdc++,libgomp,PCRE2,utf8proc,Highway,nlohmann-json,CLI11,marked,DOMPurify}; do
+  share/doc/tally/licences/{libstdc++,libgomp,PCRE2,utf8proc,Highway,nlohmann-json,CLI11,marked,DOMPurify,KaTeX}; do
   [ -s "$tree/$file" ] || fail "it has no $file"
 done
 [ "$(find "$tree" -type f -perm /111 -printf '%P ')" = "bin/tally " ] || fail "other files than bin/tally may be executed"

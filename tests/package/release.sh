@@ -14,7 +14,7 @@ first() { sed -n "$1" "$2" | head -n 1; }
 
 version=$(first 's/^project(tally VERSION \([^ ]*\) .*/\1/p' CMakeLists.txt)
 grep -qxE '(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}' <<<"$version" || fail "'$version' is no MAJOR.MINOR.PATCH"
-heading=$(first 's/^## //p' CHANGELOG.md)
+heading=$(first '/^## Unreleased$/d; s/^## //p' CHANGELOG.md)
 date=${heading#* - }
 same CHANGELOG.md "$heading" "$version - $(date -d "$date" +%F)"
 same CITATION.cff "$(first 's/^version: //p' CITATION.cff)" "$version"
@@ -30,7 +30,7 @@ same "tally --version" "$(sed 1d <<<"$said" | cut -c1-10 | tr -d '\n')" "commit 
 sed -n 2p <<<"$said" | grep -qxE 'commit    ([0-9a-f]{12}(-dirty)?|unknown)' || fail "tally --version: $(sed -n 2p <<<"$said")"
 sed -n 3,4p <<<"$said" | grep -vE '^[a-z]+ +[A-Za-z]' && fail "tally --version: $said"
 parts=$(sed -nE 's/^with(out)? +//p' <<<"$said" | tr -s ', ' '\n' | sort | tr '\n' ' ')
-same "tally --version" "$parts" "editing line markdown mpi pull "
+same "tally --version" "$parts" "editing line markdown maths mpi pull "
 
 # CITATION.cff: what version 1.2.0 of the format wants.
 for key in cff-version message title authors; do grep -q "^$key:" CITATION.cff || fail "CITATION.cff has no $key"; done

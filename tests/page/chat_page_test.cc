@@ -74,7 +74,10 @@ TEST(ChatPage, ThePolicyHasTheHashOfEachTextAndNothingElse) {
     for (const std::string& text : Texts(page.html, element)) texts.insert(Hex(text));
     for (const std::string& source : Sources(page.content_security_policy, directive)) hashes.insert(HexOfSource(source));
     EXPECT_FALSE(texts.empty()) << element;
-    EXPECT_EQ(texts, hashes) << element;
+    // KaTeX's text has one, too, and is there packed; the browser's tests unpack it.
+    const bool packed = std::string_view(element) == "script" && page.html.find(" id=\"packed-katex\"") != std::string::npos;
+    EXPECT_EQ(hashes.size(), texts.size() + (packed ? 1 : 0)) << element;
+    for (const std::string& text : texts) EXPECT_TRUE(hashes.contains(text)) << element;
   }
   for (const auto& [directive, source] : {std::pair<const char*, const char*>{"default-src", "'none'"},
                                           {"connect-src", "'self'"},

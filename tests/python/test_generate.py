@@ -66,6 +66,10 @@ def test_options_are_followed(model):
         assert 1 <= json.loads(model.generate(PROMPT, max_tokens=40, schema=schema).text)["age"] <= 99
     banned = model.generate(PROMPT, max_tokens=1, temperature=0).tokens[0]
     assert model.generate(PROMPT, max_tokens=1, temperature=0, logit_bias={banned: -100.0}).tokens != [banned]
+    assert model.generate(PROMPT, max_tokens=1, temperature=0, bad_words_ids=[[banned]]).tokens != [banned]
+    assert model.generate(PROMPT, max_tokens=3, allowed_token_ids=[banned]).tokens == [banned] * 3
+    assert model.generate(PROMPT, max_tokens=3, temperature=0, stop_token_ids=[banned]).tokens == []
+    assert model.generate(PROMPT, max_tokens=3, temperature=0, stop_token_ids=[banned], min_tokens=1).tokens != []
     a, b = (model.generate(PROMPT, max_tokens=10, prefix_key="k", temperature=0) for _ in range(2))
     assert a.tokens == b.tokens and a.reused_tokens == 0 and b.reused_tokens == b.prompt_tokens - 1
 

@@ -31,8 +31,8 @@ ApiRequest Chat(const std::string& text) { return Parsed(kChat, OrderedJson::par
 TEST(ApiRequest, WhatIsLeftOutHasNoValue) {
   const ApiRequest request = Completions("");
   ASSERT_EQ(request.prompts.size(), 1u);
-  EXPECT_EQ(request.prompts[0].text, "Hi");
-  EXPECT_FALSE(request.prompts[0].tokens.has_value());
+  EXPECT_EQ(request.prompts[0][0].text, "Hi");
+  EXPECT_FALSE(request.prompts[0][0].tokens.has_value());
   EXPECT_FALSE(request.max_tokens || request.seed || request.temperature || request.top_p || request.min_p || request.top_k ||
                request.repeat_penalty || request.repeat_last_n);
   EXPECT_EQ(request.n, 1);
@@ -111,11 +111,18 @@ TEST(ApiRequest, Prompts) {
   const auto prompts = [](const char* text) { return Parsed(kCompletions, {{"prompt", OrderedJson::parse(text)}}).prompts; };
   EXPECT_EQ(prompts("\"\"").size(), 1u);
   ASSERT_EQ(prompts("[1, 2, 3]").size(), 1u);
-  EXPECT_EQ(prompts("[1, 2, 3]")[0].tokens, (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(prompts("[1, 2, 3]")[0][0].tokens, (std::vector<int32_t>{1, 2, 3}));
   ASSERT_EQ(prompts(R"(["a", "b"])").size(), 2u);
-  EXPECT_EQ(prompts(R"(["a", "b"])")[1].text, "b");
+  EXPECT_EQ(prompts(R"(["a", "b"])")[1][0].text, "b");
   ASSERT_EQ(prompts("[[1], [2, 3]]").size(), 2u);
-  EXPECT_EQ(prompts("[[1], [2, 3]]")[1].tokens, (std::vector<int32_t>{2, 3}));
+  EXPECT_EQ(prompts("[[1], [2, 3]]")[1][0].tokens, (std::vector<int32_t>{2, 3}));
+  // Ids with texts between them are one prompt.
+  ASSERT_EQ(prompts(R"([1, 2, "a", 3])").size(), 1u);
+  const ApiPrompt mixed = prompts(R"([["b", 1, 2, "a"], "c"])")[0];
+  ASSERT_EQ(mixed.size(), 3u);
+  EXPECT_EQ(mixed[0].text, "b");
+  EXPECT_EQ(mixed[1].tokens, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(mixed[2].text, "a");
 }
 
 // What changes no answer is taken; what asks for nothing is taken too.
@@ -156,17 +163,22 @@ TEST(ApiRequest, RefusalsNameTheField) {
       {kChat, R"("response_format": {"type": "json_object"}, "guided_regex": "a+")", "guided_regex", "invalid_value", "both"},
       {kChat, R"("guided_choice": [])", "guided_choice", "invalid_value", "empty"},
       {kChat, R"("structured_outputs": {"json": 1})", "structured_outputs.json", "invalid_type", "JSON Schema"},
-      {kChat, R"("frequency_penalty": 0.5)", "frequency_penalty", "unsupported_parameter", "repeat_penalty"},
-      {kChat, R"("presence_penalty": -1)", "presence_penalty", "unsupported_parameter", ""},
+      {kChat, R"("frequency_penalty": 2.1)", "frequency_penalty", "invalid_value", "from -2 to 2"},
+      {kChat, R"("min_tokens": 3, "max_tokens": 2)", "min_tokens", "invalid_value", "more than max_tokens"},
+      {kChat, R"("stop_token_ids": ["a"])", "stop_token_ids", "invalid_type", "token ids"},
+      {kChat, R"("bad_words": [""])", "bad_words", "invalid_value", ""},
+      {kChat, R"("logit_bias": [[1]])", "logit_bias", "invalid_type", "pairs"},
+      {kChat, R"("stream": true, "prompt_logprobs": 1)", "prompt_logprobs", "invalid_value", "streams"},
       {kCompletions, R"("best_of": 2)", "best_of", "unsupported_parameter", ""},
-      {kCompletions, R"("echo": true)", "echo", "unsupported_parameter", ""},
       {kCompletions, R"("suffix": "end")", "suffix", "unsupported_parameter", ""},
-      {kChat, R"("continue_final_message": true)", "continue_final_message", "unsupported_parameter", ""},
+      {kChat, R"("continue_final_message": true)", "messages", "unsupported_value", "only an assistant's"},
+      {kChat, R"("continue_final_message": true, "add_generation_prompt": true)", "continue_final_message", "invalid_value",
+       "both"},
       {kChat, R"("modalities": ["text", "audio"])", "modalities", "unsupported_parameter", ""},
       {kChat, R"("functions": [])", "functions", "unsupported_parameter", "tools"},
       {kCompletions, R"("tools": [{}])", "tools", "unsupported_parameter", ""},
       {kChat, R"("prompt": "a")", "prompt", "unsupported_parameter", "messages is"},
-      {kChat, R"("n_predict": 5)", "n_predict", "unsupported_parameter", "max_tokens is the name"},
+      {kChat, R"("n_predict": 5, "max_tokens": 6)", "n_predict", "invalid_value", "two names"},
       {kChat, R"("temperature": "warm")", "temperature", "invalid_type", "must be a number"},
       {kChat, R"("temperature": -1)", "temperature", "invalid_value", "at least 0, not -1"},
       {kChat, R"("top_p": 1.5)", "top_p", "invalid_value", "from 0 to 1, not 1.5"},
@@ -222,7 +234,8 @@ TEST(ApiRequest, RefusedPromptsAndMessages) {
       {"{}", "prompt"},
       {"[]", ""},
       {R"({"prompt": []})", "prompt"},
-      {R"({"prompt": [1, "a"]})", "prompt"},
+      {R"({"prompt": [1, ["a"]]})", "prompt"},
+      {R"({"prompt": [["a", ["b"]]]})", "prompt"},
       {R"({"prompt": [-1]})", "prompt"},
       {R"({"prompt": [[]]})", "prompt"},
       {R"({"prompt": {"a": 1}})", "prompt"},
@@ -249,7 +262,7 @@ TEST(ApiRequest, RefusedPromptsAndMessages) {
       {R"([{"role": "user", "content": [{"type": "text"}]}])", "messages[0].content[0].text"},
       {R"([{"role": "tool", "content": "a"}])", "messages[0].tool_call_id"},
       {R"([{"role": "assistant", "content": "a", "audio": {"id": "b"}}])", "messages[0].audio"},
-      {R"([{"role": "assistant", "content": "a", "prefix": true}])", "messages[0].prefix"},
+      {R"([{"role": "assistant", "content": "a", "prefix": true}, {"role": "user", "content": "b"}])", "messages[0].prefix"},
       {R"([{"role": "assistant", "tool_calls": [{"id": "1", "type": "custom"}]}])", "messages[0].tool_calls[0].type"},
       {R"([{"role": "assistant", "tool_calls": [{"id": "1", "function": {"arguments": "{}"}}]}])",
        "messages[0].tool_calls[0].function.name"},

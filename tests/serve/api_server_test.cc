@@ -47,6 +47,9 @@ TEST(ApiServer, WholeAnswers) {
   EXPECT_EQ(api.Ask("/tokenize", {{"content", "ab"}, {"with_pieces", true}})["tokens"][0]["piece"], "ab");
   EXPECT_EQ(api.Ask("/detokenize", {{"tokens", {256, 'c'}}})["content"], "abc");
   EXPECT_EQ(api.Ask("/apply-template", kHi)["prompt"], "Hi<|turn|>");
+  const OrderedJson count = api.Ask("/v1/responses/input_tokens", {{"input", "Hi"}, {"instructions", "Be brief."}});
+  EXPECT_EQ(count["object"], "response.input_tokens");
+  EXPECT_EQ(count["input_tokens"], 12);
   const OrderedJson models = OrderedJson::parse(Get(api.port, "/v1/models").body);
   EXPECT_EQ(models["data"][0]["id"], "text");
   EXPECT_EQ(Get(api.port, "/v1/models/text").status, 200);
@@ -314,6 +317,17 @@ TEST(ApiServer, BombsOfTemplates) {
   EXPECT_EQ(
       api.Ask("/v1/chat/completions", With(kHi, {{"chat_template_kwargs", {{"n", 1}, {"s", ""}}}, {"max_tokens", 2}}))["status"],
       200);
+}
+
+TEST(ApiServer, WithoutThePage) {
+  const TextServed text;
+  const ServedApi api(text.model, {.page = false});
+  for (const char* path : {"/", "/live"}) {
+    const HttpReply reply = Get(api.port, path);
+    EXPECT_EQ(reply.status, 404) << path;
+    EXPECT_NE(reply.body.find("is off: --no-page was given"), std::string::npos) << reply.body;
+  }
+  EXPECT_EQ(Get(api.port, "/v1/models").status, 200);
 }
 
 TEST(ApiServer, KeysHostsAndOrigins) {

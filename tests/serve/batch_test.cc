@@ -70,7 +70,7 @@ TEST_F(Batch, AnswersAreInTheOrderOfTheRequests) {
   const std::string requests = Write(
       "in.jsonl", Line("long", R"({"prompt": "a", "max_tokens": 40})") + "\n" + Line("short", R"({"prompt": "x"})") + " \t\r\n" +
                       Line("chat", R"({"messages": [{"role": "user", "content": "Hi"}]})", "/v1/chat/completions") +
-                      Line("bad", R"({"prompt": "x", "echo": true})") + "{\n" + R"({"url": "/v1/completions", "body": {}})" +
+                      Line("bad", R"({"prompt": "x", "suffix": "b"})") + "{\n" + R"({"url": "/v1/completions", "body": {}})" +
                       "\n" + Line("embed", R"({"input": "x"})", "/v1/embeddings"));
   const Result<BatchReport> report = Run(requests);
   ASSERT_TRUE(report.ok()) << report.status().message();
@@ -92,7 +92,7 @@ TEST_F(Batch, AnswersAreInTheOrderOfTheRequests) {
   EXPECT_EQ(a[2]["response"]["body"]["choices"][0]["message"]["content"], "xyz");
   const auto error = [&](size_t i) { return a[i]["response"]["body"]["error"]; };
   for (size_t i = 3; i < 7; ++i) EXPECT_EQ(a[i]["response"]["status_code"], 400);
-  EXPECT_EQ(error(3)["param"], "echo");
+  EXPECT_EQ(error(3)["param"], "suffix");
   EXPECT_TRUE(a[4]["custom_id"].is_null());
   EXPECT_NE(error(4)["message"].get<std::string>().find("line 7: not valid JSON"), std::string::npos) << error(4);
   EXPECT_TRUE(a[5]["custom_id"].is_null());

@@ -51,7 +51,7 @@ TEST(Ollama, Chats) {
     "model": "m:latest", "stream": false, "think": "high", "keep_alive": "5m", "format": {"type": "object"}, "logprobs": true,
     "top_logprobs": 3,
     "options": {"temperature": 0.5, "top_k": 5, "top_p": 0.9, "min_p": 0.1, "seed": 7, "num_predict": 9, "stop": ["a", "b"],
-      "repeat_penalty": 1.2, "repeat_last_n": 33, "num_ctx": 2048, "num_gpu": 1, "typical_p": 1.0, "use_mmap": true},
+      "repeat_penalty": 1.2, "repeat_last_n": 33, "presence_penalty": 1.5, "frequency_penalty": 1, "num_ctx": 2048, "num_gpu": 1, "typical_p": 1.0, "use_mmap": true},
     "messages": [
       {"role": "system", "content": "Be brief."},
       {"role": "user", "content": "Weather?", "images": []},
@@ -84,6 +84,9 @@ TEST(Ollama, Chats) {
   EXPECT_EQ(r.stop, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(r.repeat_penalty, 1.2);
   EXPECT_EQ(r.repeat_last_n, 33);
+  EXPECT_EQ(r.presence_penalty, 1.5);
+  EXPECT_EQ(r.frequency_penalty, 1);
+  EXPECT_FALSE(r.chat.continue_last);
   EXPECT_EQ(r.context, 2048);
   EXPECT_FALSE(r.stream);
   EXPECT_FALSE(r.load);
@@ -95,6 +98,9 @@ TEST(Ollama, Chats) {
   EXPECT_EQ(plain.chat.thinking, false);
   EXPECT_EQ(plain.max_tokens, -1) << "until the context is full, whatever the server's option says";
   EXPECT_TRUE(BodyOf(kOllamaChat, {{"model", "m"}}).load);
+  const ApiRequest begun =
+      BodyOf(kOllamaChat, OrderedJson::parse(R"({"messages": [{"role": "assistant", "content": "Well,"}]})"));
+  EXPECT_TRUE(begun.chat.continue_last);
 }
 
 TEST(Ollama, Prompts) {
@@ -104,8 +110,8 @@ TEST(Ollama, Prompts) {
   EXPECT_TRUE(chat.prompts.empty());
   const ApiRequest raw = BodyOf(kOllamaGenerate, {{"prompt", "Hi<|turn|>"}, {"raw", true}});
   ASSERT_EQ(raw.prompts.size(), 1u);
-  EXPECT_EQ(raw.prompts[0].text, "Hi<|turn|>");
-  EXPECT_TRUE(raw.prompts[0].parse_special);
+  EXPECT_EQ(raw.prompts[0][0].text, "Hi<|turn|>");
+  EXPECT_TRUE(raw.prompts[0][0].parse_special);
   EXPECT_TRUE(raw.chat.messages.empty());
   EXPECT_TRUE(BodyOf(kOllamaGenerate, {{"prompt", ""}, {"keep_alive", -1}}).load);
 }

@@ -3,8 +3,10 @@
 // (https://github.com/ggml-org/llama.cpp/tree/master/tools/server/tests/unit) is checked here of ours.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -65,7 +67,7 @@ TEST_F(Shapes, Statuses) {
        R"("prompt": ["t", [119]])",
        200,
        {{"/choices/0/text", "uvwxyz"}, {"/choices/1/text", "xyz"}, {"/choices/1/index", 1}}},
-      {kText, R"("prompt": [116, "t"])", 400, {{"/error/param", "prompt"}}},
+      {kText, R"("prompt": [116, {}])", 400, {{"/error/param", "prompt"}}},
       {kText, R"("prompt": [])", 400, {{"/error/param", "prompt"}}},
       {kText, R"("prompt": null)", 400, {{"/error/param", "prompt"}, {"/error/code", "missing_required_parameter"}}},
       {kText,
@@ -95,11 +97,48 @@ TEST_F(Shapes, Statuses) {
        R"("messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}])",
        400,
        {{"/error/param", "messages[0].content[0].type"}}},
+      // What llama.cpp's and vLLM's own tests send, and their clients.
+      {kText, R"("prompt": [257, "t"])", 200, {{"/choices/0/text", "uvwxyz"}, {"/usage/prompt_tokens", 2}}},
+      {kText, R"("n_probs": 10, "max_tokens": 1)", 200, {{"/choices/0/logprobs/tokens/0", "u"}}},
+      {kText, R"("logprobs": 0, "max_tokens": 1)", 200, {{"/choices/0/logprobs/top_logprobs/0/u", 0}}},
+      {kText, R"("logit_bias": [["A", 100]], "n_predict": 2)", 200, {{"/choices/0/text", "AA"}}},
+      {kText, R"("use_beam_search": true)", 400, {{"/error/param", "use_beam_search"}}},
+      {kText, R"("skip_special_tokens": false)", 400, {{"/error/param", "skip_special_tokens"}}},
+      {kText, R"("truncate_prompt_tokens": 1)", 400, {{"/error/param", "truncate_prompt_tokens"}}},
+      {kText, R"("logits_processors": ["a"])", 400, {{"/error/param", "logits_processors"}}},
+      {kText,
+       R"("priority": 1, "request_id": "a", "cache_salt": "b", "kv_transfer_params": {}, "timings_per_token": true)",
+       200,
+       {}},
+      {kText, R"("stream_options": {"include_usage": null})", 400, {{"/error/param", "stream_options"}}},
+      {kText, R"("stream": false, "stream_options": {"include_usage": true})", 400, {{"/error/param", "stream_options"}}},
+      {kChat, R"("logit_bias": {"t": 1})", 400, {{"/error/param", "logit_bias"}}},
+      {kChat,
+       R"("return_progress": true, "add_generation_prompt": false, "continue_final_message": false, "documents": null)",
+       200,
+       {}},
+      {kChat, R"("chat_template": null, "mm_processor_kwargs": null, "guided_json": null, "structured_outputs": null)", 200, {}},
+      {kChat,
+       R"("include_reasoning": true, "verbosity": "low", "prompt_cache_retention": "24h", "top_a": 0, "moderation": null)",
+       200,
+       {}},
+      {kChat, R"("reasoning_effort": "none")", 200, {}},
+      {kChat, R"("reasoning_effort": "minimal")", 200, {}},
+      {kChat, R"("reasoning_effort": "xhigh")", 200, {}},
+      {kChat, R"("tool_choice": "auto")", 200, {}},
+      {kChat, R"("response_format": {"type": "json_object"})", 200, {}},
+      {kChat, R"("messages": [{"role": "pirate", "content": "Ay"}])", 400, {{"/error/param", "messages[0].role"}}},
+      {kChat,
+       R"("messages": [{"role": "user", "content": "a"}, {"role": "assistant"}])",
+       400,
+       {{"/error/param", "messages[1].content"}}},
+      {kChat, R"("messages": [{"role": "user", "content": [{"type": "text", "text": "a", "more": 1}]}])", 200, {}},
       {"/apply-template", R"("tools": [])", 200, {{"/prompt", "Hi<|turn|>"}, {"/prompt_tokens", 3}}},
       {"/apply-template", R"("tools": null)", 200, {{"/prompt", "Hi<|turn|>"}}},
-      {"/chat/completions", "", 404, {{"/error/code", "not_found"}}},
-      {"/slots", "", 404, {{"/error/code", "not_found"}}},
-      {"/v1/embeddings", "", 404, {{"/error/code", "not_found"}}},
+      {"/chat/completions", "", 200, {{"/choices/0/message/content", "xyz"}}},
+      {"/slots", "", 405, {{"/error/code", "method_not_allowed"}}},
+      {"/v1/embeddings", "", 404, {{"/error/message", "'/v1/embeddings': this server has no embeddings"}}},
+      {"/v1/audio/speech", "", 404, {{"/error/message", "'/v1/audio/speech': this server has no audio"}}},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(std::string(c.path) + " " + c.more);
@@ -204,6 +243,48 @@ TEST_F(Shapes, Seeds) {
   for (int seed = 0; seed < 3; ++seed) {
     EXPECT_EQ(said(seed), said(seed));
     EXPECT_NE(said(seed), said(seed + 1));
+  }
+}
+
+// What is to be read of the server itself: no text of a client's is among it.
+TEST_F(Shapes, WhatTheServerSaysOfItself) {
+  const auto get = [&](const std::string& path) { return OrderedJson::parse(Get(api_.port, path).body); };
+  EXPECT_EQ(get("/models"), get("/v1/models"));
+  EXPECT_EQ(get("/models/text").at("status").at("value"), "loaded");
+  EXPECT_TRUE(get("/version").at("version").is_string());
+  const OrderedJson props = get("/props");
+  EXPECT_EQ(props.at("default_generation_settings").at("n_ctx"), 128);
+  EXPECT_EQ(props.at("default_generation_settings").at("params").at("temperature"), 0);
+  EXPECT_EQ(props.at("total_slots"), 4);
+  EXPECT_EQ(props.at("model_path"), "text");
+  EXPECT_NE(props.at("chat_template").get<std::string>().find("<|turn|>"), std::string::npos);
+  EXPECT_EQ(Get(api_.port, "/slots?fail_on_no_slot=1").status, 200);
+  std::atomic<bool> asks = true;
+  std::thread asking([&] {
+    while (asks) api_.Ask(kText, {{"prompt", "t"}, {"max_tokens", 100}, {"ignore_eos", true}});
+  });
+  OrderedJson slot;
+  EXPECT_TRUE(api_.Becomes([&] { return (slot = get("/slots").at(0)).at("is_processing") == true; }));
+  EXPECT_TRUE(api_.Becomes([&] { return get("/load").at("server_load") == 1; }));
+  asks = false;
+  asking.join();
+  EXPECT_EQ(slot.at("n_prompt_tokens"), 2);
+  EXPECT_GE(slot.at("next_token").at("n_decoded"), 0);
+  EXPECT_FALSE(slot.contains("prompt"));
+  EXPECT_EQ(get("/slots").size(), 4u);
+}
+
+// What cannot be JSON is refused before its body comes; what clients send without being told is taken.
+TEST_F(Shapes, ContentTypes) {
+  const std::string body = Body(kChat, R"("max_tokens": 1)").dump();
+  for (const auto& [type, status] : {std::pair("application/json; charset=utf-8", 200),
+                                     {"application/vnd.api+json", 200},
+                                     {"application/x-www-form-urlencoded", 200},
+                                     {"text/plain;charset=UTF-8", 200},
+                                     {"multipart/form-data; boundary=x", 415},
+                                     {"application/octet-stream", 415},
+                                     {"text/html", 415}}) {
+    EXPECT_EQ(Post(api_.port, kChat, body, "Content-Type: " + std::string(type) + "\r\n").status, status) << type;
   }
 }
 

@@ -65,8 +65,7 @@ class TestFormat final : public ChatFormat {
   std::string refused = {};  // content that the template refuses
   std::string call = {};     // a piece of an answer that is a call
 
-  using ChatFormat::Render;
-  Result<std::vector<PromptSegment>> Render(const ChatRequest& request, std::vector<std::string>*) const override {
+  Result<std::vector<PromptSegment>> RenderWhole(const ChatRequest& request, std::vector<std::string>*) const override {
     std::vector<PromptSegment> segments = {{"<|begin|>", true}};
     for (const ChatMessage& message : request.messages) {
       if (!refused.empty() && message.content == refused) return BadInput("the template refuses this");

@@ -233,6 +233,28 @@ TEST(Sampler, RepeatPenalty) {
   EXPECT_EQ(Sampler(c).Sample(negative, std::vector<int32_t>{0}), 1);
 }
 
+// mu[j] - c[j] * frequency - (c[j] > 0) * presence, of tokens that were drawn, not of the prompt's.
+TEST(Sampler, PresenceAndFrequencyPenalties) {
+  SamplerConfig c;
+  c.temperature = 0;
+  c.frequency_penalty = .5;
+  c.presence_penalty = 1;
+  const std::vector<float> logits = {4, 2.6f, 1};
+  const auto next = [&](const std::vector<int32_t>& history, size_t drawn) {
+    return Sampler(c).Sample(logits, history, {}, drawn);
+  };
+  EXPECT_EQ(next({0, 0, 0}, 0), 0);
+  EXPECT_EQ(next({0}, 1), 1);              // 4 - 1 - .5 = 2.5
+  EXPECT_EQ(next({0, 0, 0, 1}, 1), 0);     // the first three are the prompt's
+  EXPECT_EQ(next({0, 1}, 2), 0);           // 2.5 against 1.1
+  EXPECT_EQ(next({0, 0, 0, 0, 1}, 5), 1);  // 1 against 1.1
+  EXPECT_EQ(next({0, 0, 0, 0, 1, 99, -1}, 7), 1) << "ids outside are ignored";
+  c.presence_penalty = -2;
+  c.frequency_penalty = 0;
+  EXPECT_EQ(next({2, 2}, 2), 0);
+  EXPECT_EQ(next({1}, 1), 1) << "4.6 against 4: negative ones encourage";
+}
+
 // What is finite stays finite, be it as large as a logit can be; what is not stays what it is.
 TEST(Sampler, ExtremeRepeatPenalties) {
   const float inf = std::numeric_limits<float>::infinity();
@@ -320,9 +342,14 @@ class PlainSampler {
   explicit PlainSampler(const SamplerConfig& config) : config_(config) {
     for (uint64_t i = 0; i < 4; ++i) state_[i] = SplitMix64(config.seed + i * kSplitMix64Step);
   }
-  int32_t Sample(std::vector<float> logits, const std::vector<int32_t>& history) {
+  int32_t Sample(std::vector<float> logits, const std::vector<int32_t>& history, size_t drawn = 0,
+                 std::span<const std::pair<int32_t, float>> bias = {}) {
+    for (const auto& [id, added] : bias) {
+      if (id >= 0 && static_cast<size_t>(id) < logits.size()) logits[static_cast<size_t>(id)] += added;
+    }
     for (float& x : logits) x = std::isnan(x) ? -std::numeric_limits<float>::infinity() : x;
     Penalise(logits, history);
+    Subtract(logits, {history.end() - static_cast<ptrdiff_t>(drawn), history.end()});
     const std::vector<int32_t> order = Order(logits);
     const auto logit = [&](size_t place) { return logits[static_cast<size_t>(order[place])]; };
     if (config_.temperature == 0 || !std::isfinite(logit(0))) return order[0];
@@ -369,6 +396,15 @@ class PlainSampler {
       logit = static_cast<float>(std::clamp(penalised, -kMost, kMost));
     }
   }
+  void Subtract(std::vector<float>& logits, const std::vector<int32_t>& drawn) const {
+    std::map<int32_t, int> counts;
+    for (const int32_t id : drawn) ++counts[id];
+    for (const auto& [id, count] : counts) {
+      if (id < 0 || static_cast<size_t>(id) >= logits.size() || !std::isfinite(logits[static_cast<size_t>(id)])) continue;
+      logits[static_cast<size_t>(id)] =
+          static_cast<float>(logits[static_cast<size_t>(id)] - (config_.presence_penalty + config_.frequency_penalty * count));
+    }
+  }
   uint64_t Next() {
     const uint64_t result = std::rotl(state_[1] * 5, 7) * 9, shifted = state_[1] << 17;
     state_[2] ^= state_[0];
@@ -413,6 +449,8 @@ SamplerConfig AnyConfig(std::mt19937& rng) {
   const auto one_of = [&](std::initializer_list<double> values) { return values.begin()[rng() % values.size()]; };
   SamplerConfig c;
   c.repeat_penalty = one_of({1, 1, 1.1, 0.8, 1e300});
+  c.presence_penalty = one_of({0, 0, 1.5, -2});
+  c.frequency_penalty = one_of({0, 0, .25, 2, -1});
   c.repeat_last_n = static_cast<int32_t>(one_of({-1, 0, 3, 64}));
   c.top_k = static_cast<int32_t>(one_of({-1, 0, 0, 1, 2, 40, 600, 2048, 2049, 10000}));
   c.temperature = one_of({0, 0.01, 0.8, 1, 1, 3, 1e30});
@@ -437,7 +475,14 @@ TEST(Sampler, DrawsWhatAPlainOneDraws) {
     for (int i = 0; i < 4; ++i) {
       const std::vector<float> logits = AnyLogits(rng);
       const std::vector<int32_t> history = AnyHistory(rng, logits.size());
-      ASSERT_EQ(sampler.Sample(logits, history), plain.Sample(logits, history))
+      const size_t drawn = history.empty() ? 0 : rng() % history.size();
+      std::vector<std::pair<int32_t, float>> bias(rng() % 4);
+      for (auto& [id, added] : bias) {
+        id = static_cast<int32_t>(rng() % (logits.size() + 2)) - 1;
+        added = static_cast<float>(static_cast<int>(rng() % 21) - 10);
+      }
+      sampler.SetBias(bias);
+      ASSERT_EQ(sampler.Sample(logits, history, {}, drawn), plain.Sample(logits, history, drawn, bias))
           << "pass " << pass << ", " << logits.size() << " logits, top-k " << config.top_k << ", top-p " << config.top_p
           << ", min-p " << config.min_p << ", temperature " << config.temperature << ", penalty " << config.repeat_penalty;
     }

@@ -51,9 +51,11 @@ class GenerateOptions(TypedDict, total=False):
     """Options of a generation, RequestOptions and SamplingOptions of the library.
 
     max_tokens: -1: until the context is full. temperature (0.8; 0: greedy), top_k (40), top_p (0.95), min_p (0.05), repeat_penalty,
-    repeat_last_n, seed (0): how tokens are drawn; the same seed gives the same text. stop: a text or several; the answer ends before it.
-    ignore_eos: end tokens are never drawn. logit_bias: {token: number that is added}. top_logprobs: log probabilities of each token and of
-    so many of the most probable. draft: tokens that are drafted for one step; needs draft_rows. prefix_key: requests of one key run
+    repeat_last_n, presence_penalty, frequency_penalty, seed (0): how tokens are drawn; the same seed gives the same text. stop: a text
+    or several; the answer ends before it. ignore_eos: end tokens are never drawn. min_tokens: before so many,
+    no end token is drawn and none of stop_token_ids, which end the answer too. allowed_token_ids: no other token is drawn.
+    bad_words_ids: sequences of tokens that never stand in the answer. logit_bias: {token: number that is added}. top_logprobs: log
+    probabilities of each token and of so many of the most probable. draft: tokens that are drafted for one step; needs draft_rows. prefix_key: requests of one key run
     equal beginnings once. schema (a dict, JSON text or pydantic model), regex, grammar (GBNF), choices: what the answer may be; one of them.
     spaced: JSON with a space behind commas and colons. jump: text that a grammar decides is not drawn. parse_special: special tokens that
     are spelled out in a text prompt become tokens.
@@ -66,9 +68,15 @@ class GenerateOptions(TypedDict, total=False):
     min_p: float
     repeat_penalty: float
     repeat_last_n: int
+    presence_penalty: float
+    frequency_penalty: float
     seed: int
     stop: Union[str, Sequence[str]]
     ignore_eos: bool
+    min_tokens: int
+    stop_token_ids: Sequence[int]
+    allowed_token_ids: Sequence[int]
+    bad_words_ids: Sequence[Sequence[int]]
     logit_bias: Mapping[int, float]
     top_logprobs: int
     draft: int

@@ -62,7 +62,8 @@ class PretrainedModel:
         return self.model.tokenizer
 
     def generate(self, input_ids: Any, *, max_new_tokens: int = 20, do_sample: bool = False, temperature: float = 1.0, top_k: int = 50,
-                 top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, seed: int = 0,
+                 top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, min_new_tokens: int = 0,
+                 bad_words_ids: Sequence[Sequence[int]] = (), seed: int = 0,
                  pad_token_id: Optional[int] = None, eos_token_id: "Union[int, Sequence[int], None]" = None,
                  attention_mask: Any = None) -> Any:
         """Continues each row of ids: int64 [batch, tokens], the rows as they are given, then what is drawn, end tokens too.
@@ -81,7 +82,7 @@ class PretrainedModel:
         answers = self.model.generate_many(
             prompts, max_tokens=max_new_tokens, temperature=temperature if do_sample else 0.0, top_k=top_k if do_sample else 0,
             top_p=top_p if do_sample else 1.0, min_p=min_p if do_sample else 0.0, repeat_penalty=repetition_penalty,
-            repeat_last_n=-1, seeds=range(seed, seed + len(prompts)))
+            repeat_last_n=-1, min_tokens=min_new_tokens, bad_words_ids=bad_words_ids, seeds=range(seed, seed + len(prompts)))
         rows = [given + a.tokens + ([] if a.end_token is None else [a.end_token]) for given, a in zip(_batch(input_ids), answers)]
         length = max(map(len, rows), default=0)
         pad = pad_token_id if pad_token_id is not None else ends[0] if ends else 0

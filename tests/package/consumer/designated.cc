@@ -42,7 +42,11 @@ int main() {
   TALLY_DESIGNATED(tally::EngineOptions, context);
   TALLY_DESIGNATED(tally::LoadOptions, guard_slices);
   TALLY_DESIGNATED(tally::MemoryPlan, packed_weights);
+  TALLY_DESIGNATED(tally::hub::CachedModel, path);
+  TALLY_DESIGNATED(tally::hub::Removal, folder);
   TALLY_DESIGNATED(tally::SamplerConfig, repeat_penalty);
+  TALLY_DESIGNATED(tally::TokenRules, min_tokens);
+  TALLY_DESIGNATED(tally::StopOptions, shown);
   TALLY_DESIGNATED(tally::SamplingOptions, temperature);
   TALLY_DESIGNATED(tally::AuditOptions, prompt);
   TALLY_DESIGNATED(tally::PageFinding, slice);
