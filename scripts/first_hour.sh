@@ -285,9 +285,46 @@ task_16() {  # two models in one server: names choose, the budget holds, and bil
   trap - EXIT
 }
 
+task_17() {  # npm's ollama client, with a server on a socket too, and behind a prefix
+  command -v npm >/dev/null && command -v node >/dev/null && command -v curl >/dev/null || skip "node, npm or curl is not here"
+  (cd "$work" && npm install --no-audit --no-fund --ignore-scripts ollama@0.6.4) >"$out" 2>&1 || skip "npm cannot install: $(tail -n 1 "$out")"
+  "$tally" serve demo --port 0 --path-prefix /llm --json >"$work/serving" 2>"$work/log_of_server" &
+  local server=$!
+  "$tally" serve demo --unix-socket "$work/socket" 2>"$work/log_of_socket" &
+  local other=$! url=""
+  # shellcheck disable=SC2064  # these servers
+  trap "kill $server $other 2>/dev/null || true" EXIT
+  for _ in $(seq 100); do
+    url=$(sed -n 's/.*"url": "\(.*\)".*/\1/p' "$work/serving")
+    if [ -n "$url" ] && [ -S "$work/socket" ] && grep -q serving "$work/log_of_socket"; then break; fi
+    sleep .1
+  done
+  [ -n "$url" ] || fail "$(cat "$work/log_of_server")"
+  cat >"$work/ollama.mjs" <<'NODE'
+import {Ollama} from "ollama";
+const ollama = new Ollama({host: process.argv[2]});
+const {models: [{name}]} = await ollama.list();
+const body = {model: name, messages: [{role: "user", content: "Ay?"}], options: {seed: 1, num_predict: 6}};
+const whole = await ollama.chat(body);
+let text = "";
+for await (const part of await ollama.chat({...body, stream: true})) text += part.message.content;
+console.log(name, text === whole.message.content, whole.eval_count);
+NODE
+  node "$work/ollama.mjs" "$url" >"$out" 2>&1 || fail "$(cat "$out")"
+  has "demo:latest true 6"
+  curl -s "${url%/llm}/api/tags" >"$out"
+  has "all paths begin with /llm/"
+  curl -s --unix-socket "$work/socket" http://localhost/api/generate -d '{"prompt": "Ay?", "stream": false, "options": {"num_predict": 4}}' >"$out"
+  has '"eval_count":4' '"done_reason":"length"'
+  kill $server $other
+  wait $server && wait $other || fail "a server ended with $?: $(tail -n 3 "$work/log_of_server" "$work/log_of_socket")"
+  [ ! -e "$work/socket" ] || fail "the socket is still there"
+  trap - EXIT
+}
+
 names=("" "demo.sh on a bare system" "a GGUF file generates text" "chat: paste, history, cursor" "the table of GPT-2" "gpt-oss-20b: active, a picture"
   "does 3.3B active hold?" "ten models, a laptop of 16 GB" "FLOPs and bytes for pandas" "quantize, perplexity" "the page of a run" "the library's example" "audits"
-  "llama.cpp's options, documents" "list, rm, short names" "chat: settings, models, Markdown" "two models in one server")
+  "llama.cpp's options, documents" "list, rm, short names" "chat: settings, models, Markdown" "two models in one server" "npm's ollama, a socket, a prefix")
 last=$((${#names[@]} - 1))
 # shellcheck disable=SC2046  # numbers
 if [ $# -eq 0 ]; then set -- $(seq 2 $last); fi

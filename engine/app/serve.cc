@@ -38,7 +38,8 @@ struct ServeFlags : AnswerFlags {
   std::vector<std::string> models;
   std::string host = "127.0.0.1", name;
   std::optional<std::string> memory;
-  std::optional<std::string> key_file, cache_folder;
+  std::optional<std::string> key_file, cache_folder, socket;
+  std::string prefix;
   std::string cache_bytes = "4GiB";
   std::vector<std::string> hosts, origins;
   std::string log = "plain";
@@ -88,6 +89,7 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
                               .version = kTallyVersion,
                               .page = !flags.no_page,
                               .strict = flags.strict};
+  TALLY_ASSIGN_OR_RETURN(options.prefix, ReadPathPrefix("--path-prefix", flags.prefix));
   if (flags.log != "none") {
     options.log_form = flags.log == "json" ? LogForm::kJson : LogForm::kPlain;
     options.log = [log = std::make_shared<ErrorLog>(options.log_form)](const std::string& line) { log->Add(line); };
@@ -118,10 +120,16 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
   return options;
 }
 
-std::string UrlOf(const ServeFlags& flags, const Listener& listener) {
+Result<Listener> Listen(const ServeFlags& flags) {
+  return flags.socket ? Listener::OpenUnix(*flags.socket) : Listener::Open(flags.host, flags.port);
+}
+
+// Without a slash at its end. Through a Unix socket the name is not looked up.
+std::string UrlOf(const ServeFlags& flags, const std::string& prefix, const Listener& listener) {
+  if (listener.is_unix()) return "http://localhost" + prefix;
   const bool v6 = listener.address().find(':') != std::string::npos;
   const std::string host = flags.host == "localhost" ? flags.host : v6 ? "[" + listener.address() + "]" : listener.address();
-  return "http://" + host + ":" + std::to_string(listener.port());
+  return "http://" + host + ":" + std::to_string(listener.port()) + prefix;
 }
 
 // Until a signal comes, and what runs has been answered. `health`: not ok, nothing will run again.
@@ -138,8 +146,9 @@ Result<int> Wait(ApiServer& server, const ServeFlags& flags, const std::function
   return InterruptExitCode();
 }
 
-std::string WhereText(const std::string& url, bool no_page) {
-  return " at " + url + "/v1" + (no_page ? "" : ", and a chat at " + url + "/") + ": Ctrl-C ends it\n";
+std::string WhereText(const ServeFlags& flags, const std::string& url) {
+  const std::string socket = flags.socket ? " on the socket " + Printable(*flags.socket) : "";
+  return socket + " at " + url + "/v1" + (flags.no_page ? "" : ", and a chat at " + url + "/") + ": Ctrl-C ends it\n";
 }
 
 Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOptions options) {
@@ -148,9 +157,9 @@ Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOpt
   flags.model.model = named.model;
   TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(named.model, flags.model.yes));
   // Before the weights: whether it can be had is known at once.
-  TALLY_ASSIGN_OR_RETURN(Listener listener, Listener::Open(flags.host, flags.port));
+  TALLY_ASSIGN_OR_RETURN(Listener listener, Listen(flags));
   TALLY_RETURN_IF_ERROR(CheckExposure(listener, !options.keys.empty(), options.insecure));
-  const std::string url = UrlOf(flags, listener);
+  const std::string url = UrlOf(flags, options.prefix, listener);
   if (flags.memory) {
     TALLY_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanModel(path, engine));
     if (plan.total() > options.shelf.bytes) {
@@ -164,10 +173,11 @@ Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOpt
   TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, flags.model.model));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server, ApiServer::Start(served, std::move(listener), options));
   if (!served.chat.ok()) Note("note: chats are refused: " + served.chat.status().message() + "\n");
-  Note("serving " + Printable(served.name) + WhereText(url, flags.no_page));
+  Note("serving " + Printable(served.name) + WhereText(flags, url));
   if (flags.json) {
     PrintJson({{"url", url},
                {"port", server->port()},
+               {"unix_socket", flags.socket ? Json(*flags.socket) : Json()},
                {"model", served.name},
                {"description", loaded.model->Description()},
                {"parallel", flags.parallel},
@@ -194,9 +204,9 @@ Result<int> ServeSeveral(const ServeFlags& flags, const EngineOptions& engine, A
   if (Ranks() != nullptr) return BadInput("several models are served by one process: under mpirun or srun, give one model");
   if (!flags.name.empty()) return BadInput("--alias names one model; of several, NAME=MODEL does");
   if (flags.chat_template) return BadInput("--chat-template is of one model, and several are given");
-  TALLY_ASSIGN_OR_RETURN(Listener listener, Listener::Open(flags.host, flags.port));
+  TALLY_ASSIGN_OR_RETURN(Listener listener, Listen(flags));
   TALLY_RETURN_IF_ERROR(CheckExposure(listener, !options.keys.empty(), options.insecure));
-  const std::string url = UrlOf(flags, listener);
+  const std::string url = UrlOf(flags, options.prefix, listener);
   const auto serving = std::make_shared<std::atomic<bool>>(false);
   TALLY_ASSIGN_OR_RETURN(std::vector<ModelSource> sources, ModelSources(flags.models, flags, engine, serving));
   const int threads = Team(engine.threads).threads();
@@ -213,11 +223,12 @@ Result<int> ServeSeveral(const ServeFlags& flags, const EngineOptions& engine, A
     names += (names.empty() ? "" : ", ") + Printable(model.name) + (loaded ? "" : " (when asked for)");
     if (loaded) bytes += model.bytes;
   }
-  Note("serving " + names + WhereText(url, flags.no_page));
+  Note("serving " + names + WhereText(flags, url));
   Note("models in memory take " + BytesText(bytes) + " of " + BytesText(options.shelf.bytes) + "\n");
   if (flags.json) {
     PrintJson({{"url", url},
                {"port", server->port()},
+               {"unix_socket", flags.socket ? Json(*flags.socket) : Json()},
                {"models", ModelsDocument(models)},
                {"parallel", flags.parallel},
                {"threads", threads},
@@ -239,7 +250,7 @@ Result<int> Serve(const ServeFlags& flags) {
 Action AddServe(Command& app) {
   auto flags = std::make_shared<ServeFlags>();
   flags->parallel = 4;
-  Command c = app.Add("serve", "Answer OpenAI's and Anthropic's APIs, and say what that cost");
+  Command c = app.Add("serve", "Answer OpenAI's, Anthropic's and ollama's APIs, and say what that cost");
   c.Option("MODEL,-m,--model", flags->models,
            "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model; several are loaded as they are "
            "asked for. NAME=MODEL gives it a name")
@@ -254,6 +265,8 @@ Action AddServe(Command& app) {
       .Type("ADDRESS")
       .Preset();
   AddNumber(c, "--port", flags->port, "port to listen on (0: any that is free)");
+  c.Option("--unix-socket", flags->socket, "Unix socket to listen on, in place of an address and a port").Type("PATH");
+  c.Option("--path-prefix", flags->prefix, "where all paths begin, as in /llm: the chat is then at /llm/").Type("PATH");
   c.Option("--alias", flags->name, "the model's name in answers (default: its file's name)");
   FileOption(c.Option("--api-key-file", flags->key_file, "file of keys, one a line, of which every request must have one"));
   c.Option("--allow-host", flags->hosts, "a name by which clients reach the server (several times: several)");
@@ -279,7 +292,7 @@ Action AddServe(Command& app) {
   c.Footer(
       "At / is a chat, with what it costs beside it. Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, "
       "/v1/messages, /v1/messages/count_tokens, /v1/responses/input_tokens, /v1/models, /tokenize, /detokenize, /apply-template, "
-      "/cancel, /health, "
+      "/cancel, /health, /api/chat, /api/generate, /api/tags, /api/show, /api/ps, /api/version, "
       "/props, /slots, /version, /load, /metrics. What a request leaves out is taken from the options. A header X-Tally: 1, or "
       "\"tally\": true in the body, adds "
       "to an "

@@ -96,6 +96,9 @@ bool AccessRules::AllowsOrigin(std::string_view origin, std::string_view host) c
   return lower != "local" && Contains(options_.origins, lower);
 }
 
+// With the prefix alone too, from where clients are sent to the root.
+bool AccessRules::IsRoot(std::string_view path) const { return path == options_.prefix + "/" || path == options_.prefix; }
+
 AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
   const std::optional<std::string_view> host = OnlyHeader(head.headers, "host");
   if (!host || !AllowsHost(*host)) {
@@ -114,10 +117,11 @@ AccessRules::Decision AccessRules::Check(const HttpRequest& head) const {
   }
   // If a page of another site fetches without CORS, the browser sends Sec-Fetch-Site and no Origin. "/" is allowed: a link to the chat
   // does no harm.
-  if (head.path != "/" && !FindHeader(head.headers, "origin") && FindHeader(head.headers, "sec-fetch-site") == "cross-site") {
+  if (!IsRoot(head.path) && !FindHeader(head.headers, "origin") && FindHeader(head.headers, "sec-fetch-site") == "cross-site") {
     return {.error = Forbidden("a page of another site may not ask", "origin_not_allowed")};
   }
-  if (options_.keys.empty() || head.path == "/" || head.path == "/health" || head.method == "OPTIONS") return {};
+  if (options_.keys.empty() || IsRoot(head.path) || head.path == options_.prefix + "/health" || head.method == "OPTIONS")
+    return {};
   std::string_view given;
   if (const std::optional<std::string_view> value = OnlyHeader(head.headers, "authorization")) {
     constexpr std::string_view kScheme = "bearer ";
@@ -178,6 +182,21 @@ Result<std::vector<std::string>> ReadKeys(const std::string& place, std::string_
   }
   if (keys.empty()) return BadInput(place + ": no key in it: expected one a line");
   return keys;
+}
+
+Result<std::string> ReadPathPrefix(const std::string& option, const std::string& text) {
+  const std::string prefix = text.ends_with('/') ? text.substr(0, text.size() - 1) : text;
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("/-._~").find(c) != std::string_view::npos;
+  };
+  const std::string parts = prefix + "/";
+  const bool dots = parts.find("/./") != parts.npos || parts.find("/../") != parts.npos;
+  if (prefix.empty()) return prefix;
+  if (!prefix.starts_with('/') || dots || prefix.find("//") != prefix.npos || prefix.ends_with('/') ||
+      !std::ranges::all_of(prefix, plain)) {
+    return BadInput(option + ": " + Quote(text) + " is no path such as /llm: expected / and names of letters, digits and -._~");
+  }
+  return prefix;
 }
 
 }  // namespace tally

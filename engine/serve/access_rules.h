@@ -18,8 +18,9 @@ struct AccessOptions {
   std::vector<std::string> keys = {};   // none: everybody may ask
   std::vector<std::string> hosts = {};  // names besides localhost and addresses, without port; "*": any
   std::vector<std::string> origins =
-      {};                // "https://chat.example.com", besides the server's own; "*": any; "local": those of this machine
-  bool loopback = true;  // the server listens on a loopback address, and answers to no other addresses
+      {};                   // "https://chat.example.com", besides the server's own; "*": any; "local": those of this machine
+  std::string prefix = {};  // of all paths, "/llm"
+  bool loopback = true;     // the server listens on a loopback address, and answers to no other addresses
 };
 
 class AccessRules {
@@ -27,7 +28,8 @@ class AccessRules {
   explicit AccessRules(AccessOptions options) : options_(std::move(options)) {}
 
   // `client`, of an allowed request: "" if there are no keys, else the name of its key ("key 1"). An error: 401 no key or a wrong one;
-  // 403 a Host or an Origin that is not allowed, or another site's page without an Origin. "/" and "/health" need no key.
+  // 403 a Host or an Origin that is not allowed, or another site's page without an Origin. "/" and "/health", behind the prefix, need no
+  // key.
   struct Decision {
     std::optional<ApiError> error = {};
     std::string client = {};
@@ -39,6 +41,7 @@ class AccessRules {
   HttpHeaders CorsHeaders(const HttpRequest& head) const;
 
  private:
+  bool IsRoot(std::string_view path) const;
   bool AllowsHost(std::string_view host) const;
   bool AllowsOrigin(std::string_view origin, std::string_view host) const;
 
@@ -49,6 +52,9 @@ class AccessRules {
 // no key, one of less than 16 or more than 512 bytes, one that is not of printable ASCII.
 Result<std::vector<std::string>> ReadKeys(const std::string& place, std::string_view text);
 
+// A prefix of all paths as `option` has it, "/llm" or "/llm/": without a slash at its end, so that "/" is none. kBadInput: it begins
+// otherwise, has an empty or dotted part, or characters that a path would have to escape.
+Result<std::string> ReadPathPrefix(const std::string& option, const std::string& text);
 // Whether both are equal, in a time that depends on the length of `given` alone.
 bool EqualInConstantTime(std::string_view given, std::string_view secret);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/serve/api_anthropic.h"
+#include "engine/serve/api_ollama.h"
 
 namespace tally {
 namespace {
@@ -122,6 +123,7 @@ const char* ApiFinish(const ApiChoice& choice) {
 }
 
 OrderedJson ErrorJson(const ApiError& error, ApiEndpoint endpoint) {
+  if (IsOllama(endpoint)) return OllamaErrorJson(error);
   return IsAnthropic(endpoint) ? AnthropicErrorJson(error) : ErrorJson(error);
 }
 

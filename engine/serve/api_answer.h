@@ -49,9 +49,10 @@ struct ApiUsage {
 struct ApiAnswer {
   ApiEndpoint endpoint = ApiEndpoint::kChat;
   std::string id = {}, model = {};
-  std::string fingerprint = {};  // ServedModel::fingerprint
-  int64_t created = 0;           // seconds since 1970
-  uint64_t seed = 0;             // of the first choice
+  std::string fingerprint = {};   // ServedModel::fingerprint
+  int64_t created = 0;            // seconds since 1970
+  double arrived = 0, begun = 0;  // MonotonicSeconds(): of the request; when its body was read and its model in memory
+  uint64_t seed = 0;              // of the first choice
   std::vector<ApiChoice> choices = {};
   bool token_ids = false;   // choices have token ids: they were asked for, or the model has no tokenizer
   bool prompt_ids = false;  // those of the prompt too

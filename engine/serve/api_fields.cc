@@ -12,7 +12,8 @@ namespace {
 constexpr EndpointSet kC = EndpointBit(ApiEndpoint::kChat), kT = EndpointBit(ApiEndpoint::kCompletions),
                       kR = EndpointBit(ApiEndpoint::kResponses),
                       kM = EndpointBit(ApiEndpoint::kMessages) | EndpointBit(ApiEndpoint::kCountTokens), kOpenAi = kC | kT | kR,
-                      kChats = kC | kR | kM, kAll = kOpenAi | kM;
+                      kChats = kC | kR | kM, kAll = kOpenAi | kM, kOC = EndpointBit(ApiEndpoint::kOllamaChat),
+                      kOG = EndpointBit(ApiEndpoint::kOllamaGenerate), kO = kOC | kOG;
 using enum FieldUse;
 
 constexpr const char* kTextAlone = "answers are text";
@@ -32,6 +33,8 @@ constexpr const char* kOff = "[false]";
 constexpr const char* kOn = "[true]";
 constexpr const char* kZero = "[0]";
 constexpr const char* kOne = "[1]";
+constexpr const char* kNoImages = "there are no pictures";
+constexpr const char* kLoading = "it is an option of the server, where there is such a thing";
 
 // Whoever adds a field that is read adds its row: what has none cannot be read.
 constexpr ApiField kFields[] = {
@@ -100,6 +103,20 @@ constexpr ApiField kFields[] = {
     {"", "grammar", kTaken, kAll},
     {"", "tally", kTaken, kAll},
 
+    {"", "model", kTaken, kO},
+    {"", "messages", kTaken, kOC},
+    {"", "tools", kTaken, kOC},
+    {"", "prompt", kTaken, kOG},
+    {"", "system", kTaken, kOG},
+    {"", "raw", kTaken, kOG},
+    {"", "format", kTaken, kO},
+    {"", "think", kTaken, kO},
+    {"", "options", kTaken, kO},
+    {"", "stream", kTaken, kO},
+    {"", "logprobs", kTaken, kO},
+    {"", "top_logprobs", kTaken, kO},
+    {"", "tally", kTaken, kO},
+
     {"", "metadata", kHint, kC | kT | kM, "[{}]", kBookkeeping},
     {"", "user", kHint, kC | kT, "[\"\"]", kBookkeeping},
     {"", "store", kHint, kOpenAi, kOff, "answers are not kept: where an answer has the field, it is false"},
@@ -128,6 +145,9 @@ constexpr ApiField kFields[] = {
     {"", "inference_geo", kHint, kM, "", kBookkeeping},
     {"", "speed", kHint, kM, "", kBookkeeping},
     {"", "diagnostics", kHint, kM, "", kBookkeeping},
+    {"", "keep_alive", kHint, kO, "", "the server decides how long a model stays"},
+    {"", "truncate", kHint, kO, kOff, "a prompt that is too long is an error"},
+    {"", "shift", kHint, kO, kOff, "an answer ends where the context does"},
 
     {"", "output_format", kRefused, kOpenAi, "", "response_format is the name, text.format of /v1/responses"},
     {"", "response_format", kRefused, kR | kM, R"([{"type": "text"}])", "text.format is the name, output_format of /v1/messages"},
@@ -187,6 +207,46 @@ constexpr ApiField kFields[] = {
     {"", "thread", kRefused, kM, "", "conversations are not kept, send all messages", kNoThreads},
     {"", "container", kRefused, kM, "", "no code runs here"},
     {"", "mcp_servers", kRefused, kM, "[[]]", "the server calls no other"},
+    {"", "suffix", kRefused, kOG, "[\"\"]", "text is not filled in before another"},
+    {"", "template", kRefused, kOG, "[\"\"]", "it is an option of the server, --chat-template"},
+    {"", "context", kRefused, kOG, "[[]]", "no conversation is kept in it: send the messages to /api/chat"},
+    {"", "images", kRefused, kOG, "[[]]", kNoImages},
+    {"", "width", kRefused, kOG, kZero, kNoImages},
+    {"", "height", kRefused, kOG, kZero, kNoImages},
+    {"", "steps", kRefused, kOG, kZero, kNoImages},
+
+    {"options", "temperature", kTaken, kO},
+    {"options", "top_p", kTaken, kO},
+    {"options", "top_k", kTaken, kO},
+    {"options", "min_p", kTaken, kO},
+    {"options", "repeat_penalty", kTaken, kO},
+    {"options", "repeat_last_n", kTaken, kO},
+    {"options", "presence_penalty", kTaken, kO},
+    {"options", "frequency_penalty", kTaken, kO},
+    {"options", "seed", kTaken, kO},
+    {"options", "stop", kTaken, kO},
+    {"options", "num_predict", kTaken, kO},
+    {"options", "num_ctx", kTaken, kO},
+    {"options", "num_keep", kHint, kO, "", "an answer ends where the context does"},
+    {"options", "num_batch", kHint, kO, "", "the same bits come of any"},
+    {"options", "draft_num_predict", kHint, kO, "", "the same bits come of any"},
+    {"options", "num_gpu", kHint, kO, "", kLoading},
+    {"options", "main_gpu", kHint, kO, "", kLoading},
+    {"options", "num_thread", kHint, kO, "", kLoading},
+    {"options", "numa", kHint, kO, kOff, kLoading},
+    {"options", "low_vram", kHint, kO, kOff, kLoading},
+    {"options", "f16_kv", kHint, kO, kOn, kLoading},
+    {"options", "use_mmap", kHint, kO, "", kLoading},
+    {"options", "use_mlock", kHint, kO, "", kLoading},
+    {"options", "mirostat_tau", kHint, kO, "", "there is no mirostat"},
+    {"options", "mirostat_eta", kHint, kO, "", "there is no mirostat"},
+    {"options", "mirostat", kRefused, kO, kZero, kSampler},
+    {"options", "typical_p", kRefused, kO, kOne, kSampler},
+    {"options", "tfs_z", kRefused, kO, kOne, kSampler},
+    {"options", "penalize_newline", kRefused, kO, kOn, "repeat_penalty is on all tokens"},
+    {"options", "logits_all", kRefused, kO, kOff, "logprobs is"},
+    {"options", "vocab_only", kRefused, kO, kOff, "the model is loaded"},
+    {"options", "embedding_only", kRefused, kO, kOff, "there are no embeddings"},
 
     {"stream_options", "include_usage", kTaken, kOpenAi},
     {"stream_options", "continuous_usage_stats", kTaken, kC | kT},
@@ -271,6 +331,13 @@ constexpr ApiField kFields[] = {
     {"messages[]", "function", kHint, kC, "", kBookkeeping},
     {"messages[]", "audio", kRefused, kC, kEmpty, kTextAlone},
     {"messages[]", "function_call", kRefused, kC, kEmpty, "tool_calls is"},
+    {"messages[]", "role", kTaken, kOC},
+    {"messages[]", "content", kTaken, kOC},
+    {"messages[]", "thinking", kTaken, kOC},
+    {"messages[]", "tool_calls", kTaken, kOC},
+    {"messages[]", "tool_name", kTaken, kOC},
+    {"messages[]", "tool_call_id", kTaken, kOC},
+    {"messages[]", "images", kRefused, kOC, "[[]]", kNoImages},
 
     {"messages[].content[]", "type", kTaken, kC | kM},
     {"messages[].content[]", "text", kTaken, kC | kM},
@@ -298,10 +365,17 @@ constexpr ApiField kFields[] = {
     {"messages[].tool_calls[]", "type", kTaken, kC},
     {"messages[].tool_calls[]", "function", kTaken, kC},
     {"messages[].tool_calls[]", "index", kTaken, kC},
+    {"messages[].tool_calls[]", "id", kTaken, kOC},
+    {"messages[].tool_calls[]", "type", kHint, kOC, "[\"function\"]", "all calls are of functions"},
+    {"messages[].tool_calls[]", "function", kTaken, kOC},
 
     {"messages[].tool_calls[].function", "name", kTaken, kC},
     {"messages[].tool_calls[].function", "arguments", kTaken, kC},
     {"messages[].tool_calls[].function", "parsed_arguments", kHint, kC, "", "arguments is read"},
+    {"messages[].tool_calls[].function", "name", kTaken, kOC},
+    {"messages[].tool_calls[].function", "arguments", kTaken, kOC},
+    {"messages[].tool_calls[].function", "index", kTaken, kOC},
+    {"messages[].tool_calls[].function", "description", kHint, kOC, "", kBookkeeping},
 
     {"input[]", "type", kTaken, kR},
     {"input[]", "id", kTaken, kR},
@@ -346,11 +420,17 @@ constexpr ApiField kFields[] = {
     {"tools[]", "allowed_callers", kHint, kM, "", "the client calls"},
     {"tools[]", "eager_input_streaming", kHint, kM, kOff, "a call is sent when it is whole"},
     {"tools[]", "input_examples", kHint, kM, "[[]]", kModelsStyle},
+    {"tools[]", "type", kTaken, kOC},
+    {"tools[]", "function", kTaken, kOC},
 
     {"tools[].function", "name", kTaken, kC},
     {"tools[].function", "description", kTaken, kC},
     {"tools[].function", "parameters", kTaken, kC},
     {"tools[].function", "strict", kTaken, kC},
+    {"tools[].function", "name", kTaken, kOC},
+    {"tools[].function", "description", kTaken, kOC},
+    {"tools[].function", "parameters", kTaken, kOC},
+    {"tools[].function", "strict", kTaken, kOC},
 };
 
 }  // namespace

@@ -10,10 +10,14 @@
 
 namespace tally {
 
-// kCountTokens: /v1/messages/count_tokens, whose body is that of /v1/messages but for max_tokens.
-enum class ApiEndpoint : uint8_t { kChat, kCompletions, kResponses, kMessages, kCountTokens };
-inline constexpr int kApiEndpoints = 5;
-inline bool IsAnthropic(ApiEndpoint endpoint) { return endpoint >= ApiEndpoint::kMessages; }
+// kCountTokens: /v1/messages/count_tokens, whose body is that of /v1/messages but for max_tokens. kOllamaChat, kOllamaGenerate: /api/chat
+// and /api/generate.
+enum class ApiEndpoint : uint8_t { kChat, kCompletions, kResponses, kMessages, kCountTokens, kOllamaChat, kOllamaGenerate };
+inline constexpr int kApiEndpoints = 7;
+inline bool IsAnthropic(ApiEndpoint endpoint) {
+  return endpoint == ApiEndpoint::kMessages || endpoint == ApiEndpoint::kCountTokens;
+}
+inline bool IsOllama(ApiEndpoint endpoint) { return endpoint >= ApiEndpoint::kOllamaChat; }
 
 // A bit an endpoint.
 using EndpointSet = uint8_t;

@@ -273,6 +273,8 @@ void ReadToolChoice(ApiObject& body, ChatRequest* chat) {
   }
 }
 
+void ReadFunctionTools(ApiObject& body, ChatRequest* chat) { ReadTools(body, chat); }
+
 void ReadEffort(ApiObject& object, const char* name, ChatRequest* chat) {
   if (const std::optional<std::string> effort = object.Text(name)) SetEffort(*effort, object, name, chat);
 }

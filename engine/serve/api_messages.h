@@ -22,6 +22,8 @@ void ReadApiResponses(ApiObject& body, ChatRequest* chat);
 // are the message's reasoning. Two fields have no effect: the model is not told that the result of a tool is an error, and its thinking
 // has no budget.
 void ReadAnthropicChat(ApiObject& body, ChatRequest* chat, AnswerFormat* format);
+// tools of /v1/chat/completions and of /api/chat.
+void ReadFunctionTools(ApiObject& body, ChatRequest* chat);
 // The value of tool_choice, whatever the endpoint: "none" takes the tools away, and calls are text.
 // Whether a function of this name is among the tools.
 bool HasTool(const ChatRequest& chat, const std::string& name);

@@ -8,6 +8,7 @@
 #include "engine/base/format.h"
 #include "engine/serve/api_messages.h"
 #include "engine/serve/api_object.h"
+#include "engine/serve/api_ollama.h"
 #include "engine/serve/api_sampling.h"
 
 namespace tally {
@@ -167,6 +168,19 @@ void ReadMessages(ApiObject& body, ApiRequest* request) {
   ReadAnthropicChat(body, &request->chat, &request->format);
 }
 
+void ReadOllama(ApiObject& body, const OrderedJson& json, ApiRequest* request) {
+  if (const OrderedJson* const found = body.Object("options")) {
+    ApiObject options(*found, "options", body.reading());
+    ReadSampling(options, request);
+    ReadStop(options, "stop", kMostStopSequences, request);
+    ReadOllamaLimits(options, request);
+    options.End();
+  }
+  ReadLogprobs(body, request);
+  request->stream = body.Flag("stream").value_or(true);
+  ReadOllamaBody(body, json, request);
+}
+
 }  // namespace
 
 std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path) {
@@ -187,6 +201,8 @@ std::optional<ApiError> ParseApiRequest(ApiEndpoint endpoint, const OrderedJson&
   ReadAnswerFormat(body, &request->format);
   if (IsAnthropic(endpoint)) {
     ReadMessages(body, request);
+  } else if (IsOllama(endpoint)) {
+    ReadOllama(body, json, request);
   } else {
     ReadOpenAi(body, json, request);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bodies of OpenAI's /v1/chat/completions, /v1/completions and /v1/responses and of Anthropic's /v1/messages, read into what an
 // engine's requests need (https://platform.openai.com/docs/api-reference/chat/create, .../completions/create, .../responses/create,
-// https://docs.anthropic.com/en/api/messages).
+// https://docs.anthropic.com/en/api/messages); of ollama's /api/chat and /api/generate (api_ollama.h).
 //
 // api_fields.h has the table of fields. What would change the answer and cannot be done is refused by name. What changes no answer is
 // ignored, and so is a field that is not known: both are named. Fields of llama.cpp's and vLLM's servers are taken too. One field is ours:
@@ -31,6 +31,7 @@ std::optional<ApiEndpoint> ApiEndpointOf(std::string_view path);
 struct ApiPromptPart {
   std::string text = {};
   std::optional<std::vector<int32_t>> tokens = {};
+  bool parse_special = false;  // special tokens spelled out in the text become tokens, whatever the server's options say
 };
 using ApiPrompt = std::vector<ApiPromptPart>;  // at least one
 
@@ -38,9 +39,10 @@ using ApiPrompt = std::vector<ApiPromptPart>;  // at least one
 struct ApiRequest {
   ApiEndpoint endpoint = ApiEndpoint::kChat;
   std::string model = {};
-  ChatRequest chat = {};                // not of kCompletions; `now` is for the server to set
-  std::vector<ApiPrompt> prompts = {};  // kCompletions: at least one
-  int64_t n = 1;                        // choices of each prompt
+  ChatRequest chat = {};  // `now` is for the server to set
+  // Not empty: texts are completed, and there is no chat. Only of kCompletions, which has at least one, and of kOllamaGenerate.
+  std::vector<ApiPrompt> prompts = {};
+  int64_t n = 1;  // choices of each prompt
   std::optional<int64_t> max_tokens = {};
   std::vector<std::string> stop = {};
   std::optional<uint64_t> seed = {};  // choice i takes seed + i
@@ -60,13 +62,16 @@ struct ApiRequest {
   bool return_token_ids = false;                              // the answer has the ids of prompt and answer
   bool add_special = true;                                    // kCompletions: texts begin with the model's start token
   bool stream = false, stream_usage = false;
-  bool usage_always = false;       // every chunk of a stream has the usage so far
-  bool return_progress = false;    // a stream tells how far its prompt has run; not of kResponses and kMessages
-  std::optional<bool> tally = {};  // the bill stands in the answer's usage
+  bool usage_always = false;            // every chunk of a stream has the usage so far
+  bool return_progress = false;         // a stream tells how far its prompt has run; not of kResponses and kMessages
+  std::optional<bool> tally = {};       // the bill stands in the answer's usage
+  bool load = false;                    // ollama's: nothing is asked but that the model is loaded
+  std::optional<int64_t> context = {};  // ollama's: positions that the client expects
   // kResponses: fields of the body that the answer repeats.
   std::shared_ptr<const OrderedJson> echo = {};
   // Fields of the body that were ignored, "verbosity", "messages[].parsed": each once, printable ASCII without commas.
   std::vector<std::string> ignored = {};
+  double arrived = 0;  // MonotonicSeconds(); for the server to set
   // For the server to set: prefixes are shared among requests of equal keys, and clients have equal shares.
   std::string prefix_key = {}, client = {};
 };

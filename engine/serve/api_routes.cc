@@ -8,6 +8,9 @@ namespace {
 
 constexpr std::string_view kVersionPrefix = "/v1", kModelsPath = "/v1/models";
 
+// Errors below /api are ollama's, whatever is asked for there.
+constexpr std::string_view kOllamaPrefix = "/api";
+
 constexpr Target kTargets[] = {{Route::kComplete, "POST", ApiEndpoint::kChat, "/v1/chat/completions"},
                                {Route::kComplete, "POST", ApiEndpoint::kCompletions, "/v1/completions"},
                                {Route::kComplete, "POST", ApiEndpoint::kResponses, "/v1/responses"},
@@ -26,7 +29,13 @@ constexpr Target kTargets[] = {{Route::kComplete, "POST", ApiEndpoint::kChat, "/
                                {Route::kTokenize, "POST", {}, "/tokenize"},
                                {Route::kDetokenize, "POST", {}, "/detokenize"},
                                {Route::kTemplate, "POST", {}, "/apply-template"},
-                               {Route::kCancel, "POST", {}, "/cancel"}};
+                               {Route::kCancel, "POST", {}, "/cancel"},
+                               {Route::kComplete, "POST", ApiEndpoint::kOllamaChat, "/api/chat"},
+                               {Route::kComplete, "POST", ApiEndpoint::kOllamaGenerate, "/api/generate"},
+                               {Route::kOllamaTags, "GET", ApiEndpoint::kOllamaChat, "/api/tags"},
+                               {Route::kOllamaPs, "GET", ApiEndpoint::kOllamaChat, "/api/ps"},
+                               {Route::kOllamaShow, "POST", ApiEndpoint::kOllamaChat, "/api/show"},
+                               {Route::kOllamaVersion, "GET", ApiEndpoint::kOllamaChat, "/api/version"}};
 
 // Paths of other servers, with all below them.
 struct NotServed {
@@ -35,7 +44,8 @@ struct NotServed {
 constexpr std::string_view kNoFiles = "nothing is stored here for clients", kNoEmbeddings = "this server has no embeddings",
                            kNoAudio = "this server has no audio", kNoImages = "this server makes no images",
                            kNoRanks = "this server has no reranking",
-                           kNoState = "clients change nothing here but their own answers";
+                           kNoState = "clients change nothing here but their own answers",
+                           kNoModels = "which models there are is for whoever starts the server: `tally pull` fetches one";
 constexpr NotServed kNotServed[] = {
     {"/v1/embeddings", kNoEmbeddings},
     {"/embeddings", kNoEmbeddings},
@@ -76,6 +86,12 @@ constexpr NotServed kNotServed[] = {
     {"/sleep", kNoState},
     {"/wake_up", kNoState},
     {"/reset_prefix_cache", kNoState},
+    {"/api/pull", kNoModels},
+    {"/api/push", kNoModels},
+    {"/api/create", kNoModels},
+    {"/api/copy", kNoModels},
+    {"/api/delete", kNoModels},
+    {"/api/blobs", kNoFiles},
 };
 
 bool IsAtOrBelow(std::string_view path, std::string_view at) {
@@ -96,6 +112,7 @@ Target TargetOf(std::string_view path) {
       return {Route::kModel, "GET", {}, "/v1/models/NAME", path.substr(models.size() + 1)};
     }
   }
+  if (IsAtOrBelow(path, kOllamaPrefix)) return {.endpoint = ApiEndpoint::kOllamaChat};
   return {.endpoint =
               IsAtOrBelow(path, "/v1/messages") || IsAtOrBelow(path, "/messages") ? ApiEndpoint::kMessages : ApiEndpoint::kChat};
 }

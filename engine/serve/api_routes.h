@@ -27,7 +27,11 @@ enum class Route : uint8_t {
   kDetokenize,
   kTemplate,
   kCountTokens,
-  kCancel
+  kCancel,
+  kOllamaTags,
+  kOllamaPs,
+  kOllamaShow,
+  kOllamaVersion
 };
 
 struct Target {

@@ -118,7 +118,7 @@ void ReadChatLogprobs(ApiObject& body, ApiRequest* request) {
   if (body.Flag("logprobs").value_or(false)) request->top_logprobs = 0;
   const std::optional<int64_t> top = body.Whole("top_logprobs", 0, kMostLogprobs);
   if (!top || (*top == 0 && request->top_logprobs < 0)) return;
-  if (request->endpoint == ApiEndpoint::kChat && request->top_logprobs < 0) {
+  if (request->endpoint != ApiEndpoint::kResponses && request->top_logprobs < 0) {
     return body.Fail("top_logprobs", "needs logprobs to be true");
   }
   request->top_logprobs = static_cast<int32_t>(*top);

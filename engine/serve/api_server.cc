@@ -14,6 +14,7 @@
 #include "engine/page/chat_page.h"
 #include "engine/serve/api_messages.h"
 #include "engine/serve/api_object.h"
+#include "engine/serve/api_ollama.h"
 #include "engine/serve/api_routes.h"
 #include "engine/serve/api_status.h"
 #include "engine/serve/api_stream.h"
@@ -55,7 +56,11 @@ class ModelServer final : public ApiServer {
  public:
   ModelServer(std::vector<ModelSource> models, const ApiServerOptions& options, const Listener& listener)
       : options_(options),
-        access_({.keys = options.keys, .hosts = options.hosts, .origins = options.origins, .loopback = listener.loopback()}),
+        access_({.keys = options.keys,
+                 .hosts = options.hosts,
+                 .origins = options.origins,
+                 .prefix = options.prefix,
+                 .loopback = listener.loopback()}),
         port_(listener.port()),
         started_(std::time(nullptr)),
         shelf_(std::move(models), ShelfOf(options)),
@@ -104,10 +109,13 @@ class ModelServer final : public ApiServer {
 
   std::optional<HttpAnswer> Admit(const HttpRequest& head) {
     const AccessRules::Decision decision = access_.Check(head);
-    const Target target = TargetOf(head.path);
+    const Target target = TargetAt(head.path);
     if (decision.error) return Refused(head, target, *decision.error);
     const HttpHeaders cors = access_.CorsHeaders(head);
     if (head.method == "OPTIONS") return Settled(head, target, {.status = 204, .headers = cors});
+    if (!options_.prefix.empty() && head.path == options_.prefix && (head.method == "GET" || head.method == "HEAD")) {
+      return Settled(head, target, {.status = 308, .headers = {{"Location", options_.prefix + "/"}}});
+    }
     if (const bool paged = target.route == Route::kRoot || target.route == Route::kLive; paged && !options_.page) {
       return Refused(head, target, {.status = 404, .message = head.path + " is off: --no-page was given", .code = "not_found"});
     }
@@ -132,9 +140,21 @@ class ModelServer final : public ApiServer {
     return name.empty() || name.ends_with("/json") || name.ends_with("+json") || name == "text/plain" ||
            name == "application/x-www-form-urlencoded";
   }
-  static std::string NotFound(const std::string& path, const Target& target) {
+  // Of a path without the prefix. Nothing is elsewhere.
+  std::optional<std::string_view> Inside(std::string_view path) const {
+    if (!path.starts_with(options_.prefix)) return std::nullopt;
+    path.remove_prefix(options_.prefix.size());
+    return path.starts_with('/') ? std::optional(path) : std::nullopt;
+  }
+  Target TargetAt(std::string_view path) const {
+    const std::optional<std::string_view> inside = Inside(path);
+    return inside ? TargetOf(*inside) : Target{.endpoint = TargetOf(path).endpoint};
+  }
+  std::string NotFound(const std::string& path, const Target& target) const {
     if (target.route == Route::kMetrics) return "/metrics is off: tally serve --metrics";
-    const std::string_view why = WhyNotServed(path);
+    const std::optional<std::string_view> inside = Inside(path);
+    if (!inside) return Quote(path) + " is not served: all paths begin with " + options_.prefix + "/";
+    const std::string_view why = WhyNotServed(*inside);
     return Quote(path) + (why.empty() ? " is nothing that is served here" : ": " + std::string(why));
   }
   HttpAnswer Refused(const HttpRequest& head, const Target& target, const ApiError& error) {
@@ -144,7 +164,7 @@ class ModelServer final : public ApiServer {
   }
 
   HttpAnswer RefusedByServer(const HttpRequest& head, int status, const std::string& message) {
-    const Target target = TargetOf(head.path);
+    const Target target = TargetAt(head.path);
     const ApiError error{.status = status, .message = message, .type = status >= 500 ? "server_error" : "invalid_request_error"};
     if (status == 500)
       return JsonAnswer(status, ErrorJson(error, target.endpoint));  // asked for in case, whether it is used or not
@@ -194,7 +214,7 @@ class ModelServer final : public ApiServer {
   // --- the HTTP thread
 
   void Handle(const ExchangePtr& exchange) {
-    const Target target = TargetOf(exchange->request().path);
+    const Target target = TargetAt(exchange->request().path);
     switch (target.route) {
       case Route::kHealth:
         return Answer(*exchange, target, stopping_ ? 503 : 200, {{"status", stopping_ ? "shutting down" : "ok"}});
@@ -213,6 +233,9 @@ class ModelServer final : public ApiServer {
         if (asked == all.end()) return Fail(*exchange, target, NoSuchModel(target.name));
         return Answer(*exchange, target, 200, ModelJson(*asked, started_));
       }
+      case Route::kOllamaTags:
+      case Route::kOllamaPs: return HandleOllamaModels(exchange, target);
+      case Route::kOllamaVersion:
       case Route::kVersion: return Answer(*exchange, target, 200, {{"version", options_.version}});
       case Route::kLoad: return Answer(*exchange, target, 200, {{"server_load", shelf_.in_use()}});
       case Route::kProps: return HandleProps(exchange, target);
@@ -255,6 +278,18 @@ class ModelServer final : public ApiServer {
                                      : "no model is in memory: an answer of one loads it",
                     .type = "server_error",
                     .code = "model_not_loaded"};
+  }
+
+  void HandleOllamaModels(const ExchangePtr& exchange, const Target& target) {
+    const bool running = target.route == Route::kOllamaPs;
+    const std::vector<ModelShelf::Figures> all = shelf_.All();
+    OrderedJson list = OrderedJson::array();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const bool loaded = shelf_.With(
+          i, [&](const HostedModel& hosted) { list.push_back(OllamaModelJson(all[i], &hosted.served, started_, running)); });
+      if (!loaded && !running) list.push_back(OllamaModelJson(all[i], nullptr, started_, running));
+    }
+    Answer(*exchange, target, 200, {{"models", std::move(list)}});
   }
 
   void HandleMetrics(const ExchangePtr& exchange, const Target& target) {
@@ -412,6 +447,7 @@ class ModelServer final : public ApiServer {
         });
       }
       case Route::kCancel: return Cancel(exchange, target, *json);
+      case Route::kOllamaShow: return OllamaShow(exchange, target, *json);
       default: return Render(exchange, target, *json);
     }
   }
@@ -430,18 +466,27 @@ class ModelServer final : public ApiServer {
         return ApiError{.message = "X-Tally must be 0 or 1", .param = "X-Tally", .code = "invalid_value"};
       request.tally = *asked == "1";
     }
+    request.arrived = head.arrived;
     request.prefix_key = access_.Check(head).key;
     request.client = ClientOf(head);
-    const std::string model = request.model;
+    std::string model = request.model;
+    if (IsOllama(target.endpoint) && !shelf_.Find(model)) model = WithoutLatest(request.model);
     const auto shared = std::make_shared<ApiRequest>(std::move(request));
     return WithModel(exchange, target, model, [this, exchange, target, shared](const ModelLease& lease) {
       return Begin(exchange, target, *shared, lease);
     });
   }
 
-  std::optional<ApiError> Begin(const ExchangePtr& exchange, const Target& target, const ApiRequest& request,
-                                const ModelLease& lease) {
+  std::optional<ApiError> Begin(const ExchangePtr& exchange, const Target& target, ApiRequest& request, const ModelLease& lease) {
     const HttpRequest& head = exchange->request();
+    if (IsOllama(target.endpoint)) {
+      if (std::optional<ApiError> error = CheckOllama(lease->served, &request, options_.strict)) return error;
+      if (request.load) {
+        Answer(*exchange, target, 200, OllamaLoadedJson(target.endpoint, OllamaName(request.model, lease->served.name)),
+               {.ignored = request.ignored});
+        return std::nullopt;
+      }
+    }
     auto served = std::make_unique<ServedRequest>();
     served->lease = lease;
     if (std::optional<ApiError> error = Completion::Make(lease->served, request, ids_, &served->completion)) return error;
@@ -484,6 +529,22 @@ class ModelServer final : public ApiServer {
         gathering->Ended();
     });
     gathering->Ended();
+    return std::nullopt;
+  }
+
+  // Loads nothing: clients ask for each model of a list.
+  std::optional<ApiError> OllamaShow(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
+    std::string name;
+    if (std::optional<ApiError> error = ReadOllamaName(json, &name)) return error;
+    const std::vector<ModelShelf::Figures> all = shelf_.All();
+    auto asked = std::ranges::find(all, name, &ModelShelf::Figures::name);
+    if (asked == all.end()) asked = std::ranges::find(all, WithoutLatest(name), &ModelShelf::Figures::name);
+    if (asked == all.end()) return NoSuchModel(name);
+    OrderedJson shown;
+    (void)shelf_.With(static_cast<size_t>(asked - all.begin()),
+                      [&](const HostedModel& hosted) { shown = OllamaShowJson(*asked, &hosted.served, started_); });
+    if (shown.is_null()) shown = OllamaShowJson(*asked, nullptr, started_);
+    Answer(*exchange, target, 200, shown);
     return std::nullopt;
   }
 

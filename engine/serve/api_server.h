@@ -17,6 +17,9 @@
 //   POST /detokenize      {"tokens": [ID]} -> {"content": TEXT}
 //   POST /apply-template  a body of /v1/chat/completions -> {"prompt": TEXT}
 //   POST /cancel          {"id": ID of an answer of the same client} -> {"cancelled": BOOL}: the answer ends here, with its usage
+//   POST /api/chat, /api/generate                                  ollama's (api_ollama.h)
+//   POST /api/show                  {"model": NAME} -> what is known of it
+//   GET  /api/tags, /api/ps, /api/version                          the models, as ollama lists them; the version
 //   GET  /health          {"status": "ok"}; 503 while the server shuts down
 //   GET  /version         {"version": TEXT}
 //   GET  /load            {"server_load": N}: requests that are worked on or wait
@@ -24,6 +27,8 @@
 //   GET  /metrics         metrics.h, if ApiServerOptions ask for it
 //   GET  /                a chat (engine/page/chat_page.h), unless ApiServerOptions say no
 //   GET  /live            what the engine does (engine/page/live_figures.h), a stream of events; with the chat
+//
+// With a prefix (ApiServerOptions) all of this is below it, nothing is elsewhere, and GET of the prefix itself leads to its root.
 //
 // Answers have a bill in their usage if the body says "tally": true, or a header X-Tally: 1. A header X-Request-Id has the request's id,
 // its own or a new one; X-Tally-Ignored names the fields of the body that were ignored.
@@ -48,6 +53,7 @@ namespace tally {
 struct ApiServerOptions {
   std::vector<std::string> keys = {}, hosts = {}, origins = {};  // AccessOptions
   bool insecure = false;                                         // the server may listen beyond this machine without a key
+  std::string prefix = {};                                       // of all paths, as ReadPathPrefix gives it
   bool metrics = false;                                          // GET /metrics is answered
   std::string version = {};                                      // of the program
   bool page = true;                                              // GET / and /live are answered
@@ -69,8 +75,8 @@ class ApiServer {
   // are asked for. kBadInput: two have one name, or none is there. kNoRoom: also a model that is larger than the budget. Errors of loads.
   static Result<std::unique_ptr<ApiServer>> Start(std::vector<ModelSource> models, Listener listener,
                                                   const ApiServerOptions& options);
-  virtual ~ApiServer() = default;  // as Stop(0)
-  virtual uint16_t port() const = 0;
+  virtual ~ApiServer() = default;     // as Stop(0)
+  virtual uint16_t port() const = 0;  // 0: it listens on a Unix socket
   virtual std::vector<ModelShelf::Figures> models() const = 0;
   // Accepts nothing more, finishes the requests that it has for at most so many seconds, and ends the others with an error. Returns the
   // number of the others.

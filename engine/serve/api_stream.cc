@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/serve/api_anthropic.h"
+#include "engine/serve/api_ollama.h"
 #include "engine/serve/api_responses.h"
 
 namespace tally {
@@ -249,6 +250,7 @@ class MessageStream final : public ApiStream {
 std::unique_ptr<ApiStream> NewApiStream(const ApiRequest& request) {
   if (request.endpoint == ApiEndpoint::kMessages) return std::make_unique<MessageStream>();
   if (request.endpoint == ApiEndpoint::kResponses) return std::make_unique<ResponseStream>();
+  if (IsOllama(request.endpoint)) return NewOllamaStream();
   return std::make_unique<ChunkStream>(request);
 }
 

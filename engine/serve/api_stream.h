@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An answer as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), as the endpoints of OpenAI
-// and Anthropic stream it.
+// and Anthropic stream it, or as lines of JSON, as ollama's do.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,9 @@ class ApiStream {
   virtual std::string End(const Completion& completion) = 0;
   virtual std::string Fail(const ApiError& error) = 0;
   // What is sent on a silent stream to keep the connection, and clients ignore: a comment, or the API's own event for it.
+  // To be called after Begin.
   virtual std::string Sign() const { return ":\n\n"; }
+  virtual const char* ContentType() const { return "text/event-stream"; }
   // Events about prompts that have begun or gone on since the last call, if they were asked for.
   virtual std::string PromptProgress(const Completion&) { return ""; }
 };

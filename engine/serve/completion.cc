@@ -11,9 +11,11 @@
 
 #include "engine/base/checksum.h"
 #include "engine/base/format.h"
+#include "engine/machine/machine.h"
 #include "engine/recipe/recipe.h"
 #include "engine/reports/bill_report.h"
 #include "engine/serve/api_anthropic.h"
+#include "engine/serve/api_ollama.h"
 #include "engine/serve/api_responses.h"
 #include "engine/session/held_calls.h"
 #include "engine/session/output_stream.h"
@@ -75,7 +77,8 @@ const char* IdPrefix(ApiEndpoint endpoint) {
 
 const char* PromptField(ApiEndpoint endpoint) {
   switch (endpoint) {
-    case ApiEndpoint::kCompletions: return "prompt";
+    case ApiEndpoint::kCompletions:
+    case ApiEndpoint::kOllamaGenerate: return "prompt";
     case ApiEndpoint::kResponses: return "input";
     default: break;
   }
@@ -122,7 +125,7 @@ Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native) {
 std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequest& request, ApiIds& ids,
                                          std::unique_ptr<Completion>* made) {
   std::unique_ptr<Completion> completion(new Completion);
-  const bool text = request.endpoint == ApiEndpoint::kCompletions;
+  const bool text = !request.prompts.empty();
   completion->n_ = request.n;
   completion->model_ = &model;
   completion->tokenizer_ = model.engine->model().tokenizer();
@@ -130,9 +133,11 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
   completion->echo_ = request.echo;
   completion->answer_ = {.endpoint = request.endpoint,
                          .id = ids.Next(IdPrefix(request.endpoint)),
-                         .model = model.name,
+                         .model = IsOllama(request.endpoint) ? OllamaName(request.model, model.name) : model.name,
                          .fingerprint = model.fingerprint,
                          .created = std::time(nullptr),
+                         .arrived = request.arrived,
+                         .begun = MonotonicSeconds(),
                          .seed = request.seed ? *request.seed : DrawSeed(),
                          .token_ids = request.return_token_ids || model.engine->model().tokenizer() == nullptr,
                          .prompt_ids = request.return_token_ids,
@@ -202,7 +207,7 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
     options.start = start_;
     options.jump = model.jump;
     options.calls = calls_;
-    options.may_call = request.endpoint != ApiEndpoint::kCompletions && MayCall(request.chat);
+    options.may_call = request.prompts.empty() && MayCall(request.chat);
     if (i == 0) {
       if (const Status fits = Request::Check(*model.engine, tokens, options); !fits.ok()) return ApiErrorOf(fits);
       prompt_tokens_.push_back(size);
@@ -348,8 +353,8 @@ std::optional<ApiError> Completion::AddPrompts(const ServedModel& model, const A
       if (const Status status = CheckTokenizer(loaded, "a prompt of text"); !status.ok()) return ApiErrorOf(status);
       const size_t most = MostTokens(model);
       const bool add_special = tokens.empty() && request.add_special;
-      Result<std::vector<int32_t>> encoded =
-          tokenizer->Encode(part.text, {.add_special = add_special, .parse_special = model.parse_special, .most_ids = most});
+      Result<std::vector<int32_t>> encoded = tokenizer->Encode(
+          part.text, {.add_special = add_special, .parse_special = model.parse_special || part.parse_special, .most_ids = most});
       if (!encoded.ok()) {
         ApiError error = EncodingError(model, most, encoded.status());
         if (!error.code.empty()) error.param = PromptField(request.endpoint);
@@ -553,6 +558,7 @@ OrderedJson Completion::Answer() const {
     output.Finish(nullptr);
     return AnthropicMessageJson(answer, output.blocks(), /*ended=*/true, BillJson());
   }
+  if (IsOllama(answer.endpoint)) return OllamaAnswerJson(answer, BillJson());
   if (answer.endpoint != ApiEndpoint::kResponses) return AnswerJson(answer, BillJson());
   ResponseOutput output(answer.id);
   const char* const status = ResponseStatus(answer);

@@ -79,11 +79,12 @@ std::optional<ApiError> EngineLoop::Add(std::unique_ptr<ServedRequest>& request)
   }
   if (request->stream != nullptr) {  // before the engine's thread can write to it
     HttpHeaders headers = request->headers;
-    headers.emplace_back("Content-Type", "text/event-stream");
+    headers.emplace_back("Content-Type", request->stream->ContentType());
     headers.emplace_back("Cache-Control", "no-cache");
     headers.emplace_back("X-Accel-Buffering", "no");
+    std::string begin = request->stream->Begin(*request->completion);
     request->exchange = keeper_.Keep(std::move(request->exchange), request->stream->Sign());
-    request->exchange->Begin({.headers = std::move(headers), .body = request->stream->Begin(*request->completion)});
+    request->exchange->Begin({.headers = std::move(headers), .body = std::move(begin)});
   }
   for (const std::shared_ptr<Request>& choice : request->completion->requests()) waiting_.Push(request->client, choice);
   arrivals_.push_back(std::move(request));

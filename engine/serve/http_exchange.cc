@@ -18,6 +18,7 @@ constexpr size_t kPiece = size_t{64} << 10;  // of a streamed answer that is sen
 const char* ReasonPhrase(int status) {
   constexpr std::pair<int, const char*> kReasons[] = {{200, "OK"},
                                                       {204, "No Content"},
+                                                      {308, "Permanent Redirect"},
                                                       {400, "Bad Request"},
                                                       {401, "Unauthorized"},
                                                       {403, "Forbidden"},

@@ -47,7 +47,15 @@ constexpr short kClosed = POLLHUP | POLLERR;
 constexpr short kWatchClose = 0;
 #endif
 
-std::string AddressText(const sockaddr* address, socklen_t size) {
+std::string AddressText(int fd, const sockaddr* address, socklen_t size) {
+  if (address->sa_family == AF_UNIX) {
+#ifdef SO_PEERCRED
+    ucred peer{};
+    socklen_t length = sizeof peer;
+    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) return "unix:" + std::to_string(peer.uid);
+#endif
+    return "unix";
+  }
   std::array<char, NI_MAXHOST> text{};
   if (::getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "";
   return text.data();
@@ -128,6 +136,7 @@ class PollServer final : public HttpServer {
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   int listener_ = -1;
+  std::shared_ptr<const void> socket_file_;
   size_t in_progress_ = 0;  // requests that have come whole, and whose answers are not out
   ServiceThread thread_;
 };
@@ -137,6 +146,7 @@ Status PollServer::Begin(Listener listener) {
   const int flags = ::fcntl(listener.fd(), F_GETFL);
   if (flags < 0 || ::fcntl(listener.fd(), F_SETFL, flags | O_NONBLOCK) != 0)
     return BadInput("the HTTP server cannot start: its socket cannot be used");
+  socket_file_ = listener.file();
   listener_ = listener.Release();
   if (!thread_.Start([this] { Run(); })) return NoRoom("the HTTP server cannot start: the system refuses it a thread");
   return {};
@@ -148,6 +158,7 @@ void PollServer::StopAccepting() {
   if (listener_ >= 0) {
     ::shutdown(listener_, SHUT_RDWR);
     ::close(std::exchange(listener_, -1));
+    socket_file_.reset();
   }
   core_->Wake();
 }
@@ -252,7 +263,7 @@ void PollServer::Accept(double now) {
     (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     std::unique_ptr<Connection> made;
     try {
-      made = std::make_unique<Connection>(fd, AddressText(reinterpret_cast<const sockaddr*>(&address), size), now);
+      made = std::make_unique<Connection>(fd, AddressText(fd, reinterpret_cast<const sockaddr*>(&address), size), now);
     } catch (const std::exception&) {
       ::close(fd);
       continue;

@@ -39,7 +39,7 @@ struct HttpRequest {
   std::string query = {};              // behind the path's "?", as it came
   HttpHeaders headers = {};
   std::string body = {};
-  std::string address = {};  // of the client, without its port
+  std::string address = {};  // of the client, without its port; through a Unix socket "unix:UID", its user
   double arrived = 0;        // MonotonicSeconds() when its headers had come
 };
 
@@ -82,18 +82,29 @@ class Listener {
   // `host`: a name or an address, "127.0.0.1", "::1", "0.0.0.0". Port 0: any that is free. kBadInput: no such host, a port that is in use
   // or not allowed.
   static Result<Listener> Open(const std::string& host, uint16_t port);
+  // A Unix socket, a file at `path` with the permissions that the umask leaves; who may write it may connect. It is removed with the last of
+  // the listener and file(). A socket that is there is replaced if nobody answers on it. kBadInput: somebody does, what is there is
+  // no socket, a path that is too long or not allowed.
+  static Result<Listener> OpenUnix(const std::string& path);
   Listener(Listener&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), address_(std::move(other.address_)), port_(other.port_) {}
+      : fd_(std::exchange(other.fd_, -1)),
+        address_(std::move(other.address_)),
+        port_(other.port_),
+        file_(std::move(other.file_)) {}
   Listener& operator=(Listener&& other) noexcept {
     std::swap(fd_, other.fd_);
     address_.swap(other.address_);
     port_ = other.port_;
+    file_.swap(other.file_);
     return *this;
   }
   ~Listener();
-  const std::string& address() const { return address_; }  // "127.0.0.1"
-  uint16_t port() const { return port_; }
+  const std::string& address() const { return address_; }  // "127.0.0.1"; the path of a Unix socket
+  uint16_t port() const { return port_; }                  // 0: a Unix socket
+  bool is_unix() const { return file_ != nullptr; }
   bool loopback() const;  // only programs of this machine reach it
+  // Keeps the file of a Unix socket.
+  std::shared_ptr<const void> file() const { return file_; }
   int fd() const { return fd_; }
   int Release() { return std::exchange(fd_, -1); }
 
@@ -102,6 +113,7 @@ class Listener {
   int fd_ = -1;
   std::string address_;
   uint16_t port_ = 0;
+  std::shared_ptr<const void> file_;
 };
 // True for an address, not a name: 127.0.0.0/8 or ::1.
 bool IsLoopback(const std::string& address);

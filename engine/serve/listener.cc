@@ -3,10 +3,13 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -22,6 +25,39 @@ std::string NumericAddress(const sockaddr* address, socklen_t size) {
   std::array<char, NI_MAXHOST> text{};
   if (::getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "";
   return text.data();
+}
+
+// A socket at a path, removed with the object unless another has taken its place.
+class SocketFile {
+ public:
+  explicit SocketFile(std::string path) : path_(std::move(path)) { known_ = ::lstat(path_.c_str(), &made_) == 0; }
+  SocketFile(const SocketFile&) = delete;
+  SocketFile& operator=(const SocketFile&) = delete;
+  ~SocketFile() {
+    struct stat now {};
+    if (known_ && ::lstat(path_.c_str(), &now) == 0 && now.st_dev == made_.st_dev && now.st_ino == made_.st_ino) {
+      (void)::unlink(path_.c_str());
+    }
+  }
+
+ private:
+  const std::string path_;
+  struct stat made_ {};
+  bool known_ = false;
+};
+
+// Removes a socket on which nobody answers.
+Status RemoveStale(const sockaddr_un& address, const std::string& place) {
+  struct stat there {};
+  if (::lstat(address.sun_path, &there) != 0) return {};
+  if (!S_ISSOCK(there.st_mode)) return BadInput(place + ": there is a file that is no socket");
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return SystemError(place, errno);
+  const int error = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
+  ::close(fd);
+  if (error == 0 || error == EAGAIN) return BadInput(place + ": another program answers there");
+  if (error != ECONNREFUSED) return SystemError(place, error);
+  return ::unlink(address.sun_path) == 0 || errno == ENOENT ? Status() : SystemError(place, errno);
 }
 
 }  // namespace
@@ -60,6 +96,27 @@ Result<Listener> Listener::Open(const std::string& host, uint16_t port) {
   return SystemError("cannot listen on " + place, error);
 }
 
+Result<Listener> Listener::OpenUnix(const std::string& path) {
+  const std::string place = "cannot listen on " + Printable(path);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty()) return BadInput("cannot listen on a socket without a path");
+  if (path.size() >= sizeof address.sun_path) {
+    return BadInput(place + ": the path of a socket has at most " + std::to_string(sizeof address.sun_path - 1) + " bytes");
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  TALLY_RETURN_IF_ERROR(RemoveStale(address, place));
+  Listener listener;
+  listener.fd_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (listener.fd_ < 0 || ::bind(listener.fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return SystemError(place, errno);
+  }
+  listener.address_ = path;
+  listener.file_ = std::make_shared<const SocketFile>(path);
+  if (::listen(listener.fd_, SOMAXCONN) != 0) return SystemError(place, errno);
+  return listener;
+}
+
 bool IsLoopback(const std::string& address) {
   in_addr v4{};
   if (::inet_pton(AF_INET, address.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
@@ -67,6 +124,6 @@ bool IsLoopback(const std::string& address) {
   return ::inet_pton(AF_INET6, address.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-bool Listener::loopback() const { return IsLoopback(address_); }
+bool Listener::loopback() const { return is_unix() || IsLoopback(address_); }
 
 }  // namespace tally

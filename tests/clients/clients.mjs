@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real clients of OpenAI's and Anthropic's APIs against a server, each doing what its users do.
+// Real clients of OpenAI's, Anthropic's and ollama's APIs against a server, each doing what its users do.
 // usage: node clients.mjs BASE_URL [KEY]    BASE_URL: http://127.0.0.1:8080/v1
 import assert from "node:assert/strict";
 import Anthropic from "@anthropic-ai/sdk";
@@ -7,6 +7,7 @@ import OpenAI from "openai";
 import {Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, run, setTracingDisabled} from "@openai/agents";
 import {createOpenAICompatible} from "@ai-sdk/openai-compatible";
 import {ChatOpenAI} from "@langchain/openai";
+import {Ollama} from "ollama";
 import {generateObject, generateText, streamObject, streamText} from "ai";
 import {zodResponseFormat, zodTextFormat} from "openai/helpers/zod";
 import {z} from "zod";
@@ -19,6 +20,7 @@ if (baseURL == null) {
 }
 const client = new OpenAI({baseURL, apiKey, maxRetries: 0});
 const anthropic = new Anthropic({baseURL: baseURL.replace(/\/v1$/, ""), apiKey, maxRetries: 0});
+const ollama = new Ollama({host: baseURL.replace(/\/v1$/, ""), headers: {Authorization: `Bearer ${apiKey}`}});
 const model = (await client.models.list()).data[0].id;
 const messages = [{role: "user", content: "Who art thou?"}];
 const fixed = {model, messages, max_tokens: 8, temperature: 0, seed: 7};
@@ -256,6 +258,61 @@ const tests = {
     await refusal({tools}, 400, "tools");
     const answered = await anthropic.messages.create({...body, tools, tool_choice: {type: "none"}});
     assert.equal(answered.content[0].type, "text");
+  },
+  "ollama: lists": async () => {
+    const {models} = await ollama.list();
+    assert.deepEqual(models.map((one) => one.name), [`${model}:latest`]);
+    const shown = await ollama.show({model: models[0].name});
+    assert.ok(shown.capabilities.includes("completion") && shown.details.family && shown.model_info["general.parameter_count"] > 0);
+    assert.equal((await ollama.ps()).models[0].model, models[0].name);
+    assert.equal(typeof (await ollama.version()).version, "string");
+  },
+  "ollama: chat and generate, whole and streamed, the same text": async () => {
+    const body = {model: `${model}:latest`, messages, options: {num_predict: 8, temperature: 0, seed: 7}, keep_alive: "5m"};
+    const whole = await ollama.chat(body);
+    assert.equal(whole.message.role, "assistant");
+    assert.equal(whole.model, body.model);
+    assert.equal(whole.eval_count, 8);
+    assert.equal(whole.done_reason, "length");
+    assert.ok(whole.total_duration > 0 && whole.eval_duration > 0 && whole.prompt_eval_count > 0);
+    const openai = await client.chat.completions.create(fixed);
+    assert.equal(whole.message.content, openai.choices[0].message.content);
+    const parts = await collect(await ollama.chat({...body, stream: true}));
+    assert.equal(parts.map((part) => part.message.content).join(""), whole.message.content);
+    assert.ok(parts.at(-1).done && parts.slice(0, -1).every((part) => !part.done));
+    const prompted = {model, prompt: messages[0].content, options: body.options};
+    const generated = await ollama.generate(prompted);
+    assert.equal(generated.response, whole.message.content);
+    const pieces = await collect(await ollama.generate({...prompted, stream: true}));
+    assert.equal(pieces.map((piece) => piece.response).join(""), generated.response);
+    assert.equal((await ollama.generate({...prompted, raw: true, prompt: "ROMEO:"})).eval_count, 8);
+    assert.equal((await ollama.generate({model})).done_reason, "load");
+  },
+  "ollama: format": async () => {
+    const role = await ollama.chat({model, messages, format: z.toJSONSchema(Role), options: {temperature: 1.5, seed: 1}});
+    Role.parse(JSON.parse(role.message.content));
+    const any = await ollama.chat({model, messages, format: "json", options: {num_predict: 40, temperature: 0}});
+    assert.ok(any.message.content.startsWith("{"), any.message.content);
+  },
+  "ollama: a client that leaves, and refusals": async () => {
+    const stream = await ollama.chat({model, messages, stream: true, options: {num_predict: 200}});
+    for await (const _ of stream) break;
+    stream.abort();
+    assert.equal((await ollama.chat({model, messages, options: {num_predict: 2}})).eval_count, 2);
+    const refusals = [
+      [() => ollama.pull({model: "llama3"}), 404, "tally pull"],
+      [() => ollama.delete({model}), 404, "/api/delete"],
+      [() => ollama.embed({model, input: "x"}), 404, "embeddings"],
+      [() => ollama.chat({model, messages: [{role: "user", content: "x", images: ["aa"]}]}), 400, "images"],
+      [() => ollama.chat({model, messages, options: {mirostat: 2}}), 400, "options.mirostat"],
+      [() => ollama.generate({model, prompt: "a", suffix: "b", stream: true}), 400, "suffix"],
+      [() => ollama.show({model: "no such model"}), 404, "no such model"],
+    ];
+    for (const [ask, status, part] of refusals) {
+      const error = await ask().then(() => null, (e) => e);
+      assert.equal(error?.status_code, status, `${part}: ${error}`);
+      assert.ok(error.message.includes(part), error.message);
+    }
   },
   "@openai/agents": async () => {
     setTracingDisabled(true);

@@ -7,6 +7,7 @@ import OpenAI from "openai";
 import {Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, run, setTracingDisabled, tool} from "@openai/agents";
 import {createOpenAICompatible} from "@ai-sdk/openai-compatible";
 import {ChatOpenAI} from "@langchain/openai";
+import {Ollama} from "ollama";
 import {generateText, stepCountIs, tool as aiTool} from "ai";
 import {z} from "zod";
 import {runCases} from "./cases.mjs";
@@ -94,6 +95,29 @@ const cases = {
     const result = {role: "tool", content: weather(first.tool_calls[0].args), tool_call_id: first.tool_calls[0].id};
     assert.equal((await chat.invoke([["user", "Rome?"], first, result])).content, "It is sunny.");
     wasAsked();
+  },
+  "ollama: a call, its result and thinking, whole and streamed": async () => {
+    const ollama = new Ollama({host: baseURL.replace(/\/v1$/, "")});
+    const tools = [{type: "function", function: {...described, parameters: schema}}];
+    for (const stream of [false, true]) {
+      const said = {thinking: "", content: "", tool_calls: []};
+      const ask = async (conversation) => {
+        const answer = await ollama.chat({model, messages: conversation, tools, think: true, stream});
+        Object.assign(said, {thinking: "", content: "", tool_calls: []});
+        for await (const {message} of stream ? answer : [answer]) {
+          said.thinking += message.thinking ?? "";
+          said.content += message.content;
+          said.tool_calls.push(...message.tool_calls ?? []);
+        }
+      };
+      await ask(messages);
+      assert.equal(said.thinking, "A tool will tell.");
+      const [{function: {name, arguments: sent}}] = said.tool_calls;
+      const called = {role: "assistant", content: said.content, thinking: said.thinking, tool_calls: said.tool_calls};
+      await ask([...messages, called, {role: "tool", tool_name: name, content: weather(sent)}]);
+      assert.equal(said.content, "It is sunny.");
+      wasAsked();
+    }
   }
 };
 await runCases(cases);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of the endpoints of OpenAI and Anthropic: read, or refused with an error that a client can be sent.
+// Bodies of the endpoints of OpenAI, Anthropic and ollama: read, or refused with an error that a client can be sent.
 #include "engine/chat/limited_json.h"
 #include "engine/serve/api_request.h"
 #include "tests/fuzz/harness.h"
@@ -11,8 +11,8 @@ namespace {
 void RunRequestBody(std::string_view input) {
   const Result<OrderedJson> body = ParseLimitedJson(std::string(input), "body");
   if (!body.ok()) return RequireOneLine(body.status());
-  for (const ApiEndpoint endpoint :
-       {ApiEndpoint::kChat, ApiEndpoint::kCompletions, ApiEndpoint::kResponses, ApiEndpoint::kMessages}) {
+  for (const ApiEndpoint endpoint : {ApiEndpoint::kChat, ApiEndpoint::kCompletions, ApiEndpoint::kResponses,
+                                     ApiEndpoint::kMessages, ApiEndpoint::kOllamaChat, ApiEndpoint::kOllamaGenerate}) {
     ApiRequest request;
     if (const std::optional<ApiError> error = ParseApiRequest(endpoint, *body, &request)) {
       Require(error->status >= 400 && error->status < 500, "a bad body is the client's error");
@@ -21,9 +21,9 @@ void RunRequestBody(std::string_view input) {
       continue;
     }
     Require(request.n >= 1 && request.n * static_cast<int64_t>(request.prompts.size()) <= kMostApiChoices, "too many choices");
-    Require(request.stop.size() <= (endpoint == ApiEndpoint::kMessages ? 16 : 4), "too many stop strings");
-    Require(!request.max_tokens || *request.max_tokens >= 0, "tokens below 0");
-    if (endpoint != ApiEndpoint::kCompletions) Require(!request.chat.messages.empty(), "a chat of no messages");
+    Require(request.stop.size() <= (endpoint >= ApiEndpoint::kMessages ? 16 : 4), "too many stop strings");
+    Require(!request.max_tokens || *request.max_tokens >= (IsOllama(endpoint) ? -1 : 0), "tokens below 0");
+    if (request.prompts.empty() && !request.load) Require(!request.chat.messages.empty(), "a chat of no messages");
     if (endpoint == ApiEndpoint::kMessages) Require(request.max_tokens.has_value(), "no max_tokens");
     if (endpoint == ApiEndpoint::kCompletions) Require(!request.prompts.empty(), "a completion of no prompt");
     for (const ApiPrompt& prompt : request.prompts) {
@@ -64,6 +64,10 @@ std::vector<std::string> RequestBodySeeds() {
       "output_config": {"effort": "low"}, "metadata": {"user_id": "u"}, "stream": true})",
       R"({"max_tokens": 0, "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": []}, {"role": "user",
       "content": [{"type": "text", "text": ""}]}, {"role": "system", "content": "b"}], "system": "", "tool_choice": {"type": "none"}})",
+      R"({"model": "m:latest", "think": "low", "format": "json", "keep_alive": 0, "options": {"num_predict": -2, "stop": ["x"], "seed": 1,
+      "num_ctx": 9}, "messages": [{"role": "assistant", "content": "", "thinking": "sum", "tool_calls": [{"function": {"name": "f",
+      "arguments": {"a": 1}}}]}, {"role": "tool", "tool_name": "f", "content": "4"}]})",
+      R"({"prompt": "a", "system": "b", "raw": false, "format": {"type": "object"}, "stream": false, "options": {"top_k": 4}})",
       R"({"messages": [{"role": "user", "content": "\ud800 \u0000 é"}], "response_format": {"type": "json_object"}})",
   };
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -27,9 +28,10 @@ std::string Table(FieldUse use) {
     if (field.use != use) continue;
     const std::string object = field.object, place = (object.empty() ? "" : object + ".") + field.name;
     std::string endpoints;
-    constexpr const char* kNames[] = {"chat", "completions", "responses", "messages"};
-    for (int i = 0; i < 4; ++i) {
-      if ((field.endpoints >> i & 1) != 0) endpoints += (endpoints.empty() ? "" : ", ") + std::string(kNames[i]);
+    constexpr const char* kNames[] = {"chat", "completions", "responses", "messages", nullptr, "api/chat", "api/generate"};
+    for (size_t i = 0; i < std::size(kNames); ++i) {
+      if (kNames[i] != nullptr && (field.endpoints >> i & 1) != 0)
+        endpoints += (endpoints.empty() ? "" : ", ") + std::string(kNames[i]);
     }
     text += "| `" + place + "` | " + (endpoints == "chat, completions, responses, messages" ? "all" : endpoints) + " |";
     if (use != FieldUse::kTaken) {
@@ -52,7 +54,9 @@ std::string Page() {
          "tests/serve/api_fields_test writes this page out of engine/serve/api_fields.cc, the table by which bodies are read.\n\n"
          "Endpoints: chat is /v1/chat/completions, completions /v1/completions, responses /v1/responses, messages /v1/messages "
          "and\n"
-         "/v1/messages/count_tokens. `messages[].content` is the field `content` of each object in `messages`.\n\n"
+         "/v1/messages/count_tokens; api/chat and api/generate are ollama's, and not among \"all\". `messages[].content` is the "
+         "field\n"
+         "`content` of each object in `messages`.\n\n"
          "* A field that is **taken** is read, and an error if its type or value is wrong.\n"
          "* A **hint** changes no answer that can be given here. It is ignored, and so is any name that is not on this page. The "
          "answer names\n"
@@ -135,6 +139,13 @@ OrderedJson Whole(ApiEndpoint endpoint) {
         {"type": "local_shell_call", "call_id": "3", "action": {}},
         {"type": "reasoning", "content": []}]})";
       break;
+    case kOllamaChat:
+      text = R"({"options": {}, "tools": [{"type": "function", "function": {"name": "f"}}], "messages": [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "c", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": {}}}]},
+        {"role": "tool", "tool_name": "f", "content": "d"}]})";
+      break;
+    case kOllamaGenerate: text = R"({"prompt": "a", "options": {}})"; break;
     default:
       text =
           R"({"max_tokens": 1, "system": [{"type": "text", "text": "a"}], "thinking": {"type": "adaptive"}, "structured_outputs": {}, "output_config": {"format": {"type": "json_schema", "schema": {}}},
@@ -192,7 +203,7 @@ std::vector<Outcome> Outcomes(ApiEndpoint endpoint, const std::string& object, c
 
 std::string PlaceOf(const std::string& object, const std::string& name) { return (object.empty() ? "" : object + ".") + name; }
 
-constexpr ApiEndpoint kEndpoints[] = {kChat, kCompletions, kResponses, kMessages, kCountTokens};
+constexpr ApiEndpoint kEndpoints[] = {kChat, kCompletions, kResponses, kMessages, kCountTokens, kOllamaChat, kOllamaGenerate};
 
 void ExpectNothing(const ApiField& field, ApiEndpoint endpoint, const OrderedJson& value) {
   for (const bool strict : {false, true}) {

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -40,6 +41,13 @@ class TestClient {
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const timeval most = {.tv_sec = 20, .tv_usec = 0};
     setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+    connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
+  }
+  // Of a Unix socket.
+  explicit TestClient(const std::string& path) : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    path.copy(to.sun_path, sizeof to.sun_path - 1);
     connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
   }
   TestClient(const TestClient&) = delete;

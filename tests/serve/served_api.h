@@ -17,10 +17,11 @@ namespace tally {
 
 class ServedApi {
  public:
-  explicit ServedApi(const ServedModel& model, ApiServerOptions options = {}) {
+  // `socket`: the path of a Unix socket to listen on in place of a port; empty: none.
+  explicit ServedApi(const ServedModel& model, ApiServerOptions options = {}, const std::string& socket = "") {
     options.metrics = true;
-    Result<Listener> listener = Listener::Open("127.0.0.1", 0);
-    EXPECT_TRUE(listener.ok());
+    Result<Listener> listener = socket.empty() ? Listener::Open("127.0.0.1", 0) : Listener::OpenUnix(socket);
+    EXPECT_TRUE(listener.ok()) << listener.status().message();
     Result<std::unique_ptr<ApiServer>> started = ApiServer::Start(model, std::move(*listener), options);
     EXPECT_TRUE(started.ok()) << started.status().message();
     server = std::move(*started);
