@@ -119,12 +119,13 @@ class ServedModels {
     });
   }
 
-  Sources sources;
-  std::unique_ptr<ApiServer> server;
-
  private:
   mutable std::mutex mutex_;
   std::string log_;
+
+ public:
+  Sources sources;
+  std::unique_ptr<ApiServer> server;  // ends before what it uses
 };
 
 TEST(ServingModels, TheNameChoosesAndTheLeastRecentlyUsedGivesWay) {
