@@ -14,7 +14,7 @@ first() { sed -n "$1" "$2" | head -n 1; }
 
 version=$(first 's/^project(tally VERSION \([^ ]*\) .*/\1/p' CMakeLists.txt)
 grep -qxE '(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}' <<<"$version" || fail "'$version' is no MAJOR.MINOR.PATCH"
-heading=$(first 's/^## //p' CHANGELOG.md)
+heading=$(first '/^## Unreleased$/d; s/^## //p' CHANGELOG.md)
 date=${heading#* - }
 same CHANGELOG.md "$heading" "$version - $(date -d "$date" +%F)"
 same CITATION.cff "$(first 's/^version: //p' CITATION.cff)" "$version"
