@@ -5,8 +5,8 @@
 // transformers and of the code published beside the weights. GLM-4.7-Flash (Zhipu 2026) is V3 by another name. Mistral Small 4 (Mistral AI
 // 2026) has V2's experts, weights divided by their sum, and queries that grow with their position; a checkpoint with a vision tower has
 // its text model below text_config. Kimi-K2.5 (Moonshot AI 2026) is Kimi-K2 there, beside a tower. GGUF permutes q and k of DeepSeekMoE
-// as it does Llama's, and has V2 and V3 as deepseek2: old files with the matrix of keys and values whole, new ones cut by head with the part
-// of the keys transposed.
+// as it does Llama's, and has V2 and V3 as deepseek2: old files with the matrix of keys and values whole, new ones cut by head with the
+// part of the keys transposed.
 #include <cmath>
 
 #include "engine/base/format.h"

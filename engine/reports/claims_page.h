@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/export.h"
 #include "engine/render/table.h"
 #include "engine/render/value.h"
 
@@ -20,17 +19,17 @@ struct ClaimsSection {
   std::string note = {};   // behind it; may be empty
 };
 // The names of the sections, in the order of the page.
-TALLY_API std::vector<std::string_view> ClaimsSectionNames();
+std::vector<std::string_view> ClaimsSectionNames();
 // Those of these names, in the order of the page; none named: all. Counts every model that they name, about a second for all.
-TALLY_API std::vector<ClaimsSection> ClaimsSections(const std::vector<std::string>& names = {});
+std::vector<ClaimsSection> ClaimsSections(const std::vector<std::string>& names = {});
 
 // docs/claims.md, of all sections.
-TALLY_API std::string ClaimsPage(const std::vector<ClaimsSection>& sections);
+std::string ClaimsPage(const std::vector<ClaimsSection>& sections);
 // For a terminal, in lines of at most `width` columns (0: of any).
-TALLY_API std::string ClaimsPageText(const std::vector<ClaimsSection>& sections, size_t width);
+std::string ClaimsPageText(const std::vector<ClaimsSection>& sections, size_t width);
 // {"sections": [{"name", "title", "rows": [{column: cell}]}]}
-TALLY_API Value ClaimsPageJson(const std::vector<ClaimsSection>& sections);
+Value ClaimsPageJson(const std::vector<ClaimsSection>& sections);
 // One table a section, divided by an empty line; each with a header, as RFC 4180.
-TALLY_API std::string ClaimsPageCsv(const std::vector<ClaimsSection>& sections);
+std::string ClaimsPageCsv(const std::vector<ClaimsSection>& sections);
 
 }  // namespace tally

@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 
-#include "engine/base/export.h"
 #include "engine/render/table.h"
 #include "engine/render/value.h"
 #include "engine/studies/count.h"
@@ -13,11 +12,11 @@
 namespace tally {
 
 // Name, family, total, active(head), what is published, aliases.
-TALLY_API Table KnownModelTable(std::span<const KnownModelLine> models);
+Table KnownModelTable(std::span<const KnownModelLine> models);
 // {"models": [{"name", "aliases", "family", "runs", "parameters": {"total_run", "active": {...}, "not_run": [...]}, "published"}]}
-TALLY_API Value KnownModelDocument(std::span<const KnownModelLine> models);
+Value KnownModelDocument(std::span<const KnownModelLine> models);
 // "name,family,runs,total_run,active_all,active_head,active_none,published_total,published_active,source,aliases", a line a model; aliases
 // are divided by blanks.
-TALLY_API std::string KnownModelCsv(std::span<const KnownModelLine> models);
+std::string KnownModelCsv(std::span<const KnownModelLine> models);
 
 }  // namespace tally
