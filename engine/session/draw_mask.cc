@@ -9,8 +9,12 @@
 namespace tally {
 namespace {
 
+// Ids outside the mask are ignored: a model may name end tokens that it has no logits of.
 void Hide(std::span<const int32_t> tokens, std::vector<uint64_t>* mask) {
-  for (const int32_t token : tokens) (*mask)[static_cast<size_t>(token) / 64] &= ~(uint64_t{1} << token % 64);
+  for (const int32_t token : tokens) {
+    const size_t word = static_cast<size_t>(token) / 64;
+    if (token >= 0 && word < mask->size()) (*mask)[word] &= ~(uint64_t{1} << token % 64);
+  }
 }
 
 }  // namespace

@@ -85,9 +85,10 @@ TEST(CliQuantize, WritesAModelThatRuns) {
 }
 
 TEST(CliUsage, CommandsAndOptions) {
-  ExpectRefused({"fly"},
-                "run, chat, batch, serve, count, fit, audit, bench, report, pull, list, rm, inspect, perplexity, quantize, "
-                "logits, tokenize");
+  ExpectRefused(
+      {"fly"},
+      "run, chat, batch, serve, count, fit, audit, claims, bench, report, pull, list, rm, inspect, perplexity, quantize, "
+      "logits, tokenize");
   ExpectRefused({"--fly", "run"}, "--fly");
   ExpectRefused({"run", kModel, "--fly"}, "--fly");
   ExpectRefused({"run", kModel, "one", "two"}, "one");
