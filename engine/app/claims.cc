@@ -36,7 +36,7 @@ Status RunClaims(const ClaimsFlags& flags) {
   if (format == "json") {
     PrintJson(ClaimsPageJson(sections));
   } else if (format == "csv") {
-    Print(ClaimsPageCsv(sections));
+    Print(MarkedCsv(ClaimsPageCsv(sections)));
   } else if (format == "md") {
     Print(ClaimsPage(sections));
   } else {

@@ -267,7 +267,7 @@ Status PrintList(std::span<const std::string> names, const std::string& format, 
   if (format == "json") {
     PrintJson(KnownModelDocument(lines));
   } else if (format == "csv") {
-    Print(KnownModelCsv(lines));
+    Print(MarkedCsv(KnownModelCsv(lines)));
   } else {
     const TableFormat as = format == "md" ? TableFormat::kMarkdown : format == "latex" ? TableFormat::kLatex : TableFormat::kText;
     Print(Render(KnownModelTable(lines), as, width));

@@ -15,7 +15,8 @@ class DrawMask {
  public:
   // `ends`: the end tokens; `no_end`: they are never drawn. `rules` must outlive it.
   DrawMask(const TokenRules& rules, std::span<const int32_t> ends, bool no_end, size_t vocab);
-  // As Sampler::Sample takes it, for the token after `drawn`, of those that `mask` allows. Valid until the next call, and as long as `mask`.
+  // As Sampler::Sample takes it, for the token after `drawn`, of those that `mask` allows. Valid until the next call, and as long as
+  // `mask`.
   std::span<const uint64_t> For(std::span<const int32_t> drawn, std::span<const uint64_t> mask);
 
  private:
