@@ -62,8 +62,9 @@ bool SameName(std::string_view a, std::string_view b);  // whatever the case of 
 // The built-in configuration of that name, in any case; empty: there is none.
 std::string_view KnownModel(std::string_view given);
 // MODEL as given -> the file or directory: "demo" is the bundled model (./demo is a file of that name), ORG/NAME one of the Hugging Face
-// hub, fetched if it is not here and the user agrees or has said --yes (hub_models.h), NAME one whose repository is in the cache. kBadInput where it is the name of a built-in
-// configuration and no file: says how to get weights. Also where it is neither a path nor a file's name and nothing is there.
+// hub, fetched if it is not here and the user agrees or has said --yes (hub_models.h), NAME one whose repository is in the cache.
+// kBadInput where it is the name of a built-in configuration and no file: says how to get weights. Also where it is neither a path nor a
+// file's name and nothing is there.
 Result<std::string> ModelPath(const std::string& given, bool yes = false);
 struct LoadTime {
   double seconds = 0;         // of LoadModel: headers, vocabulary and weights
