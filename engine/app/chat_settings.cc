@@ -52,6 +52,8 @@ const std::vector<ChatSetting>& AllSettings() {
       OfSampling<&SamplingOptions::min_p>({"min_p"}, "least part of the greatest probability; 0: off"),
       OfSampling<&SamplingOptions::repeat_penalty>({"repeat_penalty"}, "on recent tokens; 1: off"),
       OfSampling<&SamplingOptions::repeat_last_n>({"repeat_last_n"}, "how many are recent; -1: all"),
+      OfSampling<&SamplingOptions::presence_penalty>({"presence_penalty"}, "on tokens drawn before; 0: off"),
+      OfSampling<&SamplingOptions::frequency_penalty>({"frequency_penalty"}, "by how often they were drawn; 0: off"),
       {{"seed"},
        "of the draws; -1: a new one",
        [](AnswerSettings& answers, std::string_view text) {
