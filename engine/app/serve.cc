@@ -250,7 +250,7 @@ Result<int> Serve(const ServeFlags& flags) {
 Action AddServe(Command& app) {
   auto flags = std::make_shared<ServeFlags>();
   flags->parallel = 4;
-  Command c = app.Add("serve", "Answer OpenAI's, Anthropic's and ollama's APIs, and say what that cost");
+  Command c = app.Add("serve", "Answer OpenAI's, Anthropic's and ollama's APIs, with the cost");
   c.Option("MODEL,-m,--model", flags->models,
            "GGUF file, Hugging Face directory, ORG/NAME of its hub, or demo: the bundled model; several are loaded as they are "
            "asked for. NAME=MODEL gives it a name")

@@ -82,9 +82,9 @@ class Listener {
   // `host`: a name or an address, "127.0.0.1", "::1", "0.0.0.0". Port 0: any that is free. kBadInput: no such host, a port that is in use
   // or not allowed.
   static Result<Listener> Open(const std::string& host, uint16_t port);
-  // A Unix socket, a file at `path` with the permissions that the umask leaves; who may write it may connect. It is removed with the last of
-  // the listener and file(). A socket that is there is replaced if nobody answers on it. kBadInput: somebody does, what is there is
-  // no socket, a path that is too long or not allowed.
+  // A Unix socket, a file at `path` with the permissions that the umask leaves; who may write it may connect. It is removed with the last
+  // of the listener and file(). A socket that is there is replaced if nobody answers on it. kBadInput: somebody does, what is there is no
+  // socket, a path that is too long or not allowed.
   static Result<Listener> OpenUnix(const std::string& path);
   Listener(Listener&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)),
