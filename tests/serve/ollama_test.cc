@@ -51,7 +51,8 @@ TEST(Ollama, Chats) {
     "model": "m:latest", "stream": false, "think": "high", "keep_alive": "5m", "format": {"type": "object"}, "logprobs": true,
     "top_logprobs": 3,
     "options": {"temperature": 0.5, "top_k": 5, "top_p": 0.9, "min_p": 0.1, "seed": 7, "num_predict": 9, "stop": ["a", "b"],
-      "repeat_penalty": 1.2, "repeat_last_n": 33, "presence_penalty": 1.5, "frequency_penalty": 1, "num_ctx": 2048, "num_gpu": 1, "typical_p": 1.0, "use_mmap": true},
+      "repeat_penalty": 1.2, "repeat_last_n": 33, "presence_penalty": 1.5, "frequency_penalty": 1,
+      "num_ctx": 2048, "num_gpu": 1, "typical_p": 1.0, "use_mmap": true},
     "messages": [
       {"role": "system", "content": "Be brief."},
       {"role": "user", "content": "Weather?", "images": []},
