@@ -37,10 +37,6 @@ constexpr Target kTargets[] = {{Route::kComplete, "POST", ApiEndpoint::kChat, "/
                                {Route::kOllamaShow, "POST", ApiEndpoint::kOllamaChat, "/api/show"},
                                {Route::kOllamaVersion, "GET", ApiEndpoint::kOllamaChat, "/api/version"}};
 
-// Paths of other servers, with all below them.
-struct NotServed {
-  std::string_view path, why;
-};
 constexpr std::string_view kNoFiles = "nothing is stored here for clients", kNoEmbeddings = "this server has no embeddings",
                            kNoAudio = "this server has no audio", kNoImages = "this server makes no images",
                            kNoRanks = "this server has no reranking",
@@ -116,6 +112,8 @@ Target TargetOf(std::string_view path) {
   return {.endpoint =
               IsAtOrBelow(path, "/v1/messages") || IsAtOrBelow(path, "/messages") ? ApiEndpoint::kMessages : ApiEndpoint::kChat};
 }
+
+std::span<const NotServed> PathsNotServed() { return kNotServed; }
 
 std::string_view WhyNotServed(std::string_view path) {
   for (const NotServed& other : kNotServed) {

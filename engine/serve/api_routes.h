@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "engine/serve/api_fields.h"
@@ -44,6 +45,11 @@ struct Target {
 
 // Aliases without /v1 included. kNone: nothing is served there.
 Target TargetOf(std::string_view path);
+// A path that another server has, with all below it, and why this one has not.
+struct NotServed {
+  std::string_view path, why;
+};
+std::span<const NotServed> PathsNotServed();
 // Of a path that is not served: why, where another server has it. Empty: nothing is known of it.
 std::string_view WhyNotServed(std::string_view path);
 

@@ -116,7 +116,8 @@ class ModelServer final : public ApiServer {
     if (!options_.prefix.empty() && head.path == options_.prefix && (head.method == "GET" || head.method == "HEAD")) {
       return Settled(head, target, {.status = 308, .headers = {{"Location", options_.prefix + "/"}}});
     }
-    if (const bool paged = target.route == Route::kRoot || target.route == Route::kLive; paged && !options_.page) {
+    const bool beats = target.route == Route::kRoot && head.method == "HEAD";  // ollama's clients look whether somebody is here
+    if (const bool paged = target.route == Route::kRoot || target.route == Route::kLive; paged && !beats && !options_.page) {
       return Refused(head, target, {.status = 404, .message = head.path + " is off: --no-page was given", .code = "not_found"});
     }
     if (target.route == Route::kNone || (target.route == Route::kMetrics && !options_.metrics)) {

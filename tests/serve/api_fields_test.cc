@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/serve/api_request.h"
+#include "engine/serve/api_routes.h"
 
 namespace tally {
 namespace {
@@ -44,6 +45,14 @@ std::string Table(FieldUse use) {
       text += " " + nothing + (nothing.empty() ? "|" : " |") + " " + field.why + " |";
     }
     text += "\n";
+  }
+  return text;
+}
+
+std::string PathTable() {
+  std::string text;
+  for (const NotServed& other : PathsNotServed()) {
+    text += "| " + std::string(other.path) + " | " + std::string(other.why) + " |\n";
   }
   return text;
 }
@@ -78,7 +87,22 @@ std::string Page() {
          "## Refused\n\n| field | endpoints | asks for nothing | why |\n|---|---|---|---|\n" +
          Table(FieldUse::kRefused) +
          "\n## Hints\n\n| field | endpoints | asks for nothing | why it is one |\n|---|---|---|---|\n" + Table(FieldUse::kHint) +
-         "\n## Taken\n\n| field | endpoints |\n|---|---|\n" + Table(FieldUse::kTaken);
+         "\n## Taken\n\n| field | endpoints |\n|---|---|\n" + Table(FieldUse::kTaken) +
+         "\n## Paths of other servers\n\nThey are answered with 404, as is all below them, and with these words.\n\n"
+         "| path | why it is not here |\n|---|---|\n" +
+         PathTable() +
+         "\n## What else differs\n\n"
+         "| other servers | here |\n|---|---|\n"
+         "| llama.cpp and vLLM leave /v1/models open | with keys, all but / and /health needs one |\n"
+         "| vLLM takes any role | system, developer, user, assistant and tool; others are an error that names them |\n"
+         "| vLLM hands unknown fields of a part of content to the template | they are ignored, and named |\n"
+         "| OpenAI and vLLM refuse `tool_choice` auto without tools | it asks for nothing |\n"
+         "| OpenAI refuses the name of a model that it has not | so does a server of several models; one that has one answers to "
+         "any name |\n"
+         "| vLLM refuses a body whose Content-Type is not JSON's | so does this one, but for none, text/plain and curl's form "
+         "type |\n"
+         "| llama.cpp can shift a context that is full | an answer ends where the context does |\n"
+         "| llama.cpp saves and restores slots when asked | `--cache-dir` keeps what conversations have run |\n";
 }
 
 TEST(ApiFields, ThePageIsTheTable) {
