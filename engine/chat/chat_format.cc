@@ -45,6 +45,11 @@ Result<std::vector<PromptSegment>> ChatFormat::Render(const ChatRequest& request
   return BadInput("the last message cannot be continued: the chat template leaves it out");
 }
 
+AnswerStart ChatFormat::StartOf(std::string_view prompt, const ChatRequest& request) const {
+  AnswerStart start = WholeStartOf(prompt);
+  return request.continue_last && !start.in_thinking ? AnswerStart() : start;
+}
+
 Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& source, bool native) {
   const bool harmony = IsHarmony(source.text);
   if (harmony && native) return MakeHarmonyFormat();

@@ -85,11 +85,8 @@ class TALLY_API ChatFormat {
   // A parser of the answer that follows `prompt`, which Render made of `request`: the prompt may end within the thinking, and the schemas
   // of the request's tools say which types arguments have. Unless MayCall(request), calls are text.
   virtual std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const ChatRequest& request) const = 0;
-  // Of an answer that follows `prompt`, which Render made.
-  virtual AnswerStart StartOf(std::string_view prompt) const {
-    (void)prompt;
-    return {};
-  }
+  // Of an answer that follows `prompt`, which Render made of `request`. One that continues a message is within its content.
+  AnswerStart StartOf(std::string_view prompt, const ChatRequest& request) const;
   // How the model writes calls: the first is the usual one. `json`: the arguments as JSON, where it writes them otherwise. None: it is not
   // known.
   virtual std::vector<CallNotation> CallNotations(bool json) const {
@@ -100,6 +97,11 @@ class TALLY_API ChatFormat {
   virtual std::string Description() const = 0;
 
  protected:
+  // Of an answer that begins a message.
+  virtual AnswerStart WholeStartOf(std::string_view prompt) const {
+    (void)prompt;
+    return {};
+  }
   // Render of a request without continue_last.
   virtual Result<std::vector<PromptSegment>> RenderWhole(const ChatRequest& request, std::vector<std::string>* notes) const = 0;
 };

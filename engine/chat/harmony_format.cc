@@ -204,11 +204,11 @@ class HarmonyFormat final : public ChatFormat {
   std::unique_ptr<OutputParser> NewParser(std::string_view, const ChatRequest& request) const override {
     return NewHarmonyParser(MayCall(request), request.continue_last);
   }
-  AnswerStart StartOf(std::string_view) const override { return HarmonyStart(); }
   std::vector<CallNotation> CallNotations(bool) const override { return HarmonyCallNotations(); }
   std::string Description() const override { return "harmony"; }
 
  protected:
+  AnswerStart WholeStartOf(std::string_view) const override { return HarmonyStart(); }
   Result<std::vector<PromptSegment>> RenderWhole(const ChatRequest& request, std::vector<std::string>*) const override {
     TALLY_ASSIGN_OR_RETURN(const std::vector<HarmonyMessage> conversation, HarmonyConversationReader(request).Read());
     return RenderHarmony(conversation, {.add_generation_prompt = request.add_generation_prompt});

@@ -51,10 +51,9 @@ class JinjaFormat : public ChatFormat {
   std::unique_ptr<OutputParser> NewParser(std::string_view prompt, const ChatRequest& request) const override {
     return parsers_(prompt, request);
   }
-  // ChatFormat::StartOf.
+  // ChatFormat::WholeStartOf.
   using StartFinder = std::function<AnswerStart(std::string_view prompt)>;
   void SetStarts(StartFinder starts) { starts_ = std::move(starts); }
-  AnswerStart StartOf(std::string_view prompt) const override { return starts_ ? starts_(prompt) : AnswerStart(); }
   using NotationFactory = std::function<std::vector<CallNotation>(bool json)>;
   void SetNotations(NotationFactory notations) { notations_ = std::move(notations); }
   std::vector<CallNotation> CallNotations(bool json) const override {
@@ -66,6 +65,7 @@ class JinjaFormat : public ChatFormat {
   Result<std::vector<PromptSegment>> RenderJson(jinja::Json variables, int64_t now, const jinja::Limits& limits = {}) const;
 
  protected:
+  AnswerStart WholeStartOf(std::string_view prompt) const override { return starts_ ? starts_(prompt) : AnswerStart(); }
   Result<std::vector<PromptSegment>> RenderWhole(const ChatRequest& request, std::vector<std::string>* notes) const override;
 
  private:

@@ -251,6 +251,7 @@ AskedChat ReadChat(const py::list& messages, Options& options) {
   options.Read("reasoning_effort", chat.reasoning_effort);
   options.Read("thinking", chat.thinking);
   options.Read("add_generation_prompt", chat.add_generation_prompt);
+  options.Read("continue_final_message", chat.continue_last);
   chat.now = std::time(nullptr);
   options.Read("now", chat.now);
   options.Read("template", asked.source);
@@ -317,7 +318,7 @@ PyAnswer StartChat(const std::shared_ptr<ModelState>& model, const py::list& mes
   const AskedChat chat = ReadChat(messages, options);
   options.End();
   RenderedPrompt prompt = RenderChat(*model, chat);
-  asked.request.start = prompt.format->StartOf(prompt.text);
+  asked.request.start = prompt.format->StartOf(prompt.text, chat.chat);
   asked.request.may_call = MayCall(chat.chat);
   std::ranges::move(prompt.notes, std::back_inserter(asked.notes));
   prompt.stop.insert(prompt.stop.end(), asked.stop.begin(), asked.stop.end());

@@ -65,14 +65,15 @@ OrderedJson DetailsJson(const ServedModel* served) {
 // Whether the template knows of thinking: its prompt depends on whether the model is to think, or ends within it.
 bool Thinks(const ChatSide& side) {
   std::string prompts[2];
+  ChatRequest chat;
+  chat.messages.push_back({.role = "user", .content = "?"});
   for (const bool thinking : {false, true}) {
-    ChatRequest chat{.thinking = thinking};
-    chat.messages.push_back({.role = "user", .content = "?"});
+    chat.thinking = thinking;
     const Result<std::vector<PromptSegment>> segments = side.format->Render(chat);
     if (!segments.ok()) return false;
     prompts[thinking ? 1 : 0] = JoinSegments(*segments);
   }
-  const AnswerStart start = side.format->StartOf(prompts[1]);
+  const AnswerStart start = side.format->StartOf(prompts[1], chat);
   return start.channels || start.in_thinking || prompts[0] != prompts[1];
 }
 

@@ -314,8 +314,7 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   chat = std::move(rendered.chat);
   const std::string prompt = JoinSegments(rendered.segments);
   const ChatFormat& format = *rendered.side->format;
-  start_ = format.StartOf(prompt);
-  if (chat.continue_last && !start_.in_thinking) start_ = {};  // the answer is within the content
+  start_ = format.StartOf(prompt, chat);
   if (std::optional<CallsError> error =
           HoldCalls(model.engine->model(), *model.grammars, chat, format, prompt, grammar_ != nullptr, &calls_)) {
     return ApiError{.message = std::move(error->message),

@@ -116,7 +116,7 @@ Result<Turn> FormattedConversation::Answer(const Prompt& prompt, const TurnOptio
                                      .prefix_key = prefix_key_,
                                      .draft = options.draft,
                                      .grammar = options.grammar,
-                                     .start = format_->StartOf(prompt.text),
+                                     .start = format_->StartOf(prompt.text, settings_),
                                      .may_call = MayCall(settings_),
                                      .jump = options.jump};
   TALLY_RETURN_IF_ERROR(Request::Check(engine_, prompt.tokens, of_request));

@@ -144,4 +144,6 @@ def test_chat_template(lm):
     ids = lm.tok_encode(text)
     assert ids == lm.tokenizer.apply_chat_template([{"role": "user", "content": "Ay?"}])
     assert ids.count(lm.tokenizer.bos_token_id) == 1
+    begun = [{"role": "user", "content": "Ay?"}, {"role": "assistant", "content": "No, my"}]
+    assert lm.apply_chat_template(begun, add_generation_prompt=False).endswith("No, my")
     assert lm.tokenizer_name.startswith("demo")

@@ -145,6 +145,12 @@ def test_chats(model):
     assert "How camest thou hither?" in prompt and prompt.index("And then?") > prompt.index(first.content)
     assert model.tokenizer.decode(model.tokenizer.apply_chat_template(messages)) == prompt
     assert json.loads(model.chat("?", schema={"enum": [1, 2]}, max_tokens=20).content) in (1, 2)
+    begun = messages + [{"role": "assistant", "content": "Why, then, my"}]
+    assert model.tokenizer.apply_chat_template(begun, continue_final_message=True, tokenize=False).endswith("Why, then, my")
+    rest = model.chat(begun, continue_final_message=True, max_tokens=5, temperature=0).content
+    assert rest and not rest.startswith("Why") and rest != model.chat(begun, max_tokens=5, temperature=0).content
+    with pytest.raises(tally.BadInput, match="only an assistant's message"):
+        model.chat(messages, continue_final_message=True)
     for bad in ([{"content": "x"}], [{"role": "user", "content": [{"type": "image_url"}]}], [{"role": "user", "text": "x"}]):
         with pytest.raises(tally.BadInput):
             model.chat(bad)

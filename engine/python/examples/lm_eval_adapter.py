@@ -97,7 +97,8 @@ class TallyLM(LM):
 
     # For --apply_chat_template.
     def apply_chat_template(self, chat_history, add_generation_prompt=True):
-        return self.tokenizer.apply_chat_template(chat_history, add_generation_prompt=add_generation_prompt, tokenize=False)
+        return self.tokenizer.apply_chat_template(chat_history, add_generation_prompt=add_generation_prompt,
+                                                  continue_final_message=not add_generation_prompt, tokenize=False)
 
     @property
     def tokenizer_name(self):

@@ -259,24 +259,26 @@ class Model:
 
     def chat(self, messages: _chat.Messages, *, tools: Optional[Sequence[Mapping[str, Any]]] = None, tool_choice: Any = None,
              parallel_tool_calls: bool = True, thinking: Optional[bool] = None, reasoning_effort: Optional[str] = None,
-             template: Optional[str] = None, variables: Optional[Mapping[str, Any]] = None,
+             template: Optional[str] = None, variables: Optional[Mapping[str, Any]] = None, continue_final_message: bool = False,
              **options: "Unpack[GenerateOptions]") -> Answer:
         """Answers a chat. ``messages``, ``tools`` and ``tool_choice`` are as OpenAI's API has them; a str is a message of the user.
 
         thinking: enable_thinking of templates that know it. template: Jinja; None: the checkpoint's. variables: further ones of the template.
+        continue_final_message: the answer goes on with the last message, the assistant's; its content is the rest.
         Options: GenerateOptions; prefix_key is "chat" unless it is given, so that a chat that goes on does not run its beginning again.
         """
         return self.stream_chat(messages, tools=tools, tool_choice=tool_choice, parallel_tool_calls=parallel_tool_calls,
                                 thinking=thinking, reasoning_effort=reasoning_effort, template=template, variables=variables,
-                                **options).wait()
+                                continue_final_message=continue_final_message, **options).wait()
 
     def stream_chat(self, messages: _chat.Messages, *, tools: Optional[Sequence[Mapping[str, Any]]] = None, tool_choice: Any = None,
                     parallel_tool_calls: bool = True, thinking: Optional[bool] = None, reasoning_effort: Optional[str] = None,
                     template: Optional[str] = None, variables: Optional[Mapping[str, Any]] = None,
-                    **options: "Unpack[GenerateOptions]") -> Stream[Answer]:
+                    continue_final_message: bool = False, **options: "Unpack[GenerateOptions]") -> Stream[Answer]:
         """``chat`` as it comes: ``for`` or ``async for`` over its pieces."""
         all_options = {"prefix_key": "chat", **_request("chat", options), "thinking": thinking, "reasoning_effort": reasoning_effort,
-                       "template": template, **_chat.chat_options(tools, tool_choice, parallel_tool_calls, variables)}
+                       "template": template, "continue_final_message": continue_final_message,
+                       **_chat.chat_options(tools, tool_choice, parallel_tool_calls, variables)}
         return Stream(self._model.start_chat(_chat.messages_of(messages), _chat.new_ids(), all_options), Answer)
 
     async def achat(self, messages: _chat.Messages, **options: Any) -> Answer:

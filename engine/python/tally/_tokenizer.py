@@ -50,12 +50,15 @@ class Tokenizer:
         return [self._model.token_text(operator.index(i)) for i in ids]
 
     def apply_chat_template(self, messages: _chat.Messages, tools: Optional[Sequence[Mapping[str, Any]]] = None, *,
-                            add_generation_prompt: bool = True, tokenize: bool = True, template: Optional[str] = None,
-                            thinking: Optional[bool] = None, reasoning_effort: Optional[str] = None,
+                            add_generation_prompt: bool = True, continue_final_message: bool = False, tokenize: bool = True,
+                            template: Optional[str] = None, thinking: Optional[bool] = None, reasoning_effort: Optional[str] = None,
                             **variables: Any) -> Union[str, List[int]]:
-        """The prompt of a chat, as ids or (tokenize=False) as text. ``variables``: further ones of the template."""
-        options: Dict[str, Any] = {"add_generation_prompt": add_generation_prompt, "template": template, "thinking": thinking,
-                                   "reasoning_effort": reasoning_effort, **_chat.chat_options(tools, None, True, variables)}
+        """The prompt of a chat, as ids or (tokenize=False) as text. ``variables``: further ones of the template.
+
+        continue_final_message: it ends with the last message, the assistant's, which the answer goes on with.
+        """
+        options: Dict[str, Any] = {"add_generation_prompt": add_generation_prompt, "continue_final_message": continue_final_message,
+                                   "template": template, "thinking": thinking, "reasoning_effort": reasoning_effort, **_chat.chat_options(tools, None, True, variables)}
         rendered = self._model.render(_chat.messages_of(messages), options)
         prompt: Union[str, List[int]] = rendered["tokens" if tokenize else "text"]
         return prompt
