@@ -22,6 +22,14 @@ bool IsHarmony(std::string_view text) {
 // Stands behind the text of the message that is continued, to find where it ends.
 constexpr std::string_view kEnd = "xq7continued4v9n";
 
+// Whether the message that is continued ends within a thought: marks stand in its text, as clients write it.
+bool ContinuesThinking(const ChatRequest& request, const AnswerStart& start) {
+  if (!request.continue_last || start.thinking_begin.empty()) return false;
+  const std::string& content = request.messages.back().content;
+  const size_t begin = content.rfind(start.thinking_begin);
+  return begin != content.npos && content.find(start.thinking_end, begin) == content.npos;
+}
+
 }  // namespace
 
 // What the template writes behind the text of the last message is cut off (transformers: continue_final_message).
@@ -47,7 +55,9 @@ Result<std::vector<PromptSegment>> ChatFormat::Render(const ChatRequest& request
 
 AnswerStart ChatFormat::StartOf(std::string_view prompt, const ChatRequest& request) const {
   AnswerStart start = WholeStartOf(prompt);
-  return request.continue_last && !start.in_thinking ? AnswerStart() : start;
+  if (!request.continue_last) return start;
+  start.in_thinking = ContinuesThinking(request, start);
+  return start.in_thinking ? start : AnswerStart{.call_marks = std::move(start.call_marks)};
 }
 
 Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& source, bool native) {
@@ -57,7 +67,10 @@ Result<std::unique_ptr<ChatFormat>> MakeChatFormat(const ChatTemplateSource& sou
   const std::string answers = harmony ? "harmony" : std::string(AnswerSyntaxName(syntax));
   JinjaFormat::ParserFactory parsers = [harmony, syntax](std::string_view prompt, const ChatRequest& request) {
     const bool calls = MayCall(request);
-    return harmony ? NewHarmonyParser(calls, request.continue_last) : NewAnswerParser(syntax, prompt, request.tools, calls);
+    if (harmony) return NewHarmonyParser(calls, request.continue_last);
+    const AnswerStart start = StartOfAnswer(syntax, prompt);
+    const std::string_view end = ContinuesThinking(request, start) ? start.thinking_begin : prompt;
+    return NewAnswerParser(syntax, end, request.tools, calls);
   };
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<JinjaFormat> format,
                          JinjaFormat::Make(source, std::move(parsers), "Jinja, calls: " + answers,

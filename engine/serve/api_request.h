@@ -51,7 +51,7 @@ struct ApiRequest {
   std::optional<int32_t> top_k = {}, repeat_last_n = {};
   bool ignore_eos = false;
   TokenRules rules = {};                    // `forbidden` is for the server to set
-  std::vector<std::string> bad_words = {};  // texts that never stand in the answer
+  std::vector<std::string> bad_words = {};  // their tokens, as they begin a text or follow a space, never stand in the answer
   bool include_stop = false;                // what stops an answer stays in it
   AnswerFormat format = {};
   std::vector<std::pair<int32_t, float>> logit_bias = {};     // minus infinity: the token is never drawn

@@ -104,10 +104,10 @@ void ReadBias(ApiObject& body, ApiRequest* request) {
   }
 }
 
-// The number of `name`, which may be null, false or -1 where it says none; -1: none.
+// The number of `name`; -1: none.
 int32_t ReadNumber(ApiObject& body, const char* name) {
   const OrderedJson* const number = body.Take(name);
-  if (number == nullptr || *number == false || *number == -1) return -1;
+  if (number == nullptr || *number == false) return -1;
   if (number->is_number_integer() && *number >= 0 && *number <= kMostLogprobs) return number->get<int32_t>();
   body.Fail(name, "must be a whole number from 0 to " + std::to_string(kMostLogprobs));
   return -1;

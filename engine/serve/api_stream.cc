@@ -58,21 +58,22 @@ class ChunkStream final : public ApiStream {
       for (const ApiLogprob& token : delta.logprobs) choice.characters += CharactersOf(token);
     }
     OrderedJson ids;
-    if (completion.answer().token_ids) {
+    if (completion.answer().token_ids && (!chat_ || delta.tokens > 0)) {
       const std::vector<int32_t>& tokens = completion.answer().choices[delta.choice].result->tokens;
       ids = std::vector<int32_t>(tokens.end() - delta.tokens, tokens.end());
     }
-    // One chunk for a stretch of one kind; the log probabilities go with the first.
+    // One chunk for a stretch of one kind; log probabilities and ids go with the first.
     std::string content, thinking;
     const auto flush = [&] {
       if (!chat_ && !(content.empty() && logprobs.is_null() && ids.is_null())) {
         events += Chunk(delta.choice, std::exchange(content, ""), std::exchange(logprobs, {}), {}, std::exchange(ids, {}));
       } else if (!thinking.empty()) {
-        events +=
-            Chunk(delta.choice, {{"reasoning_content", thinking}, {"reasoning", thinking}}, std::exchange(logprobs, {}), {});
+        events += Chunk(delta.choice, {{"reasoning_content", thinking}, {"reasoning", thinking}}, std::exchange(logprobs, {}), {},
+                        std::exchange(ids, {}));
         thinking.clear();
       } else if (!content.empty()) {
-        events += Chunk(delta.choice, {{"content", std::exchange(content, "")}}, std::exchange(logprobs, {}), {});
+        events += Chunk(delta.choice, {{"content", std::exchange(content, "")}}, std::exchange(logprobs, {}), {},
+                        std::exchange(ids, {}));
       }
     };
     for (const OutputPart& part : delta.parts) {
@@ -87,10 +88,13 @@ class ChunkStream final : public ApiStream {
       flush();
       OrderedJson call = {{"index", choice.calls++}};
       call.update(CallJson(*part.call));
-      events += Chunk(delta.choice, {{"tool_calls", OrderedJson::array({std::move(call)})}}, std::exchange(logprobs, {}), {});
+      events += Chunk(delta.choice, {{"tool_calls", OrderedJson::array({std::move(call)})}}, std::exchange(logprobs, {}), {},
+                      std::exchange(ids, {}));
     }
     flush();
-    if (chat_ && !logprobs.is_null()) events += Chunk(delta.choice, OrderedJson::object(), std::exchange(logprobs, {}), {});
+    if (chat_ && !(logprobs.is_null() && ids.is_null())) {
+      events += Chunk(delta.choice, OrderedJson::object(), std::exchange(logprobs, {}), {}, std::exchange(ids, {}));
+    }
     if (delta.ended && whole.result->error.ok() && whole.result->finish != FinishReason::kInterrupted) {
       OrderedJson chunk = ChunkJson(delta.choice, chat_ ? OrderedJson::object() : OrderedJson(""), {}, ApiFinish(whole));
       if (OrderedJson reason = StopReasonJson(whole); !reason.is_null()) chunk["choices"][0]["stop_reason"] = std::move(reason);

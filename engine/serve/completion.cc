@@ -24,7 +24,7 @@ namespace tally {
 namespace {
 
 constexpr int64_t kMostPromptTokens = int64_t{16} << 20;   // of all choices: each keeps its own
-constexpr int64_t kMostPromptLogprobs = int64_t{4} << 20;  // of one prompt
+constexpr int64_t kMostPromptLogprobs = int64_t{1} << 18;  // of prompts, in an answer
 
 // 32 bits, which every reader of JSON keeps exactly.
 uint64_t DrawSeed() { return std::random_device{}(); }
@@ -97,22 +97,6 @@ ApiError EncodingError(const ServedModel& model, size_t most_tokens, const Statu
           .code = "context_length_exceeded"};
 }
 
-// An error that names the field of an id beyond the vocabulary.
-std::optional<ApiError> CheckIds(const char* field, std::span<const int32_t> ids, int32_t vocab) {
-  for (const int32_t id : ids) {
-    if (id >= 0 && id < vocab) continue;
-    return ApiError{.message = std::string(field) + " has the token " + std::to_string(id) + ", and the vocabulary has " +
-                               std::to_string(vocab),
-                    .param = field};
-  }
-  return std::nullopt;
-}
-
-Status CheckTokenizer(const Model& model, const std::string& what) {
-  TALLY_RETURN_IF_ERROR(model.tokenizer_status());
-  return model.tokenizer() != nullptr ? Status() : BadInput(what + " needs a tokenizer, and this model has none");
-}
-
 }  // namespace
 
 Result<ChatSide> MakeChatSide(const ChatTemplateSource& source, bool native) {
@@ -159,7 +143,12 @@ std::optional<ApiError> Completion::Make(const ServedModel& model, const ApiRequ
   completion->top_logprobs_ = request.top_logprobs;
   completion->prompt_logprobs_ = request.prompt_logprobs;
   completion->shows_prompt_ = request.echo_prompt;
-  std::optional<ApiError> error = completion->SetRules(model, request);
+  if (completion->grammar_ != nullptr && (request.ignore_eos || request.rules.min_tokens > 0)) {
+    const char* const field = request.ignore_eos ? "ignore_eos" : "min_tokens";
+    return ApiError{.message = std::string(field) + ": an answer that follows a grammar ends where the grammar does",
+                    .param = field};
+  }
+  std::optional<ApiError> error = ResolveRules(request, model.engine->model(), &completion->rules_);
   if (!error) error = text ? completion->AddPrompts(model, request) : completion->AddChat(model, request, ids);
   if (!error) *made = std::move(completion);
   return error;
@@ -181,26 +170,25 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
         .message = "the prompts of all choices together have more than " + std::to_string(kMostPromptTokens) + " tokens",
         .param = PromptField(request.endpoint)};
   }
-  const int64_t logprobs = std::max(prompt_logprobs_, shows_prompt_ ? top_logprobs_ : -1);
-  if (logprobs >= 0 && size * (1 + logprobs) > kMostPromptLogprobs) {
-    return ApiError{.message = "log probabilities of this prompt are more than " + std::to_string(kMostPromptLogprobs),
-                    .param = prompt_logprobs_ >= 0 ? "prompt_logprobs" : "logprobs"};
-  }
-  size_t kept = rules_.allowed.size();  // by each choice
-  for (const std::vector<int32_t>& sequence : rules_.forbidden) kept += sequence.size();
-  if (static_cast<int64_t>(kept) * request.n * static_cast<int64_t>(std::max<size_t>(1, request.prompts.size())) >
-      kMostPromptTokens) {
-    return ApiError{.message = "allowed_token_ids and bad_words of all choices together have more than " +
+  if (rules_.tokens() * static_cast<int64_t>(answer_.choices.size() + static_cast<size_t>(request.n)) > kMostPromptTokens) {
+    return ApiError{.message = "ids, words and biases of all choices together have more than " +
                                std::to_string(kMostPromptTokens) + " tokens",
-                    .param = rules_.allowed.empty() ? "bad_words" : "allowed_token_ids"};
+                    .param = "n"};
+  }
+  // The first choice of a prompt has them; all choices show them.
+  const int64_t logprobs = std::max(prompt_logprobs_, shows_prompt_ ? top_logprobs_ : -1);
+  prompt_entries_ += size * (1 + logprobs) * (request.prompts.empty() ? 1 : request.n);
+  if (prompt_entries_ > kMostPromptLogprobs) {
+    return ApiError{.message = "an answer has at most " + std::to_string(kMostPromptLogprobs) +
+                               " log probabilities of prompts: ask for fewer, or of shorter prompts",
+                    .param = prompt_logprobs_ >= 0 ? "prompt_logprobs" : "logprobs"};
   }
   // Recurrent layers can only begin from a state that is remembered; other layers do not need to know the place.
   const int64_t shared = AnyLayer(model.engine->model().recipe(), &LayerRecipe::recurrent) ? SharedLength(tokens) : 0;
   for (int64_t i = 0; i < request.n; ++i) {
     RequestOptions options = OptionsOf(model, request, answer_.seed + static_cast<uint64_t>(i));
-    options.rules = rules_;
-    options.logit_bias = bias_;
-    // All choices have the prompt's from the first.
+    options.rules = rules_.rules;
+    options.logit_bias = rules_.bias;
     if (i == 0) options.prompt_logprobs = static_cast<int32_t>(logprobs);
     options.shared_beginning = shared;
     options.grammar = grammar_;
@@ -216,42 +204,6 @@ std::optional<ApiError> Completion::AddChoices(const ServedModel& model, const A
     answer_.choices.push_back({.result = &requests_.back()->result()});
     if (answer_.prompt_ids) answer_.choices.back().prompt_ids = tokens;
   }
-  return std::nullopt;
-}
-
-// Texts become tokens: a word as it begins a text and behind a space, a bias of each token of its text.
-std::optional<ApiError> Completion::SetRules(const ServedModel& model, const ApiRequest& request) {
-  const Model& loaded = model.engine->model();
-  const int32_t vocab = loaded.recipe().vocab;
-  rules_ = request.rules;
-  bias_ = request.logit_bias;
-  std::vector<int32_t> ids;
-  for (const auto& [token, bias] : bias_) ids.push_back(token);
-  if (std::optional<ApiError> error = CheckIds("logit_bias", ids, vocab)) return error;
-  if (std::optional<ApiError> error = CheckIds("stop_token_ids", rules_.stop, vocab)) return error;
-  if (std::optional<ApiError> error = CheckIds("allowed_token_ids", rules_.allowed, vocab)) return error;
-  if (!request.text_bias.empty() || !request.bad_words.empty()) {
-    const Status status = CheckTokenizer(loaded, request.bad_words.empty() ? "logit_bias of a text" : "bad_words");
-    if (!status.ok()) return ApiErrorOf(status);
-  }
-  for (const auto& [text, bias] : request.text_bias) {
-    const Result<std::vector<int32_t>> tokens = loaded.tokenizer()->Encode(text, {.add_special = false, .parse_special = true});
-    if (!tokens.ok()) return ApiErrorOf(tokens.status());
-    for (const int32_t token : *tokens) bias_.emplace_back(token, bias);
-  }
-  for (const std::string& word : request.bad_words) {
-    for (const std::string& text : {word, " " + word}) {
-      Result<std::vector<int32_t>> tokens = loaded.tokenizer()->Encode(text, {.add_special = false, .parse_special = false});
-      if (!tokens.ok()) return ApiErrorOf(tokens.status());
-      if (!tokens->empty()) rules_.forbidden.push_back(std::move(*tokens));
-    }
-  }
-  // A token that is never drawn is none of the possible ones, whatever the others are.
-  std::erase_if(bias_, [&](const std::pair<int32_t, float>& b) {
-    if (!std::isinf(b.second)) return false;
-    rules_.forbidden.push_back({b.first});
-    return true;
-  });
   return std::nullopt;
 }
 
@@ -282,7 +234,7 @@ std::optional<ApiError> RenderApiChat(const ServedModel& model, const ChatReques
   rendered->chat.variables.insert(model.template_variables.begin(), model.template_variables.end());
   const ChatRequest& chat = rendered->chat;
   const Model& loaded = model.engine->model();
-  if (const Status status = CheckTokenizer(loaded, "a chat"); !status.ok()) return ApiErrorOf(status);
+  if (std::optional<ApiError> error = CheckTokenizer("messages", loaded)) return error;
   const Result<ChatSide>& side = chat.tools.empty() ? model.chat : model.tool_chat;
   if (!side.ok()) return ApiErrorOf(side.status());
   rendered->side = &*side;
@@ -315,6 +267,12 @@ std::optional<ApiError> Completion::AddChat(const ServedModel& model, const ApiR
   const std::string prompt = JoinSegments(rendered.segments);
   const ChatFormat& format = *rendered.side->format;
   start_ = format.StartOf(prompt, chat);
+  if (chat.continue_last && grammar_ != nullptr && MayCall(chat) && start_.call_marks.empty()) {
+    return ApiError{
+        .message = "messages end with one that is to be continued: it cannot be held to a format while tools may be called",
+        .param = "messages",
+        .code = "unsupported_value"};
+  }
   if (std::optional<CallsError> error =
           HoldCalls(model.engine->model(), *model.grammars, chat, format, prompt, grammar_ != nullptr, &calls_)) {
     return ApiError{.message = std::move(error->message),
@@ -333,23 +291,22 @@ std::optional<ApiError> Completion::AddPrompts(const ServedModel& model, const A
   const Model& loaded = model.engine->model();
   const Tokenizer* const tokenizer = loaded.tokenizer();
   if (!request.stop.empty()) {
-    if (const Status status = CheckTokenizer(loaded, "stop"); !status.ok()) return ApiErrorOf(status);
+    if (std::optional<ApiError> error = CheckTokenizer("stop", loaded)) return error;
   }
   if (shows_prompt_) {
-    if (const Status status = CheckTokenizer(loaded, "echo"); !status.ok()) return ApiErrorOf(status);
+    if (std::optional<ApiError> error = CheckTokenizer("echo", loaded)) return error;
   }
   for (const ApiPrompt& prompt : request.prompts) {
     std::vector<int32_t> tokens;
     std::string shown;
     for (const ApiPromptPart& part : prompt) {
       if (part.tokens) {
+        if (std::optional<ApiError> error = CheckIds("prompt", *part.tokens, loaded)) return error;
         tokens.insert(tokens.end(), part.tokens->begin(), part.tokens->end());
-        if (!shows_prompt_) continue;
-        if (std::optional<ApiError> error = CheckIds("prompt", *part.tokens, loaded.recipe().vocab)) return error;
-        shown += tokenizer->Decode(*part.tokens);
+        if (shows_prompt_) shown += tokenizer->Decode(*part.tokens);
         continue;
       }
-      if (const Status status = CheckTokenizer(loaded, "a prompt of text"); !status.ok()) return ApiErrorOf(status);
+      if (std::optional<ApiError> error = CheckTokenizer("prompt", loaded)) return error;
       const size_t most = MostTokens(model);
       const bool add_special = tokens.empty() && request.add_special;
       Result<std::vector<int32_t>> encoded = tokenizer->Encode(
@@ -548,9 +505,8 @@ OrderedJson Completion::PromptLogprobsJson(size_t choice) const {
 OrderedJson Completion::Answer() const {
   ApiAnswer answer = answer_;
   answer.usage = usage();
-  for (size_t i = 0; prompt_logprobs_ >= 0 && i < answer.choices.size(); ++i) {
-    answer.choices[i].prompt_logprobs = PromptLogprobsJson(i);
-  }
+  const size_t shown = chat_.messages.empty() ? answer.choices.size() : 1;  // a chat has one prompt
+  for (size_t i = 0; prompt_logprobs_ >= 0 && i < shown; ++i) answer.choices[i].prompt_logprobs = PromptLogprobsJson(i);
   if (answer.endpoint == ApiEndpoint::kMessages) {
     AnthropicOutput output;
     output.Add(parts_, nullptr);

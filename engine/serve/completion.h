@@ -15,6 +15,7 @@
 #include "engine/chat/chat_format.h"
 #include "engine/serve/api_answer.h"
 #include "engine/serve/api_request.h"
+#include "engine/serve/api_rules.h"
 #include "engine/session/answer_calls.h"
 #include "engine/session/request.h"
 
@@ -107,7 +108,6 @@ class Completion {
   Completion() = default;
   std::optional<ApiError> AddChat(const ServedModel& model, const ApiRequest& request, ApiIds& ids);
   std::optional<ApiError> AddPrompts(const ServedModel& model, const ApiRequest& request);
-  std::optional<ApiError> SetRules(const ServedModel& model, const ApiRequest& request);
   void AddPrompt(size_t choice, ApiDelta* delta);
   bool IsPromptKnown(size_t choice) const;
   template <class NewStream>
@@ -120,8 +120,8 @@ class Completion {
   std::shared_ptr<Grammar> grammar_;
   std::shared_ptr<const AnswerCalls> calls_;  // of a chat
   AnswerStart start_;                         // of a chat
-  TokenRules rules_;
-  std::vector<std::pair<int32_t, float>> bias_;
+  ApiRules rules_;
+  int64_t prompt_entries_ = 0;                        // log probabilities of prompts that the answer will have
   int32_t top_logprobs_ = -1, prompt_logprobs_ = -1;  // as the body has them
   bool shows_prompt_ = false;                         // choices begin with their prompt
   std::vector<std::string> prompts_;                  // their texts, if shows_prompt_

@@ -23,13 +23,14 @@ DrawMask::DrawMask(const TokenRules& rules, std::span<const int32_t> ends, bool 
     : rules_(rules), ends_(ends.begin(), ends.end()), vocab_(vocab) {
   const bool forbids_one = std::ranges::any_of(rules_.forbidden, [](const auto& sequence) { return sequence.size() == 1; });
   const bool hides_ends = no_end && !ends_.empty();
-  if (!hides_ends && rules_.allowed.empty() && !forbids_one) return;
+  if (!hides_ends && rules_.allowed.empty() && rules_.never.empty() && !forbids_one) return;
   always_ = MaskWithout(vocab, {});
   if (!rules_.allowed.empty()) {
     std::ranges::fill(always_, 0);
     for (const int32_t token : rules_.allowed) always_[static_cast<size_t>(token) / 64] |= uint64_t{1} << token % 64;
   }
   if (hides_ends) Hide(ends_, &always_);
+  Hide(rules_.never, &always_);
   for (const std::vector<int32_t>& sequence : rules_.forbidden) {
     if (sequence.size() == 1) Hide(sequence, &always_);
   }

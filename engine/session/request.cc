@@ -33,6 +33,7 @@ Status CheckRules(const TokenRules& rules, int32_t vocab) {
   };
   TALLY_RETURN_IF_ERROR(check("a token that stops an answer", rules.stop));
   TALLY_RETURN_IF_ERROR(check("a token that is allowed", rules.allowed));
+  TALLY_RETURN_IF_ERROR(check("a token that is never drawn", rules.never));
   for (const std::vector<int32_t>& sequence : rules.forbidden) {
     if (sequence.empty()) return BadInput("a sequence of tokens that is forbidden has none");
     TALLY_RETURN_IF_ERROR(check("a token that is forbidden", sequence));
@@ -163,11 +164,6 @@ void Request::Take(std::span<const float> logits) {
     return End(FinishReason::kEos);
   }
   if (result_.tokens.empty()) result_.first_token_seconds = MonotonicSeconds() - begin_;
-  if (std::ranges::find(options_.rules.stop, token) != options_.rules.stop.end()) {
-    result_.stop_token = token;
-    if (options_.show_stop) Push(EventOf(token, logits));
-    return End(FinishReason::kStop);
-  }
   if (Append(token, logits)) Jump();
 }
 
@@ -196,6 +192,12 @@ void Request::Push(RequestEvent event) {
 // False: the answer has ended.
 bool Request::Append(int32_t token, std::span<const float> logits) {
   RequestEvent event = EventOf(token, logits);
+  if (std::ranges::find(options_.rules.stop, token) != options_.rules.stop.end()) {
+    result_.stop_token = token;
+    if (options_.show_stop) Push(std::move(event));
+    End(FinishReason::kStop);
+    return false;
+  }
   if (guide_ != nullptr && !guide_->Take(token)) {
     End(FinishReason::kError,
         BadInput("token " + std::to_string(token) + " of the recorded answer is not what the grammar allows"));

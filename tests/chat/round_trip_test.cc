@@ -221,6 +221,29 @@ TEST_P(PublishedTemplate, Continues) {
   ExpectContinues(*format);
 }
 
+// A thought that a client has begun goes on, and ends where its mark comes.
+TEST(TaggedFormat, ContinuesAThought) {
+  const Result<std::unique_ptr<ChatFormat>> format =
+      MakeChatFormat({.text = "{% for m in messages %}{{ m.content }}{% endfor %}{# <think> </think> #}"});
+  ASSERT_TRUE(format.ok()) << format.status().message();
+  const auto parsed = [&](const std::string& begun, std::string_view rest) {
+    ChatRequest request;
+    request.messages = {{.role = "user", .content = "u"}, {.role = "assistant", .content = begun}};
+    request.continue_last = true;
+    const std::string prompt = JoinSegments(*(*format)->Render(request));
+    EXPECT_EQ((*format)->StartOf(prompt, request).in_thinking, begun.find("</think>") == begun.npos);
+    const std::unique_ptr<OutputParser> parser = (*format)->NewParser(prompt, request);
+    std::vector<OutputPart> parts;
+    parser->Push({rest, false}, &parts);
+    parser->Finish(&parts);
+    ChatAnswer answer;
+    answer.Add(parts);
+    return answer.reasoning + "|" + answer.content;
+  };
+  EXPECT_EQ(parsed("<think>\nOkay,", "so.</think>Yes"), "so.|Yes");
+  EXPECT_EQ(parsed("<think>\nOkay.</think>", "Yes"), "|Yes");
+}
+
 TEST(Harmony, Continues) {
   const Result<std::unique_ptr<ChatFormat>> format = MakeChatFormat({.text = "<|start|><|channel|><|message|>"});
   ASSERT_TRUE(format.ok()) << format.status().message();

@@ -98,7 +98,9 @@ TEST(SamplingFields, WhereAnAnswerEnds) {
   EXPECT_EQ(end_of(R"("min_tokens": 8, "max_tokens": 10)"), "uvwxyz abc length -");
   EXPECT_EQ(end_of(R"("n_predict": 2)"), "uv length -");
   EXPECT_EQ(end_of(R"("min_tokens": 1, "guided_regex": "u*")"),
-            "an answer that follows a grammar ends where the grammar does: its end cannot be ignored");
+            "min_tokens: an answer that follows a grammar ends where the grammar does");
+  // A token that a grammar forces stops as one that was drawn does.
+  EXPECT_EQ(end_of(R"("guided_choice": ["uvwxyz"], "stop_token_ids": [120])"), "uvw stop 120");
   EXPECT_EQ(end_of(R"("stop_token_ids": [300])"), "stop_token_ids has the token 300, and the vocabulary has 300");
 }
 
@@ -120,6 +122,9 @@ TEST(SamplingFields, WhichTokensAreDrawn) {
   // Bias by id, by text, and never.
   EXPECT_EQ(text(R"("logit_bias": {"65": 100})"), "AAAAAA");
   EXPECT_EQ(text(R"("logit_bias": [["A", 100]])"), "AAAAAA");
+  std::string many = R"(["A", 1])";
+  for (int i = 0; i < 8; ++i) many += R"(, [")" + std::string(1000, 'A') + R"(", 1])";
+  EXPECT_EQ(text(R"("logit_bias": [)" + many + "]"), "logit_bias has texts of more than 4096 tokens");
   EXPECT_EQ(text(R"("logit_bias": [[118, false]])").find('v'), std::string::npos);
   // With a grammar, what both allow.
   EXPECT_EQ(text(R"("guided_regex": "u(v|A)*", "allowed_token_ids": [117, 65])"), "uAAAAA");
@@ -190,6 +195,17 @@ TEST(SamplingFields, LogprobsOfAPrompt) {
           R"({"messages": [{"role": "user", "content": "ab"}], "prompt_logprobs": 0, "return_token_ids": true})");
   EXPECT_EQ(chat.whole["prompt_logprobs"].size(), chat.whole["prompt_token_ids"].size());
   EXPECT_EQ(chat.choice()["token_ids"], OrderedJson({'x', 'y', 'z'}));
+  // What an answer would have of them is bounded, all choices together.
+  const auto refused = [&](ApiEndpoint endpoint, const std::string& body) {
+    const Answered much = Ask(served.model, endpoint, body);
+    return much.whole.contains("error") ? much.whole["error"]["param"] : OrderedJson();
+  };
+  std::string prompts = quoted;
+  for (int i = 0; i < 3; ++i) prompts += ", " + quoted;
+  EXPECT_EQ(refused(kCompletions, R"({"prompt": [)" + prompts + R"(], "prompt_logprobs": 20, "n": 64, "max_tokens": 0})"),
+            "prompt_logprobs");
+  EXPECT_EQ(refused(kCompletions, R"({"prompt": "a", "prompt_logprobs": -1})"), "prompt_logprobs") << "the whole vocabulary";
+  EXPECT_EQ(refused(kCompletions, R"({"prompt": "a", "logprobs": -1})"), "logprobs");
 }
 
 TEST(SamplingFields, PromptsOfIdsAndTexts) {
@@ -200,6 +216,11 @@ TEST(SamplingFields, PromptsOfIdsAndTexts) {
     return a.choice()["prompt_token_ids"];
   };
   EXPECT_EQ(ids(R"("prompt": "xy")"), OrderedJson({257, 'x', 'y'}));
+  const Answered chat =
+      Ask(served.model, kChat, R"({"messages": [{"role": "user", "content": "ab"}], "return_token_ids": true, "max_tokens": 2})");
+  EXPECT_NE(chat.events.find(R"("token_ids":[120])"), std::string::npos) << chat.events;
+  EXPECT_NE(chat.events.find(R"("token_ids":[121])"), std::string::npos);
+  EXPECT_EQ(Ask(served.model, kCompletions, R"({"prompt": [300]})").whole["error"]["param"], "prompt");
   EXPECT_EQ(ids(R"("prompt": "xy", "add_special_tokens": false)"), OrderedJson({'x', 'y'}));
   EXPECT_EQ(ids(R"("prompt": ["xy", 5, "z"])"), OrderedJson({257, 'x', 'y', 5, 'z'}));
   EXPECT_EQ(ids(R"("prompt": [5, "xy", 6])"), OrderedJson({5, 'x', 'y', 6}));
