@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/file_lock.h"
 #include "tests/serve/served_api.h"
 #include "tests/serve/text_served.h"
 
@@ -63,6 +64,13 @@ TEST(UnixSocket, LeavesAloneWhatIsNotItsOwn) {
   EXPECT_TRUE(fs::is_regular_file(path));
   fs::remove(path);
   {
+    FileLock other;  // of a server between its look at what is there and its listening
+    ASSERT_EQ(other.Take(path + ".opening", 0600, FileLock::After::kRemove), 0);
+    const Result<Listener> late = Listener::OpenUnix(path);
+    ASSERT_FALSE(late.ok());
+    EXPECT_NE(late.status().message().find("begins to listen"), std::string::npos) << late.status().message();
+  }
+  {
     const Result<Listener> first = Listener::OpenUnix(path);
     ASSERT_TRUE(first.ok()) << first.status().message();
     EXPECT_TRUE(first->loopback());
@@ -71,6 +79,7 @@ TEST(UnixSocket, LeavesAloneWhatIsNotItsOwn) {
     ASSERT_TRUE(other.ok()) << other.status().message();
   }
   EXPECT_FALSE(fs::exists(path));
+  EXPECT_FALSE(fs::exists(path + ".opening"));
   EXPECT_TRUE(fs::exists(moved)) << "the first one's path was another's";
   for (const std::string& bad : {std::string(), folder / std::string(120, 'x'), folder / "no such/socket", folder / ""}) {
     const Result<Listener> listener = Listener::OpenUnix(bad);
