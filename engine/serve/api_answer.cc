@@ -112,6 +112,13 @@ OrderedJson TextLogprobsJson(std::span<const ApiLogprob> logprobs, int64_t offse
           {"text_offset", std::move(offsets)}};
 }
 
+HttpAnswer JsonAnswer(int status, const OrderedJson& body, HttpHeaders headers) {
+  headers.emplace_back("Content-Type", "application/json");
+  if (status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (status == 429 || status == 503) headers.emplace_back("Retry-After", "1");
+  return {.status = status, .headers = std::move(headers), .body = JsonLine(body)};
+}
+
 std::string JsonLine(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
 
 const char* ApiFinish(const ApiChoice& choice) {

@@ -14,6 +14,7 @@
 #include "engine/chat/output.h"
 #include "engine/render/value.h"
 #include "engine/serve/api_request.h"
+#include "engine/serve/http_server.h"
 #include "engine/session/request.h"
 #include "engine/session/unique_ids.h"
 
@@ -90,5 +91,7 @@ OrderedJson AnswerJson(const ApiAnswer& answer, OrderedJson bill);
 
 // One line. Bytes that are not UTF-8 become U+FFFD.
 std::string JsonLine(const OrderedJson& json);
+// With the headers that its status wants, after those given.
+HttpAnswer JsonAnswer(int status, const OrderedJson& body, HttpHeaders headers = {});
 
 }  // namespace tally

@@ -17,6 +17,11 @@ struct ApiError {
   std::string code = {};   // "unknown_parameter"; empty: none
 };
 
+// In the log: the client has left, and nobody is told. As nginx has it.
+inline constexpr int kClientLeft = 499;
+
+ApiError ShuttingDown();  // 503
+
 // 400 for requests that cannot be honoured, 503 for no room, 500 for a defect.
 ApiError ApiErrorOf(const Status& status);
 

@@ -41,6 +41,10 @@ void ApiReading::Ignore(std::string_view name) {
     ignored_.emplace_back("...");
 }
 
+ApiError ShuttingDown() {
+  return {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
+}
+
 ApiError ApiErrorOf(const Status& status) {
   switch (status.code()) {
     case StatusCode::kBadInput: return {.message = status.message()};

@@ -12,6 +12,7 @@
 #include "engine/base/utf8_check.h"
 #include "engine/machine/machine.h"
 #include "engine/page/chat_page.h"
+#include "engine/serve/api_error.h"
 #include "engine/serve/api_messages.h"
 #include "engine/serve/api_object.h"
 #include "engine/serve/api_ollama.h"
@@ -32,16 +33,11 @@ constexpr int kWorkers = 2, kLargeWorkers = 2;
 constexpr size_t kMostWork = 256;                              // bodies that wait to be parsed
 constexpr size_t kLargeBody = size_t{64} << 10;                // bytes from which on a body has workers of its own
 constexpr double kLeastFlushSeconds = 0.1, kFlushSeconds = 2;  // until what has been answered is read, when the server stops
-constexpr int kLeft = 499;                                     // the status of a request whose client has left, as nginx has it
 
 using ExchangePtr = std::shared_ptr<HttpExchange>;
 
 ApiError TooMuch() {
   return {.status = 503, .message = "too many requests at once: try again later", .type = "server_error", .code = "overloaded"};
-}
-
-ApiError ShuttingDown() {
-  return {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
 }
 
 // What the log says of a request beside what all have.
@@ -97,12 +93,6 @@ class ModelServer final : public ApiServer {
     ShelfOptions shelf = options.shelf;
     shelf.loop = options.loop;
     return shelf;
-  }
-  static HttpAnswer JsonAnswer(int status, const OrderedJson& body) {
-    HttpAnswer answer{.status = status, .headers = {{"Content-Type", "application/json"}}, .body = JsonLine(body)};
-    if (status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
-    if (status == 429 || status == 503) answer.headers.emplace_back("Retry-After", "1");
-    return answer;
   }
 
   // --- the HTTP thread
@@ -247,10 +237,11 @@ class ModelServer final : public ApiServer {
     }
     if (stopping_) return Fail(*exchange, target, ShuttingDown());
     const std::string client = ClientOf(exchange->request());
-    WorkQueue& work = exchange->request().body.size() < kLargeBody ? work_ : large_work_;
-    if (!work.Add(client, [this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
+    WorkQueue& queue = QueueOf(exchange->request().body);
+    if (!queue.Add(client, [this, exchange, target] { Work(exchange, target); })) Fail(*exchange, target, TooMuch());
   }
 
+  WorkQueue& QueueOf(const std::string& body) { return body.size() < kLargeBody ? work_ : large_work_; }
   // Names the queue that its requests wait in: one for each key, or for each address if there are no keys.
   std::string ClientOf(const HttpRequest& head) const {
     std::string client = access_.Check(head).client;
@@ -403,22 +394,23 @@ class ModelServer final : public ApiServer {
   }
 
   void LogLeft(HttpExchange& exchange, const Target& target) {
-    Log(exchange.request(), target, kLeft, RequestId(exchange.request(), ids_), {});
+    Log(exchange.request(), target, kClientLeft, RequestId(exchange.request(), ids_), {});
   }
 
-  // Calls `then` with the model of that name: now, or on a worker once it has been loaded.
+  // Calls `then` with the model of that name: now, or on a worker of `queue` once it has been loaded.
   using Then = std::function<std::optional<ApiError>(const ModelLease& model)>;
-  std::optional<ApiError> WithModel(const ExchangePtr& exchange, const Target& target, const std::string& name, Then then) {
+  std::optional<ApiError> WithModel(const ExchangePtr& exchange, const Target& target, WorkQueue& queue, const std::string& name,
+                                    Then then) {
     const std::optional<size_t> model = shelf_.Find(name);
     if (!model) return NoSuchModel(name);
     if (const ModelLease lease = shelf_.Take(*model)) return then(lease);
     const std::string client = ClientOf(exchange->request());
-    const auto go = [this, exchange, target, client, then = std::move(then)](const ModelLease& lease) {
+    const auto go = [this, exchange, target, &queue, client, then = std::move(then)](const ModelLease& lease) {
       const auto work = [this, exchange, target, lease, then] { Work(exchange, target, [&] { return then(lease); }); };
-      if (!work_.Add(client, work)) Fail(*exchange, target, stopping_ ? ShuttingDown() : TooMuch());
+      if (!queue.AddAgain(client, work)) Fail(*exchange, target, ShuttingDown());
     };
     const auto fail = [this, exchange, target](const ApiError& error) {
-      if (error.status == kLeft) return LogLeft(*exchange, target);
+      if (error.status == kClientLeft) return LogLeft(*exchange, target);
       Fail(*exchange, target, error);
     };
     return shelf_.Wait(*model, {.client = client,
@@ -431,14 +423,15 @@ class ModelServer final : public ApiServer {
   std::optional<ApiError> TryWork(const ExchangePtr& exchange, const Target& target) {
     HttpRequest& request = exchange->request();
     const std::string body = std::move(request.body);
+    WorkQueue& queue = QueueOf(body);
     Result<OrderedJson> json = ReadJson<OrderedJson>("the body", body, BodyLimits());
     if (!json.ok()) return ApiError{.message = json.status().message(), .code = "invalid_json"};
     switch (target.route) {
-      case Route::kComplete: return Complete(exchange, target, *json);
+      case Route::kComplete: return Complete(exchange, target, queue, *json);
       case Route::kTokenize:
       case Route::kDetokenize: {
         const auto shared = std::make_shared<const OrderedJson>(std::move(*json));
-        return WithModel(exchange, target, ModelOf(*shared), [this, exchange, target, shared](const ModelLease& lease) {
+        return WithModel(exchange, target, queue, ModelOf(*shared), [this, exchange, target, shared](const ModelLease& lease) {
           const Model& model = lease->served.engine->model();
           OrderedJson answer;
           std::optional<ApiError> error =
@@ -449,7 +442,7 @@ class ModelServer final : public ApiServer {
       }
       case Route::kCancel: return Cancel(exchange, target, *json);
       case Route::kOllamaShow: return OllamaShow(exchange, target, *json);
-      default: return Render(exchange, target, *json);
+      default: return Render(exchange, target, queue, *json);
     }
   }
   static JsonLimits BodyLimits() {
@@ -458,7 +451,7 @@ class ModelServer final : public ApiServer {
     return limits;
   }
 
-  std::optional<ApiError> Complete(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
+  std::optional<ApiError> Complete(const ExchangePtr& exchange, const Target& target, WorkQueue& queue, const OrderedJson& json) {
     ApiRequest request;
     if (std::optional<ApiError> error = ParseApiRequest(target.endpoint, json, &request, options_.strict)) return error;
     const HttpRequest& head = exchange->request();
@@ -473,7 +466,7 @@ class ModelServer final : public ApiServer {
     std::string model = request.model;
     if (IsOllama(target.endpoint) && !shelf_.Find(model)) model = WithoutLatest(request.model);
     const auto shared = std::make_shared<ApiRequest>(std::move(request));
-    return WithModel(exchange, target, model, [this, exchange, target, shared](const ModelLease& lease) {
+    return WithModel(exchange, target, queue, model, [this, exchange, target, shared](const ModelLease& lease) {
       return Begin(exchange, target, *shared, lease);
     });
   }
@@ -541,11 +534,9 @@ class ModelServer final : public ApiServer {
     auto asked = std::ranges::find(all, name, &ModelShelf::Figures::name);
     if (asked == all.end()) asked = std::ranges::find(all, WithoutLatest(name), &ModelShelf::Figures::name);
     if (asked == all.end()) return NoSuchModel(name);
-    OrderedJson shown;
-    (void)shelf_.With(static_cast<size_t>(asked - all.begin()),
-                      [&](const HostedModel& hosted) { shown = OllamaShowJson(*asked, &hosted.served, started_); });
-    if (shown.is_null()) shown = OllamaShowJson(*asked, nullptr, started_);
-    Answer(*exchange, target, 200, shown);
+    // Renders templates, so the shelf's lock is not to be held.
+    const ModelLease lease = shelf_.Look(static_cast<size_t>(asked - all.begin()));
+    Answer(*exchange, target, 200, OllamaShowJson(*asked, lease == nullptr ? nullptr : &lease->served, started_));
     return std::nullopt;
   }
 
@@ -556,12 +547,12 @@ class ModelServer final : public ApiServer {
   }
 
   // /apply-template, and the counts of tokens.
-  std::optional<ApiError> Render(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
+  std::optional<ApiError> Render(const ExchangePtr& exchange, const Target& target, WorkQueue& queue, const OrderedJson& json) {
     const ApiEndpoint endpoint = target.route == Route::kTemplate ? ApiEndpoint::kChat : target.endpoint;
     const auto request = std::make_shared<ApiRequest>();
     if (std::optional<ApiError> error = ParseApiRequest(endpoint, json, request.get(), options_.strict)) return error;
     request->chat.now = std::time(nullptr);
-    return WithModel(exchange, target, request->model,
+    return WithModel(exchange, target, queue, request->model,
                      [this, exchange, target, request](const ModelLease& lease) -> std::optional<ApiError> {
                        RenderedChat rendered;
                        if (std::optional<ApiError> error = RenderApiChat(lease->served, request->chat, &rendered)) return error;

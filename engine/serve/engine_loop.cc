@@ -8,6 +8,8 @@
 
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/serve/api_answer.h"
+#include "engine/serve/api_error.h"
 
 namespace tally {
 namespace {
@@ -17,16 +19,9 @@ constexpr double kWriteSeconds = 5;                // for prefixes, once the ser
 constexpr std::chrono::milliseconds kReading{20};  // between looks for clients that have left, while nothing but files is read
 constexpr std::chrono::milliseconds kQuiet{500};   // without a request, before prefixes are written
 constexpr size_t kFedAhead = 1;  // choices that the scheduler has waiting, so that none is missing where one ends
-constexpr const char* kStopping = "the server is shutting down";
 
 ApiError Unavailable(const std::string& message, const char* code) {
   return {.status = 503, .message = message, .type = "server_error", .code = code};
-}
-
-HttpAnswer JsonAnswer(int status, const OrderedJson& body, HttpHeaders headers) {
-  headers.emplace_back("Content-Type", "application/json");
-  if (status == 503 || status == 429) headers.emplace_back("Retry-After", "1");
-  return {.status = status, .headers = std::move(headers), .body = JsonLine(body)};
 }
 
 }  // namespace
@@ -66,7 +61,7 @@ Status EngineLoop::Start() {
 std::optional<ApiError> EngineLoop::Add(std::unique_ptr<ServedRequest>& request) {
   const size_t n = request->completion->requests().size();
   const std::lock_guard lock(mutex_);
-  if (stopping_ || ended_) return Unavailable(kStopping, "shutting_down");
+  if (stopping_ || ended_) return ShuttingDown();
   if (!waiting_.empty() && waiting_.size() + n > options_.most_waiting) {
     return Unavailable("too many requests wait here: try again later", "overloaded");
   }
@@ -261,7 +256,7 @@ void EngineLoop::DropDeparted() {
     if (active->served->exchange->left()) {
       Cancel(*active);
       metrics_.CountCancelled();
-      End(*active, 499);  // nobody reads it
+      End(*active, kClientLeft);
     } else if (options_.deadline_seconds > 0 && now > active->served->arrived + options_.deadline_seconds) {
       Fail(*active, {.status = 504,
                      .message = "the request was not done within its time",
@@ -346,7 +341,7 @@ void EngineLoop::Run() {
       FailAll({.status = 500, .message = Printable(error.what()), .type = "server_error"});
     }
   }
-  FailAll(Unavailable(kStopping, "shutting_down"));
+  FailAll(ShuttingDown());
   try {
     feed_.End();
     const double until = MonotonicSeconds() + kWriteSeconds;

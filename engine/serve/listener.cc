@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -10,10 +11,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <string>
 #include <system_error>
 
+#include "engine/base/file_lock.h"
 #include "engine/base/format.h"
 #include "engine/base/system_error.h"
 #include "engine/serve/http_server.h"
@@ -27,23 +30,40 @@ std::string NumericAddress(const sockaddr* address, socklen_t size) {
   return text.data();
 }
 
+// Held while a socket's file is made or removed: what one server has found there holds until it has acted. 0, or an error of FileLock.
+int LockPath(const std::string& path, FileLock* lock) {
+  constexpr unsigned kOwnerOnly = 0600;
+  const int locked = lock->Take(path + ".opening", kOwnerOnly, FileLock::After::kRemove);
+  return NoFileLocks(locked) ? 0 : locked;
+}
+
 // A socket at a path, removed with the object unless another has taken its place.
 class SocketFile {
  public:
-  explicit SocketFile(std::string path) : path_(std::move(path)) { known_ = ::lstat(path_.c_str(), &made_) == 0; }
+  // An open descriptor, so that no other file gets the inode's number.
+  explicit SocketFile(std::string path) : path_(std::move(path)), fd_(::open(path_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)) {}
   SocketFile(const SocketFile&) = delete;
   SocketFile& operator=(const SocketFile&) = delete;
   ~SocketFile() {
-    struct stat now {};
-    if (known_ && ::lstat(path_.c_str(), &now) == 0 && now.st_dev == made_.st_dev && now.st_ino == made_.st_ino) {
-      (void)::unlink(path_.c_str());
+    try {
+      Remove();
+    } catch (const std::exception&) {  // it stays, and the next server replaces it
     }
+    if (fd_ >= 0) ::close(fd_);
   }
 
  private:
+  void Remove() const {
+    struct stat made {};
+    struct stat now {};
+    FileLock lock;
+    if (LockPath(path_, &lock) != 0) return;  // who opens it replaces it
+    if (fd_ < 0 || ::fstat(fd_, &made) != 0 || ::lstat(path_.c_str(), &now) != 0) return;
+    if (now.st_dev == made.st_dev && now.st_ino == made.st_ino) (void)::unlink(path_.c_str());
+  }
+
   const std::string path_;
-  struct stat made_ {};
-  bool known_ = false;
+  const int fd_;
 };
 
 // Removes a socket on which nobody answers.
@@ -105,15 +125,23 @@ Result<Listener> Listener::OpenUnix(const std::string& path) {
     return BadInput(place + ": the path of a socket has at most " + std::to_string(sizeof address.sun_path - 1) + " bytes");
   }
   std::memcpy(address.sun_path, path.data(), path.size());
+  FileLock lock;
+  const int locked = LockPath(path, &lock);
+  if (locked == EWOULDBLOCK) return BadInput(place + ": another program begins to listen there");
+  if (locked != 0) return SystemError(place, locked);
   TALLY_RETURN_IF_ERROR(RemoveStale(address, place));
   Listener listener;
   listener.fd_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (listener.fd_ < 0 || ::bind(listener.fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return SystemError(place, errno);
   }
+  if (::listen(listener.fd_, SOMAXCONN) != 0) {
+    const int error = errno;
+    (void)::unlink(path.c_str());
+    return SystemError(place, error);
+  }
   listener.address_ = path;
   listener.file_ = std::make_shared<const SocketFile>(path);
-  if (::listen(listener.fd_, SOMAXCONN) != 0) return SystemError(place, errno);
   return listener;
 }
 

@@ -16,11 +16,6 @@ namespace tally {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{50};  // between looks for clients that have left, and for deadlines
-constexpr int kClientLeft = 499;
-
-ApiError Stopping() {
-  return {.status = 503, .message = "the server is shutting down", .type = "server_error", .code = "shutting_down"};
-}
 
 // One that there is no memory to tell loses its exchange, which its client sees.
 void Tell(const ModelShelf::Waiter& waiter, const ApiError& error) {
@@ -63,7 +58,8 @@ Status ModelShelf::Start() {
                   BytesText(options_.bytes));
   }
   for (size_t i = 0; i < entries_.size(); ++i) {
-    if (SaturatingAdd(Bytes(), entries_[i]->source.bytes) <= options_.bytes) TALLY_RETURN_IF_ERROR(Load(i, /*alone=*/true));
+    if (SaturatingAdd(Bytes(), entries_[i]->source.bytes) <= options_.bytes)
+      TALLY_RETURN_IF_ERROR(Load(i, /*alone=*/true, /*starting=*/true));
   }
   if (size() == 1) return {};
   if (loader_.Start([this] { Run(); }) && watcher_.Start([this] { Watch(); })) return {};
@@ -86,26 +82,29 @@ std::string ModelShelf::Names() const {
 
 struct ModelShelf::Hold {
   ~Hold() {
-    if (shelf != nullptr) shelf->Release(model);
+    if (shelf != nullptr) shelf->Release(model, use);
   }
   ModelShelf* shelf = nullptr;
   size_t model = 0;
+  bool use = true;
 };
 
-ModelLease ModelShelf::Lease(size_t model) {
+// Must not be dropped with the lock held.
+ModelLease ModelShelf::Lease(size_t model, bool use) {
   Entry& entry = *entries_[model];
   auto hold = std::make_shared<Hold>();
   hold->shelf = this;
   hold->model = model;
+  hold->use = use;
   ++entry.in_use;
-  entry.used = ++clock_;
+  if (use) entry.used = ++clock_;
   return {std::move(hold), entry.hosted.get()};
 }
 
-void ModelShelf::Release(size_t model) {
+void ModelShelf::Release(size_t model, bool use) {
   const std::lock_guard lock(mutex_);
   Entry& entry = *entries_[model];
-  entry.used = ++clock_;
+  if (use) entry.used = ++clock_;
   if (--entry.in_use == 0) changed_.notify_all();
 }
 
@@ -114,9 +113,16 @@ ModelLease ModelShelf::Take(size_t model) {
   return IsReady(*entries_[model]) ? Lease(model) : nullptr;
 }
 
+ModelLease ModelShelf::Look(size_t model) {
+  const std::lock_guard lock(mutex_);
+  const Entry& entry = *entries_[model];
+  if (entry.hosted == nullptr || (entry.leaving && entry.in_use == 0)) return nullptr;  // the latter is being dropped
+  return Lease(model, /*use=*/false);
+}
+
 std::optional<ApiError> ModelShelf::Wait(size_t model, Waiter waiter) {
   std::unique_lock lock(mutex_);
-  if (stopping_) return Stopping();
+  if (stopping_) return ShuttingDown();
   Entry& entry = *entries_[model];
   if (IsReady(entry)) {
     ModelLease lease = Lease(model);
@@ -124,6 +130,8 @@ std::optional<ApiError> ModelShelf::Wait(size_t model, Waiter waiter) {
     waiter.go(std::move(lease));
     return std::nullopt;
   }
+  if (entry.hosted == nullptr && entry.refusal && MonotonicSeconds() < entry.refused + options_.retry_seconds)
+    return entry.refusal;
   size_t all = 0, own = 0;
   for (const std::unique_ptr<Entry>& each : entries_) {
     all += each->waiters.size();
@@ -221,7 +229,7 @@ size_t ModelShelf::Stop(double seconds) {
     std::unique_lock lock(mutex_);
     stopping_ = true;
     cut = Waiting();
-    for (size_t i = 0; i < size(); ++i) Refuse(i, Stopping(), lock);
+    for (size_t i = 0; i < size(); ++i) Refuse(i, ShuttingDown(), lock);
     for (const std::unique_ptr<Entry>& entry : entries_) {
       if (entry->hosted != nullptr) entry->hosted->loop->BeginStop(seconds);
     }
@@ -238,20 +246,29 @@ size_t ModelShelf::Stop(double seconds) {
   return cut;
 }
 
-// Hands the model to all that wait for it.
-void ModelShelf::Resume(size_t model, std::unique_lock<std::mutex>& lock) {
-  std::vector<std::pair<Waiter, ModelLease>> ready;
-  for (Waiter& waiter : std::exchange(entries_[model]->waiters, {})) ready.emplace_back(std::move(waiter), Lease(model));
-  lock.unlock();
-  for (auto& [waiter, lease] : ready) {
-    try {
-      waiter.go(std::move(lease));
-    } catch (const std::exception&) {
-      Tell(waiter, {.status = 503, .message = "not enough memory for this request", .type = "server_error", .code = "no_room"});
+// Hands models that are ready to those that wait for them, one after the other: if memory fails, the others still wait. False: nobody
+// waited for such a model, and the lock was held throughout.
+bool ModelShelf::Resume(std::unique_lock<std::mutex>& lock) {
+  bool resumed = false;
+  for (size_t i = 0; i < size(); ++i) {
+    Entry& entry = *entries_[i];
+    while (IsReady(entry) && !entry.waiters.empty()) {
+      ModelLease lease = Lease(i);  // before the waiter is taken; nothing throws with the lock held and a lease in hand
+      std::optional<Waiter> waiter(std::move(entry.waiters.front()));
+      entry.waiters.erase(entry.waiters.begin());
+      lock.unlock();
+      resumed = true;
+      try {
+        waiter->go(std::move(lease));
+      } catch (const std::exception&) {
+        Tell(*waiter,
+             {.status = 503, .message = "not enough memory for this request", .type = "server_error", .code = "no_room"});
+      }
+      waiter.reset();
+      lock.lock();
     }
   }
-  ready.clear();
-  lock.lock();
+  return resumed;
 }
 
 void ModelShelf::Refuse(size_t model, const ApiError& error, std::unique_lock<std::mutex>& lock) {
@@ -262,14 +279,14 @@ void ModelShelf::Refuse(size_t model, const ApiError& error, std::unique_lock<st
   lock.lock();
 }
 
-// The model that was wanted first, of those that are not in memory.
-std::optional<size_t> ModelShelf::NextWanted() const {
-  std::optional<size_t> next;
+// The models that requests wait for, in the order in which they were wanted.
+std::vector<size_t> ModelShelf::Wanted() const {
+  std::vector<size_t> wanted;
   for (size_t i = 0; i < size(); ++i) {
-    const Entry& entry = *entries_[i];
-    if (!entry.waiters.empty() && (!next || entry.wanted < entries_[*next]->wanted)) next = i;
+    if (!entries_[i]->waiters.empty()) wanted.push_back(i);
   }
-  return next;
+  std::ranges::sort(wanted, {}, [&](size_t i) { return entries_[i]->wanted; });
+  return wanted;
 }
 
 void ModelShelf::Warn(const std::string& line) const {
@@ -277,7 +294,7 @@ void ModelShelf::Warn(const std::string& line) const {
   if (options_.warn) options_.warn(line);
 }
 
-Result<std::unique_ptr<HostedModel>> ModelShelf::Host(size_t model, bool alone) {
+Result<std::unique_ptr<HostedModel>> ModelShelf::Host(size_t model, bool alone, bool starting) {
   const ModelSource& source = entries_[model]->source;
   TALLY_ASSIGN_OR_RETURN(ReadyModel ready, source.load(alone, [this] { return stopping_.load(); }));
   auto hosted = std::make_unique<HostedModel>();
@@ -291,9 +308,13 @@ Result<std::unique_ptr<HostedModel>> ModelShelf::Host(size_t model, bool alone) 
   if (!options_.cache_folder.empty()) {
     const bool several = size() > 1;
     const std::string folder = several ? options_.cache_folder + "/" + FolderName(source.name) : options_.cache_folder;
-    TALLY_ASSIGN_OR_RETURN(files, PrefixFiles::Open(engine, folder, options_.cache_bytes / size(),
-                                                    options_.cache_options + " " + std::string(engine.target()),
-                                                    [this](const std::string& line) { Warn(line); }));
+    Result<std::unique_ptr<PrefixFiles>> opened = PrefixFiles::Open(engine, folder, options_.cache_bytes / size(),
+                                                                    options_.cache_options + " " + std::string(engine.target()),
+                                                                    [this](const std::string& line) { Warn(line); });
+    // Later the model answers all the same. Clients are not told: the message has the folder.
+    if (!opened.ok() && starting) return opened.status();
+    if (!opened.ok()) Warn(Printable(source.name) + " keeps no conversations: " + opened.status().message());
+    if (opened.ok()) files = std::move(*opened);
   }
   hosted->loop = std::make_unique<EngineLoop>(engine, options_.loop, *entries_[model]->metrics,
                                               LiveFeed(engine, source.name, options_.roofs), std::move(files));
@@ -302,19 +323,21 @@ Result<std::unique_ptr<HostedModel>> ModelShelf::Host(size_t model, bool alone) 
 }
 
 // Without the lock.
-Status ModelShelf::Load(size_t model, bool alone) {
+Status ModelShelf::Load(size_t model, bool alone, bool starting) {
   Result<std::unique_ptr<HostedModel>> hosted = NoRoom("there is not enough memory to load the model");
   try {
-    hosted = Host(model, alone);
+    hosted = Host(model, alone, starting);
   } catch (const std::bad_alloc&) {
   } catch (const std::exception& error) {
-    hosted = Status(StatusCode::kInternal, Printable(error.what()));
+    Warn(Printable(entries_[model]->source.name) + ": " + Printable(error.what()));  // which may name files
+    hosted = Status(StatusCode::kInternal, "an internal error");
   }
   const std::lock_guard lock(mutex_);
   Entry& entry = *entries_[model];
   entry.state = hosted.ok() ? ModelState::kLoaded : ModelState::kUnloaded;
   entry.error = hosted.ok() ? "" : hosted.status().message();
   if (!hosted.ok()) return hosted.status();
+  entry.refusal.reset();
   ++entry.loads;
   entry.used = ++clock_;
   entry.hosted = std::move(*hosted);
@@ -339,37 +362,60 @@ void ModelShelf::Drop(size_t model, std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-// Until there is room for the model. False: nobody waits for it any more.
-bool ModelShelf::MakeRoom(size_t model, std::unique_lock<std::mutex>& lock) {
-  const Entry& wanted = *entries_[model];
-  const auto fits = [&](uint64_t given_up) {
-    const uint64_t taken = Bytes(), left = taken - std::min(taken, given_up);
-    return left == 0 || SaturatingAdd(left, wanted.source.bytes) <= options_.bytes;
-  };
-  while (!stopping_ && !wanted.waiters.empty() && !fits(0)) {
-    std::vector<size_t> order;
-    for (size_t i = 0; i < size(); ++i) {
-      if (entries_[i]->hosted != nullptr) order.push_back(i);
-    }
-    // Idle ones first, then those that are leaving already, then the least recently used.
-    const auto rank = [&](size_t i) {
-      const Entry& entry = *entries_[i];
-      return std::tuple(entry.in_use > 0, !entry.leaving, entry.used);
-    };
-    std::ranges::sort(order, {}, rank);
-    uint64_t given_up = 0;
-    for (const size_t i : order) {
-      entries_[i]->leaving = !fits(given_up);
-      if (entries_[i]->leaving) given_up += entries_[i]->source.bytes;
-    }
-    if (!order.empty() && entries_[order[0]]->in_use == 0) {
-      Drop(order[0], lock);
-    } else {
-      changed_.wait(lock);
-    }
+// Which models are to give way to one that is not in memory, the first of them first; none: it fits. kIdle: only idle ones. kUnneeded: only
+// idle ones that are not leaving, whose room is another's. Nullopt: that is not enough.
+std::optional<std::vector<size_t>> ModelShelf::FindVictims(size_t model, Victims of) const {
+  std::vector<size_t> order;
+  size_t hosted = 0;
+  for (size_t i = 0; i < size(); ++i) {
+    const Entry& entry = *entries_[i];
+    if (entry.hosted == nullptr) continue;
+    ++hosted;
+    if (of != Victims::kAny && (entry.in_use > 0 || (of == Victims::kUnneeded && entry.leaving))) continue;
+    order.push_back(i);
   }
-  for (const std::unique_ptr<Entry>& entry : entries_) entry->leaving = false;
-  return !stopping_ && !wanted.waiters.empty();
+  std::ranges::sort(order, {}, [&](size_t i) {
+    const Entry& entry = *entries_[i];
+    return std::tuple(!entry.leaving, entry.in_use > 0, entry.used);
+  });
+  const uint64_t taken = Bytes(), wanted = entries_[model]->source.bytes;
+  uint64_t given_up = 0;
+  std::vector<size_t> victims;
+  // With nothing else in memory any model fits: it may take a little more than was planned.
+  const auto fits = [&] {
+    return victims.size() == hosted || SaturatingAdd(taken - std::min(taken, given_up), wanted) <= options_.bytes;
+  };
+  for (size_t i = 0; i < order.size() && !fits(); ++i) {
+    victims.push_back(order[i]);
+    given_up += entries_[order[i]]->source.bytes;
+  }
+  if (!fits()) return std::nullopt;
+  return victims;
+}
+
+// Others stay. busy_only: an idle one goes on until the busy ones are done.
+void ModelShelf::SetLeaving(const std::vector<size_t>& models, bool busy_only) {
+  for (size_t i = 0; i < size(); ++i) {
+    Entry& entry = *entries_[i];
+    entry.leaving = std::ranges::find(models, i) != models.end() && (!busy_only || entry.in_use > 0 || entry.leaving);
+  }
+}
+
+// Drops what is in the model's way, or loads it. False: there is no room without models that may not be dropped.
+bool ModelShelf::Place(size_t model, Victims of, std::unique_lock<std::mutex>& lock) {
+  const std::optional<std::vector<size_t>> victims = FindVictims(model, of);
+  if (!victims) return false;
+  if (of == Victims::kIdle) {
+    SetLeaving(*victims, /*busy_only=*/false);
+    if (Resume(lock)) return true;  // those that stay after all; the rest may be different now
+  }
+  if (victims->empty()) {
+    LoadFor(model, lock);
+  } else {
+    entries_[victims->front()]->leaving = true;
+    Drop(victims->front(), lock);
+  }
+  return true;
 }
 
 void ModelShelf::LoadFor(size_t model, std::unique_lock<std::mutex>& lock) {
@@ -377,29 +423,34 @@ void ModelShelf::LoadFor(size_t model, std::unique_lock<std::mutex>& lock) {
   entry.state = ModelState::kLoading;
   const bool alone = Bytes() == 0;
   lock.unlock();
-  const Status loaded = Load(model, alone);
+  const Status loaded = Load(model, alone, /*starting=*/false);
   if (!loaded.ok() && !stopping_) Warn(Printable(entry.source.name) + " cannot be loaded: " + loaded.message());
   lock.lock();
-  if (loaded.ok() || entry.waiters.empty()) return;
+  if (loaded.ok()) return;
   const bool no_room = loaded.code() == StatusCode::kNoRoom;
-  Refuse(model,
-         {.status = no_room ? 503 : 500,
-          .message = "the model " + Quote(entry.source.name) + " cannot be loaded: " + loaded.message(),
-          .type = "server_error",
-          .code = no_room ? "no_room" : "model_not_loaded"},
-         lock);
+  const ApiError error{.status = no_room ? 503 : 500,
+                       .message = "the model " + Quote(entry.source.name) + " cannot be loaded: " + loaded.message(),
+                       .type = "server_error",
+                       .code = no_room ? "no_room" : "model_not_loaded"};
+  entry.refusal = error;
+  entry.refused = MonotonicSeconds();
+  Refuse(model, error, lock);
 }
 
 // One turn of the loader.
 void ModelShelf::Turn(std::unique_lock<std::mutex>& lock) {
-  const std::optional<size_t> next = NextWanted();
-  if (!next) {
-    changed_.wait(lock);
-  } else if (IsReady(*entries_[*next])) {
-    Resume(*next, lock);
-  } else if (MakeRoom(*next, lock)) {
-    LoadFor(*next, lock);
+  const std::vector<size_t> wanted = Wanted();
+  if (wanted.empty() || entries_[wanted[0]]->hosted != nullptr) SetLeaving({}, /*busy_only=*/false);
+  if (Resume(lock)) return;
+  if (!wanted.empty()) {
+    if (Place(wanted[0], Victims::kIdle, lock)) return;
+    SetLeaving(FindVictims(wanted[0], Victims::kAny).value_or(std::vector<size_t>()), /*busy_only=*/true);
+    if (Resume(lock)) return;
+    for (size_t i = 1; i < wanted.size(); ++i) {
+      if (entries_[wanted[i]]->hosted == nullptr && Place(wanted[i], Victims::kUnneeded, lock)) return;
+    }
   }
+  changed_.wait(lock);
 }
 
 void ModelShelf::Run() {
@@ -414,28 +465,25 @@ void ModelShelf::Run() {
   }
 }
 
-// Takes those out that have no client any more, or no time.
-std::vector<std::pair<ModelShelf::Waiter, ApiError>> ModelShelf::TakeEnded() {
+// Takes one out that has no client any more, or no time.
+std::optional<std::pair<ModelShelf::Waiter, ApiError>> ModelShelf::TakeEnded() {
   const double now = MonotonicSeconds(), seconds = options_.loop.deadline_seconds;
-  std::vector<std::pair<Waiter, ApiError>> ended;
   for (const std::unique_ptr<Entry>& entry : entries_) {
-    for (size_t i = 0; i < entry->waiters.size();) {
+    for (size_t i = 0; i < entry->waiters.size(); ++i) {
       Waiter& waiter = entry->waiters[i];
       const bool left = waiter.left(), late = seconds > 0 && now > waiter.arrived + seconds;
-      if (!left && !late) {
-        ++i;
-        continue;
-      }
+      if (!left && !late) continue;
       ApiError error{.status = 504,
                      .message = "the request's model was not loaded within its time",
                      .type = "server_error",
                      .code = "deadline_exceeded"};
       if (left) error = {.status = kClientLeft, .message = "the client has left"};
-      ended.emplace_back(std::move(waiter), std::move(error));
+      std::pair<Waiter, ApiError> ended(std::move(waiter), std::move(error));
       entry->waiters.erase(entry->waiters.begin() + static_cast<std::ptrdiff_t>(i));
+      return ended;
     }
   }
-  return ended;
+  return std::nullopt;
 }
 
 void ModelShelf::Watch() {
@@ -447,12 +495,13 @@ void ModelShelf::Watch() {
     }
     watch_.wait_for(lock, kLook);
     try {
-      std::vector<std::pair<Waiter, ApiError>> ended = TakeEnded();
-      if (ended.empty()) continue;
-      changed_.notify_all();
-      lock.unlock();
-      for (const auto& [waiter, error] : ended) Tell(waiter, error);
-      ended.clear();
+      while (auto ended = TakeEnded()) {
+        changed_.notify_all();
+        lock.unlock();
+        Tell(ended->first, ended->second);
+        ended.reset();
+        lock.lock();
+      }
     } catch (const std::exception&) {  // no memory: once more, soon
     }
     if (!lock.owns_lock()) lock.lock();

@@ -2,9 +2,15 @@
 // The models of a server: those in memory, each with the loop that steps its engine, and those that are loaded when a request wants them.
 //
 // All together take at most a budget of bytes: weights, KV caches and scratch, as planned. A request whose model is not in memory waits
-// until it has been loaded; requests for others go on meanwhile. Models are loaded one at a time, in the order in which they were first
-// wanted. Where there is no room, the least recently used models give way: idle ones at once, busy ones when what they have begun is
+// until it has been loaded; requests for those in memory go on meanwhile. Models are loaded one at a time, in the order in which they were
+// first wanted. Where there is no room, the least recently used models give way: idle ones at once, busy ones when what they have begun is
 // answered. Requests that come for a model that is to give way wait for its next turn.
+//
+// While the model that was wanted first waits for busy ones, those wanted later that find room without them pass it: free bytes, and idle
+// models that need not give way. None can pass it for ever: a busy model whose room it needs takes nothing new from then on, and stays in
+// memory, its room kept, until there is room for the first.
+//
+// A model that could not be loaded is not tried again for some seconds: its requests get the same error, and nothing gives way for it.
 #pragma once
 
 #include <atomic>
@@ -52,7 +58,8 @@ struct ShelfOptions {
   uint64_t cache_bytes = 0;  // of all models together
   std::string cache_options = {};  // as PrefixFiles has them, without the instruction set
   std::function<void(const std::string& line)> warn =
-      {};  // about models and files of the cache folder; any thread, one at a time
+      {};                    // about models and files of the cache folder; any thread, one at a time
+  double retry_seconds = 5;  // from a load that failed to the next one of the same model
   ReportRoofs roofs = {};
   LoopOptions loop = {};
 };
@@ -102,7 +109,9 @@ class ModelShelf {
   std::string Names() const;  // "'a', 'b'"
   // The model, if it is in memory and not to give way. Null: Wait for it.
   ModelLease Take(size_t model);
-  // An error, and none of its functions is called: too many wait, or the shelf stops.
+  // The model, if it is in memory. Not a use of it: which models are dropped does not depend on it.
+  ModelLease Look(size_t model);
+  // An error, and none of its functions is called: too many wait, the model could not be loaded a moment ago, or the shelf stops.
   [[nodiscard]] std::optional<ApiError> Wait(size_t model, Waiter waiter);
   // The one that was used last, of those in memory.
   std::optional<size_t> Latest() const;
@@ -130,30 +139,35 @@ class ModelShelf {
     uint64_t used = 0;     // in which order models were used last
     uint64_t loads = 0, drops = 0;
     std::vector<Waiter> waiters = {};
-    uint64_t wanted = 0;  // in which order models were wanted, while it has waiters
+    uint64_t wanted = 0;                   // in which order models were wanted, while it has waiters
+    std::optional<ApiError> refusal = {};  // of the last load, if that failed
+    double refused = 0;                    // MonotonicSeconds() of it
   };
 
   struct Hold;
 
   // With the lock held.
-  ModelLease Lease(size_t model);
+  ModelLease Lease(size_t model, bool use = true);
   bool IsReady(const Entry& entry) const { return entry.hosted != nullptr && !entry.leaving; }
   uint64_t Bytes() const;
-  std::optional<size_t> NextWanted() const;
+  std::vector<size_t> Wanted() const;
   size_t Waiting() const;
-  void Release(size_t model);  // takes the lock
-  void Resume(size_t model, std::unique_lock<std::mutex>& lock);
+  void Release(size_t model, bool use);  // takes the lock
+  bool Resume(std::unique_lock<std::mutex>& lock);
   void Refuse(size_t model, const ApiError& error, std::unique_lock<std::mutex>& lock);
-  bool MakeRoom(size_t model, std::unique_lock<std::mutex>& lock);
+  enum class Victims : uint8_t { kIdle, kUnneeded, kAny };
+  std::optional<std::vector<size_t>> FindVictims(size_t model, Victims of) const;
+  void SetLeaving(const std::vector<size_t>& models, bool busy_only);
+  bool Place(size_t model, Victims of, std::unique_lock<std::mutex>& lock);
   void Drop(size_t model, std::unique_lock<std::mutex>& lock);
   void LoadFor(size_t model, std::unique_lock<std::mutex>& lock);
 
-  Status Load(size_t model, bool alone);
-  Result<std::unique_ptr<HostedModel>> Host(size_t model, bool alone);
+  Status Load(size_t model, bool alone, bool starting);
+  Result<std::unique_ptr<HostedModel>> Host(size_t model, bool alone, bool starting);
   void Warn(const std::string& line) const;
   void Turn(std::unique_lock<std::mutex>& lock);
   void Run();
-  std::vector<std::pair<Waiter, ApiError>> TakeEnded();
+  std::optional<std::pair<Waiter, ApiError>> TakeEnded();
   void Watch();
 
   const ShelfOptions options_;

@@ -22,6 +22,14 @@ bool WorkQueue::Add(const std::string& client, std::function<void()> work) {
   return true;
 }
 
+bool WorkQueue::AddAgain(const std::string& client, std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  if (stopped_) return false;
+  work_.Push(client, {client, std::move(work)});
+  wake_.notify_one();
+  return true;
+}
+
 void WorkQueue::Stop() {
   {
     const std::lock_guard lock(mutex_);

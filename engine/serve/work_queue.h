@@ -28,6 +28,8 @@ class WorkQueue {
   Status Start(int threads);
   // False: too much waits, or the queue has been stopped.
   [[nodiscard]] bool Add(const std::string& client, std::function<void()> work);
+  // The same, however much waits: for work that has been taken in before. False: the queue has been stopped.
+  [[nodiscard]] bool AddAgain(const std::string& client, std::function<void()> work);
   // Waits for the work in progress, then runs all waiting items on the calling thread. An item must itself check whether the
   // server is stopping.
   void Stop();

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -77,7 +79,7 @@ class Sources {
 // A server of models a, b, c of which `fit` have room.
 class ServedModels {
  public:
-  explicit ServedModels(uint64_t fit, double deadline = 0, const std::string& cache = "") {
+  explicit ServedModels(uint64_t fit, double deadline = 0, const std::string& cache = "", double retry = 0) {
     Result<Listener> listener = Listener::Open("127.0.0.1", 0);
     EXPECT_TRUE(listener.ok());
     ApiServerOptions options;
@@ -85,8 +87,9 @@ class ServedModels {
     options.shelf.bytes = fit * sources.bytes() + sources.bytes() / 2;
     options.shelf.cache_folder = cache;
     options.shelf.cache_bytes = uint64_t{1} << 30;
+    options.shelf.retry_seconds = retry;
     options.loop.deadline_seconds = deadline;
-    options.log = [this](const std::string& line) {
+    options.log = options.shelf.warn = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
       log_ += line + "\n";
     };
@@ -196,6 +199,22 @@ TEST(ServingModels, ALoadThatFailsIsTriedAgain) {
   EXPECT_EQ(models.States(), "unloaded loaded unloaded");
 }
 
+// Good models do not give way again and again to one that cannot be loaded.
+TEST(ServingModels, ALoadThatFailsIsNotTriedAgainAtOnce) {
+  ServedModels models(1, 0, "", /*retry=*/1000);
+  models.sources.Fail(true);
+  const HttpReply failed = models.Ask("b");
+  EXPECT_EQ(failed.status, 500);
+  models.sources.Fail(false);
+  EXPECT_EQ(models.Ask("a").status, 200);
+  EXPECT_EQ(models.sources.loads(), 3);
+  const HttpReply again = models.Ask("b");
+  EXPECT_EQ(again.status, 500);
+  EXPECT_EQ(again.body, failed.body);
+  EXPECT_EQ(models.sources.loads(), 3);
+  EXPECT_EQ(models.States(), "loaded unloaded unloaded");
+}
+
 TEST(ServingModels, TheServerEndsWhileAModelIsLoaded) {
   ServedModels models(1);
   models.sources.Hold(true);
@@ -221,6 +240,18 @@ TEST(ServingModels, PrefixFilesAreEachModelsOwn) {
   EXPECT_GT(cached("a"), 90);
 }
 
+// The model answers all the same, and paths are the operator's to know.
+TEST(ServingModels, AModelWithoutPrefixFilesIsServed) {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "cache");
+  std::ofstream(folder / "cache/b") << "no folder";
+  const ServedModels models(1, 0, folder / "cache");
+  const HttpReply answer = models.Ask("b");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_TRUE(models.Logs("b keeps no conversations: " + folder / "cache/b"));
+  EXPECT_EQ(Get(models.server->port(), "/v1/models").body.find("cache"), std::string::npos);
+}
+
 TEST(ServingModels, StartIsRefusedByName) {
   Sources sources;
   const auto start = [&](std::vector<ModelSource> models, uint64_t bytes) {
@@ -239,45 +270,115 @@ TEST(ServingModels, StartIsRefusedByName) {
   EXPECT_NE(start({sources.Make("a"), sources.Make("b")}, UINT64_MAX).message().find("the file has gone"), std::string::npos);
 }
 
+// A shelf without a server: the test holds what it gets.
+class Shelf {
+ public:
+  Shelf(std::vector<ModelSource> models, uint64_t bytes) : given_(models.size()), shelf(std::move(models), {.bytes = bytes}) {
+    EXPECT_TRUE(shelf.Start().ok());
+  }
+  void Wait(size_t model) {
+    const auto go = [this, model](ModelLease lease) {
+      const std::lock_guard lock(mutex_);
+      given_[model] = std::move(lease);
+      changed_.notify_all();
+    };
+    EXPECT_FALSE(shelf.Wait(
+        model, {.left = [] { return false; }, .go = go, .fail = [](const ApiError& error) { ADD_FAILURE() << error.message; }}));
+  }
+  bool Gives(size_t model, int milliseconds = 20'000) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::milliseconds(milliseconds), [&] { return given_[model] != nullptr; });
+  }
+  // Once it is to give way, whoever holds it.
+  bool Leaves(size_t model) {
+    return ServedModels::Soon([&] { return shelf.Take(model) == nullptr; });
+  }
+  void Return(size_t model) {
+    const std::lock_guard lock(mutex_);
+    given_[model] = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<ModelLease> given_;
+
+ public:
+  ModelShelf shelf;  // ends before what its leases go to
+};
+
 // A busy model gives way once it is done, and who asks for it meanwhile has the next turn.
 TEST(ModelShelf, BusyModelsGiveWayInTurn) {
   Sources sources;
-  ModelShelf shelf({sources.Make("a"), sources.Make("b")}, {.bytes = sources.bytes() + 1});
-  ASSERT_TRUE(shelf.Start().ok());
-  std::mutex mutex;
-  std::condition_variable changed;
-  ModelLease given[2];
-  const auto wait = [&](size_t model) {
-    return shelf.Wait(model, {.left = [] { return false; },
-                              .go =
-                                  [&, model](ModelLease lease) {
-                                    const std::lock_guard lock(mutex);
-                                    given[model] = std::move(lease);
-                                    changed.notify_all();
-                                  },
-                              .fail = [](const ApiError& error) { ADD_FAILURE() << error.message; }});
-  };
-  const auto takes = [&](size_t model, int milliseconds) {
-    std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::milliseconds(milliseconds), [&] { return given[model] != nullptr; });
-  };
-  ModelLease a = shelf.Take(0);
+  Shelf shelf({sources.Make("a"), sources.Make("b")}, sources.bytes() + 1);
+  shelf.Wait(0);
+  ASSERT_TRUE(shelf.Gives(0));
+  EXPECT_EQ(shelf.shelf.All()[0].bytes, sources.bytes());  // what was planned before it was loaded
+  shelf.Wait(1);
+  ASSERT_TRUE(shelf.Leaves(0));  // no new work for a: b waits for its room
+  ModelLease looked = shelf.shelf.Look(0);
+  ASSERT_NE(looked, nullptr);
+  EXPECT_EQ(looked->served.name, "a");
+  shelf.Return(0);
+  shelf.Wait(0);
+  EXPECT_FALSE(shelf.Gives(1, 100));
+  looked = nullptr;
+  EXPECT_TRUE(shelf.Gives(1));
+  EXPECT_FALSE(shelf.Gives(0, 50));
+  EXPECT_EQ(shelf.shelf.All()[0].state, ModelState::kUnloaded);
+  EXPECT_EQ(shelf.shelf.Look(0), nullptr);
+  shelf.Return(1);
+  EXPECT_TRUE(shelf.Gives(0));
+  EXPECT_EQ(shelf.shelf.All()[0].drops, 1u);
+  shelf.Return(0);
+}
+
+// A model that was to give way and stays after all takes those that wait for it before the load that it was to make room for.
+TEST(ModelShelf, WhoWaitsForASparedModelWaitsForNoLoad) {
+  Sources sources;
+  Shelf shelf({sources.Make("a"), sources.Make("b"), sources.Make("c")}, 2 * sources.bytes() + 1);
+  ModelLease held[] = {shelf.shelf.Take(0), shelf.shelf.Take(1)};
+  sources.Hold(true);
+  shelf.Wait(2);
+  size_t spared = 0;  // one of them is to give way, until the other is idle
+  ASSERT_TRUE(
+      ServedModels::Soon([&] { return shelf.shelf.Take(spared = 0) == nullptr || shelf.shelf.Take(spared = 1) == nullptr; }));
+  shelf.Wait(spared);
+  EXPECT_FALSE(shelf.Gives(spared, 20));
+  held[1 - spared] = nullptr;
+  EXPECT_TRUE(shelf.Gives(spared));
+  EXPECT_TRUE(ServedModels::Soon([&] { return shelf.shelf.All()[2].state == ModelState::kLoading; }));
+  EXPECT_FALSE(shelf.Gives(2, 0));
+  shelf.Return(spared);
+  sources.Hold(false);
+  EXPECT_TRUE(shelf.Gives(2));
+  EXPECT_NE(shelf.shelf.Take(spared), nullptr);
+  shelf.Return(2);
+}
+
+// One busy model keeps no others waiting that do not need its room, and they do not pass for ever.
+TEST(ModelShelf, WhatNeedsNoBusyModelPasses) {
+  Sources sources;
+  ModelSource big = sources.Make("big");
+  big.bytes *= 2;
+  Shelf shelf({sources.Make("a"), sources.Make("b"), std::move(big), sources.Make("d")}, 2 * sources.bytes() + 1);
+  ModelLease a = shelf.shelf.Take(0);
   ASSERT_NE(a, nullptr);
-  EXPECT_EQ(shelf.All()[0].bytes, sources.bytes());  // what was planned before it was loaded
-  EXPECT_FALSE(wait(1));
-  for (int i = 0; i < 1000 && shelf.Take(0) != nullptr; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  EXPECT_EQ(shelf.Take(0), nullptr);  // no new work for a: b waits for its room
-  EXPECT_FALSE(wait(0));
-  EXPECT_FALSE(takes(1, 100));
-  EXPECT_EQ(a->served.name, "a");
+  shelf.Wait(2);
+  ASSERT_TRUE(shelf.Leaves(0));
+  EXPECT_NE(shelf.shelf.Take(1), nullptr);  // idle, and answers until a is done
+  shelf.Wait(3);
+  ASSERT_TRUE(shelf.Gives(3));  // in the place of b
   a = nullptr;
-  EXPECT_TRUE(takes(1, 20'000));
-  EXPECT_FALSE(takes(0, 50));
-  EXPECT_EQ(shelf.All()[0].state, ModelState::kUnloaded);
-  given[1] = nullptr;
-  EXPECT_TRUE(takes(0, 20'000));
-  EXPECT_EQ(shelf.All()[0].drops, 1u);
-  given[0] = nullptr;
+  ASSERT_TRUE(shelf.Leaves(3));  // now it is in the way
+  shelf.Wait(1);
+  EXPECT_FALSE(shelf.Gives(1, 50));  // a is idle, and its room is kept
+  EXPECT_EQ(shelf.shelf.All()[0].state, ModelState::kLoaded);
+  shelf.Return(3);
+  EXPECT_TRUE(shelf.Gives(2));
+  shelf.Return(2);
+  EXPECT_TRUE(shelf.Gives(1));
+  shelf.Return(1);
 }
 
 }  // namespace

@@ -70,9 +70,11 @@ TEST(WorkQueue, WhatWaitsIsBoundedAndDoneAtTheEnd) {
   for (const bool fits : {true, true, false}) EXPECT_EQ(queue.Add("a", works.Item("a")), fits);
   for (const char* client : {"b", "c"}) EXPECT_TRUE(queue.Add(client, works.Item(client)));
   EXPECT_FALSE(queue.Add("d", works.Item("d")));
+  EXPECT_TRUE(queue.AddAgain("d", works.Item("d")));
   queue.Stop();
-  EXPECT_EQ(works.Begun(4), (Names{"a", "b", "c", "a"}));
+  EXPECT_EQ(works.Begun(5), (Names{"a", "b", "c", "d", "a"}));
   EXPECT_FALSE(queue.Add("a", works.Item("a")));
+  EXPECT_FALSE(queue.AddAgain("a", works.Item("a")));
 }
 
 }  // namespace
