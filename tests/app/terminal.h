@@ -28,6 +28,7 @@ class Terminal {
     winsize size{24, 80, 0, 0};
     pid_ = forkpty(&master_, nullptr, nullptr, &size);
     if (pid_ != 0) return;
+    (void)signal(SIGINT, SIG_DFL);  // which a job in the background has ignored
     setenv("TERM", "xterm", 1);
     unsetenv("NO_COLOR");
     for (const std::string& v : environment) setenv(v.substr(0, v.find('=')).c_str(), v.c_str() + v.find('=') + 1, 1);
