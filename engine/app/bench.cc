@@ -134,6 +134,7 @@ Result<int> RunBench(BenchFlags& flags) {
   }
   TALLY_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, LoadModelOnly(flags.model.model, load, {}, &run.load));
   run.loaded = model.get();
+  NoteThreads(*std::ranges::max_element(speed.threads));
   ProgressBar bar("bench");
   speed.progress = [&](const SpeedProgress& p) {
     bar.Show(static_cast<uint64_t>(p.done), static_cast<uint64_t>(p.total), p.next, p.seconds_left);

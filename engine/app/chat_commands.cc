@@ -96,6 +96,8 @@ void ModelCommand(Talk& talk, const std::string& given) {
   const Status status = talk.Switch(PathOf(given));
   if (talk.is_over()) return Note(Printable(status.message()) + ": no model is left\n");
   Tell(status, Printable(talk.model().Description()) + "; a context of " + Thousands(talk.engine().context()) + " tokens\n");
+  if (status.ok() && talk.flags().session)
+    Note("note: " + Printable(*talk.flags().session) + " is this model's from now on: start with it to go on\n");
   if (!status.ok()) Note("the model stays " + Printable(talk.model_name()) + "\n");
 }
 

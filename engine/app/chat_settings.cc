@@ -80,9 +80,9 @@ std::string SettingText(const Json& value) {
 
 std::string SettingLine(const ChatSetting& setting, const AnswerSettings& answers) {
   std::string line = "  " + std::string(setting.names.front());
-  line.resize(std::max<size_t>(18, line.size() + 1), ' ');
+  line.resize(std::max<size_t>(21, line.size() + 1), ' ');
   line += SettingText(setting.get(answers));
-  line.resize(std::max<size_t>(30, line.size() + 2), ' ');
+  line.resize(std::max<size_t>(32, line.size() + 2), ' ');
   return line + setting.meaning + "\n";
 }
 

@@ -23,15 +23,18 @@ struct ForeignOption {
   bool value = false;          // it takes one; of kTaken ours does
   std::vector<std::string_view> may_be = {};  // kIgnored: a value that may follow, or not
   std::vector<std::string_view> of = {};      // the commands in which this holds; none: all that have no such option
+  std::string_view remark = {};               // kTaken: what the table says behind our option
 };
 std::span<const ForeignOption> ForeignOptions();
 Table ForeignOptionsTable();                   // as docs/commands.md has it
 std::string ForeignOptionsText(size_t width);  // what `tally help options` prints
 
-// `arguments` of the subcommand `command` with our names in place of others, and without those that mean nothing here, which `ignored` is
-// called with: "-ngl is ignored: ...". Names with '_' are those with '-'. Values of options are not looked at. Done before parsing, which
-// would take -hf for -h. kBadInput: an option is refused.
-Result<std::vector<std::string>> TranslateOptions(const Command& command, std::span<const std::string> arguments,
-                                                  const std::function<void(const std::string& line)>& ignored);
+// `arguments` of the subcommand `command` of `app` with our names in place of others, and without those that mean nothing here, of which
+// `note` is told: "-ngl is ignored: ...". Names with '_' are those with '-'. Values of options are not looked at. Done before parsing, which
+// would take -hf for -h. kBadInput: an option is refused, stands for one that the command does not have, or is given twice under whatever
+// names.
+Result<std::vector<std::string>> TranslateOptions(const Command& app, const Command& command,
+                                                  std::span<const std::string> arguments,
+                                                  const std::function<void(const std::string& line)>& note);
 
 }  // namespace tally::app

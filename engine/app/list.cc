@@ -163,7 +163,7 @@ Status RunList(bool json) {
 
 struct RemoveFlags {
   std::string name;
-  bool yes = false, json = false;
+  bool all = false, yes = false, json = false;
 };
 
 // kBadInput: it is no model of the cache.
@@ -184,7 +184,8 @@ Result<hub::Name> NameInCache(const hub::Settings& settings, const std::string& 
 Status RunRemove(const RemoveFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(const hub::Settings settings, HubSettings());
   TALLY_ASSIGN_OR_RETURN(const hub::Name name, NameInCache(settings, flags.name));
-  TALLY_ASSIGN_OR_RETURN(const hub::Removal removal, hub::PlanRemoval(settings, name));
+  if (flags.all && !name.choice.empty()) return BadInput("--all goes with ORG/NAME alone, without :" + Printable(name.choice));
+  TALLY_ASSIGN_OR_RETURN(const hub::Removal removal, hub::PlanRemoval(settings, name, flags.all));
   const std::string what =
       removal.name.text() + (removal.folder.empty() || removal.name.choice != name.choice ? "" : ", all of it");
   if (!flags.yes) {
@@ -219,9 +220,8 @@ Action AddList(Command& app) {
 Action AddRemove(Command& app) {
   auto flags = std::make_shared<RemoveFlags>();
   Command c = app.Add("rm", "Remove a model that was pulled");
-  c.Option("MODEL", flags->name, "a name of `tally list`; without :TYPE or :FILE all that is there of ORG/NAME")
-      .Type(kModelType)
-      .Required();
+  c.Option("MODEL", flags->name, "a name of `tally list`").Type(kModelType).Required();
+  c.Flag("--all", flags->all, "ORG/NAME with all its models and revisions, where it has several");
   c.Flag("-y,--yes", flags->yes, "remove it without asking");
   c.Flag("--json", flags->json, "one JSON document on standard output");
   c.Footer("Files outside of the cache, and what other programs have fetched into it, are refused.");

@@ -115,7 +115,7 @@ int Main(int argc, char** argv) {
   }
   if (!command && first != "-h" && first != "--help" && first != "--version") return Report(UnknownCommand(app, first));
   if (command) {
-    Result<std::vector<std::string>> ours = TranslateOptions(*command, std::span(arguments).subspan(1),
+    Result<std::vector<std::string>> ours = TranslateOptions(app, *command, std::span(arguments).subspan(1),
                                                              [](const std::string& line) { Note("note: " + line + "\n"); });
     if (!ours.ok()) return Report(ours.status());
     arguments.resize(1);

@@ -209,6 +209,7 @@ Result<int> ServeSeveral(const ServeFlags& flags, const EngineOptions& engine, A
   const std::string url = UrlOf(flags, options.prefix, listener);
   const auto serving = std::make_shared<std::atomic<bool>>(false);
   TALLY_ASSIGN_OR_RETURN(std::vector<ModelSource> sources, ModelSources(flags.models, flags, engine, serving));
+  NoteThreads(engine.threads);
   const int threads = Team(engine.threads).threads();
   options.shelf.roofs = MachineRoofs(threads);
   InstallInterruptHandlers();

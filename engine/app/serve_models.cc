@@ -10,6 +10,7 @@
 #include "engine/app/console.h"
 #include "engine/app/interrupt.h"
 #include "engine/app/options.h"
+#include "engine/app/state_folder.h"
 #include "engine/base/format.h"
 
 namespace tally::app {
@@ -25,7 +26,7 @@ void ReplaceAll(const std::string& what, const std::string& by, std::string* tex
 struct Loadable {
   AnswerFlags flags;
   EngineOptions engine;
-  std::string name, path;
+  std::string name, given, path;
   std::shared_ptr<std::atomic<bool>> serving;
 
   Result<ReadyModel> Load(bool alone, const std::function<bool()>& stop) const;
@@ -53,6 +54,7 @@ Result<ReadyModel> Loadable::TryLoad(bool alone, const std::function<bool()>& st
   if (!alone) reading.threads = 1;  // threads that read together would keep the steps of other models waiting
   TALLY_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadModel(path, reading, options));
   if (bar) bar->Wipe();
+  RememberModel(given, path);
   for (const std::string& text : model->notes()) note(Printable(text));
   Loaded loaded = {.model = model, .engine = nullptr};
   TALLY_ASSIGN_OR_RETURN(loaded.engine, NewEngine(std::move(model), engine));
@@ -98,7 +100,12 @@ Result<std::vector<ModelSource>> ModelSources(const std::vector<std::string>& mo
     TALLY_ASSIGN_OR_RETURN(const NamedModel named, ReadNamedModel(given));
     TALLY_ASSIGN_OR_RETURN(const std::string path, ModelPath(named.model, flags.model.yes));
     TALLY_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanModel(path, engine));
-    Loadable loadable{.flags = flags, .engine = engine, .name = ServedName(named, path), .path = path, .serving = serving};
+    Loadable loadable{.flags = flags,
+                      .engine = engine,
+                      .name = ServedName(named, path),
+                      .given = named.model,
+                      .path = path,
+                      .serving = serving};
     loadable.flags.model.model = loadable.name;  // as errors about its template call it
     ModelSource source{.name = loadable.name, .bytes = plan.total(), .context = plan.context};
     source.load = [loadable = std::move(loadable)](bool alone, const std::function<bool()>& stop) {

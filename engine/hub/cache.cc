@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/hub/cache.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <ctime>
 #include <filesystem>
 #include <random>
+#include <sstream>
 #include <utility>
 
 #include "engine/base/format.h"
@@ -27,6 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr int kMaxSnapshotDepth = 16;
 constexpr const char* kListings = "/.tally";
+constexpr const char* kWritten = "/.tally/written";
 
 bool IsFileOf(uint64_t size, const struct stat& info) {
   return S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) == size;
@@ -138,6 +141,30 @@ Status Cache::WriteRef(const std::string& commit) const {
 bool Cache::IsOurs() const {
   std::error_code ignored;
   return fs::is_directory(folder_ + kListings, ignored);
+}
+
+void Cache::NoteWritten(const std::string& name) const {
+  const int fd = ::open((folder_ + kWritten).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd < 0) return;
+  const std::string line = name + "\n";
+  if (::write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) ::unlink((folder_ + kWritten).c_str());
+  ::close(fd);
+}
+
+std::set<std::string> Cache::Written() const {
+  std::set<std::string> names;
+  const Result<std::string> text = ReadTextFile(folder_ + kWritten, kMaxListingBytes);
+  std::istringstream lines(text.ok() ? *text : "");
+  for (std::string line; std::getline(lines, line);) names.insert(line);
+  return names;
+}
+
+void Cache::ForgetWritten(const std::set<std::string>& names) const {
+  std::string rest;
+  for (const std::string& name : Written()) {
+    if (!names.contains(name)) rest += name + "\n";
+  }
+  if (!WriteTextFile(folder_ + kWritten, rest).ok()) ::unlink((folder_ + kWritten).c_str());
 }
 
 Status Cache::KeepListing(const std::string& commit, const std::string& json) const {

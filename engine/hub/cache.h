@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "engine/base/file_lock.h"
@@ -31,7 +32,11 @@ class Cache {
   Status Link(const std::string& commit, const File& file) const;
   Result<std::string> ReadRef() const;  // the commit of main
   Status WriteRef(const std::string& commit) const;
-  bool IsOurs() const;  // Tally has fetched files of it
+  bool IsOurs() const;  // Tally has fetched files of it, or begun to
+  // Notes the name of a file in blobs/ that Tally has written: what removing may take. What cannot be noted counts as another program's.
+  void NoteWritten(const std::string& name) const;
+  std::set<std::string> Written() const;                         // the names noted
+  void ForgetWritten(const std::set<std::string>& names) const;  // before they are removed
   // The hub's answer with all files of the revision (ParseListing), beside what huggingface_hub has in the folder. It is written once.
   Status KeepListing(const std::string& commit, const std::string& json) const;
   Result<Listing> ReadListing(const std::string& commit) const;

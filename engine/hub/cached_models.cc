@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -99,10 +101,14 @@ void AddModels(const Settings& settings, const Name& repository, std::vector<Cac
     }
     models.push_back({.name = repository, .path = *plain, .bytes = bytes});
   }
-  for (const GgufModel& gguf : GgufModels(here)) {
+  const std::vector<GgufModel> ggufs = GgufModels(here);
+  const bool only = models.size() == before && ggufs.size() == 1;
+  for (const GgufModel& gguf : ggufs) {
     const std::string path = cache.Place(*commit, gguf.open), type = TypeInFileName(gguf.open);
     for (const std::string& choice : {std::string(), type, gguf.open}) {
-      const Result<std::string> opened = choice.empty() ? plain : found(choice);
+      const bool bare = choice.empty();
+      if (bare && !only) continue;
+      const Result<std::string> opened = bare ? plain : found(choice);
       if (!opened.ok() || *opened != path) continue;
       models.push_back({{repository.org, repository.name, choice}, path, type, SumOf(gguf.files)});
       break;
@@ -122,6 +128,52 @@ Status CheckNotFetched(const Cache& cache, const Name& name) {
       return BadInput(name.text() + ": another process is fetching it");
   }
   return {};
+}
+
+// Files of the revisions and blobs that Tally has not written, by their names in the repository where they have one. Older versions of
+// Tally noted nothing: theirs are among them.
+std::set<std::string> OthersFiles(const Cache& cache, const std::vector<fs::path>& files) {
+  const std::set<std::string> written = cache.Written();
+  const fs::path blobs = fs::path(cache.folder()) / "blobs", revisions = fs::path(cache.folder()) / "snapshots";
+  std::error_code error;
+  std::set<std::string> names;
+  std::set<fs::path> linked;
+  std::map<std::string, Result<Listing>> listings;  // by commit
+  for (const fs::path& file : files) {
+    const fs::path relative = file.lexically_relative(revisions);
+    if (relative.empty() || *relative.begin() == "..") continue;
+    const std::string commit = relative.begin()->string(), path = relative.lexically_relative(commit).string();
+    std::string digest;
+    if (fs::is_symlink(file, error)) {
+      digest = fs::read_symlink(file, error).filename().string();
+      if (!fs::exists(file, error)) continue;  // nothing is lost with it
+    } else {
+      const Result<Listing>& listing = listings.try_emplace(commit, cache.ReadListing(commit)).first->second;
+      const File* const listed = listing.ok() ? listing->Find(path) : nullptr;
+      if (listed != nullptr) digest = listed->digest;
+    }
+    linked.insert(blobs / digest);
+    if (!written.contains(digest)) names.insert(path);
+  }
+  for (const fs::path& file : files) {
+    const bool blob = file.parent_path() == blobs && !linked.contains(file);
+    if (blob && !written.contains(file.filename().string())) names.insert("blobs/" + file.filename().string());
+  }
+  return names;
+}
+
+Status CheckWritten(const Cache& cache, const Name& name, const std::vector<fs::path>& files) {
+  const std::set<std::string> others = OthersFiles(cache, files);
+  if (others.empty()) return {};
+  constexpr size_t kNamed = 3;
+  std::string text;
+  size_t named = 0;
+  for (const std::string& other : others) {
+    if (named++ < kNamed) text += (text.empty() ? "" : ", ") + Printable(other);
+  }
+  if (others.size() > kNamed) text += " and " + std::to_string(others.size() - kNamed) + " more";
+  return BadInput(name.text() + ": another program, or Tally 0.2, has fetched " + text +
+                  ", and may still want it: `hf cache rm model/" + name.repository() + "` removes it, with the whole repository");
 }
 
 // Adds the names of the file in all revisions, and the blobs to which no other name leads.
@@ -197,7 +249,7 @@ std::vector<Name> FindShortName(const Settings& settings, std::string_view given
   return found;
 }
 
-Result<Removal> PlanRemoval(const Settings& settings, const Name& name) {
+Result<Removal> PlanRemoval(const Settings& settings, const Name& name, bool all) {
   const Cache cache(settings.cache, name);
   std::error_code error;
   if (!fs::is_directory(cache.folder(), error))
@@ -209,10 +261,20 @@ Result<Removal> PlanRemoval(const Settings& settings, const Name& name) {
                     name.repository() + "` removes it");
   }
   TALLY_RETURN_IF_ERROR(CheckNotFetched(cache, name));
-  Removal removal = {.name = name};
+  Removal removal = {.name = name, .cache = settings.cache};
   if (name.choice.empty()) {
+    std::vector<CachedModel> models;
+    AddModels(settings, name, models);
+    if (models.size() > 1 && !all) {
+      std::string names;
+      for (const CachedModel& m : models) names += (names.empty() ? "" : ", ") + Printable(m.name.text());
+      return BadInput(name.text() + " has " + std::to_string(models.size()) + " models here: " + names +
+                      ": name one of them, or write --all");
+    }
+    const std::vector<fs::path> files = FilesBelow(cache.folder());
+    TALLY_RETURN_IF_ERROR(CheckWritten(cache, name, files));
     removal.folder = cache.folder();
-    for (const fs::path& file : FilesBelow(cache.folder())) {
+    for (const fs::path& file : files) {
       removal.bytes = SaturatingAdd(removal.bytes, FreedBytes(file));
       removal.files.push_back(file.string());
     }
@@ -229,11 +291,13 @@ Result<Removal> PlanRemoval(const Settings& settings, const Name& name) {
   if (paths.empty()) paths.push_back(name.choice);  // a file that is no model's
   const std::vector<fs::path> snapshots = FilesBelow(fs::path(cache.folder()) / "snapshots");
   TALLY_RETURN_IF_ERROR(AddFile(cache, snapshots, paths, &removal));
+  TALLY_RETURN_IF_ERROR(CheckWritten(cache, name, {removal.files.begin(), removal.files.end()}));
   // Links and files of the revisions that stay.
   const bool rest = std::ranges::any_of(
       snapshots, [&](const fs::path& file) { return std::ranges::find(removal.files, file.string()) == removal.files.end(); });
-  if (!rest) return PlanRemoval(settings, {name.org, name.name, ""});
-  return removal;
+  if (rest) return removal;
+  Result<Removal> whole = PlanRemoval(settings, {name.org, name.name, ""}, /*all=*/true);
+  return whole.ok() ? std::move(whole) : removal;
 }
 
 Status Remove(const Removal& removal) {
@@ -243,6 +307,12 @@ Status Remove(const Removal& removal) {
     if (error) return BadInput(Printable(removal.folder) + ": cannot be removed: " + error.message());
     return {};
   }
+  const Cache cache(removal.cache, removal.name);
+  std::set<std::string> blobs;
+  for (const fs::path file : removal.files) {
+    if (file.parent_path().filename() == "blobs") blobs.insert(file.filename().string());
+  }
+  cache.ForgetWritten(blobs);  // another program may fetch them again
   for (const std::string& file : removal.files) {
     if (::unlink(file.c_str()) != 0 && errno != ENOENT) return SystemError(Printable(file) + ": cannot be removed", errno);
   }

@@ -172,6 +172,7 @@ Status FetchFile(Client& client, const Cache& cache, const Name& name, const std
       Blob blob(file, cache.Incomplete(file), meter);
       TALLY_RETURN_IF_ERROR(blob.Open());
       bool resumed = blob.have() > 0;
+      if (!resumed) cache.NoteWritten(file.digest + ".incomplete");
       for (;;) {
         TALLY_RETURN_IF_ERROR(Fill(client, name, commit, file, meter, blob));
         const std::string digest = blob.digest();
@@ -186,6 +187,7 @@ Status FetchFile(Client& client, const Cache& cache, const Name& name, const std
         TALLY_RETURN_IF_ERROR(blob.Restart());
       }
       TALLY_RETURN_IF_ERROR(blob.Finish(cache.Blob(file)));
+      cache.NoteWritten(file.digest);
     }
   }
   meter.Finish(file.size);

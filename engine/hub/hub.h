@@ -110,7 +110,7 @@ TALLY_API Result<std::string> FindCached(const Settings& settings, const Name& n
 
 // A model in the cache: files that a reader opens together.
 struct CachedModel {
-  Name name = {};         // the shortest one for which FindCached gives `path`
+  Name name = {};         // the shortest one for which FindCached gives `path`, with TYPE or FILE beside other models
   std::string path = {};  // to open; empty: not all of the model is there
   std::string type = {};  // of a GGUF file, by its name (TypeInFileName)
   uint64_t bytes = 0;     // of its files; of an incomplete one what has come
@@ -128,11 +128,12 @@ struct Removal {
   std::vector<std::string> files = {};  // and links
   std::string folder = {};              // all of it goes, if no other model of the repository is left; else empty
   uint64_t bytes = 0;                   // that are free then
+  std::string cache = {};               // Settings::cache
 };
-// Of a name without FILE or TYPE the repository's whole folder, all revisions; else the model's files that no other file of the repository
-// shares. kBadInput: it is not in the cache; another program fetched it, so that it is that program's; a link leads out of the cache;
-// another process is fetching a file of it.
-TALLY_API Result<Removal> PlanRemoval(const Settings& settings, const Name& name);
+// Of a name without FILE or TYPE the repository's whole folder, all revisions, if it has one model or `all`; else the model's files that no
+// other file of the repository shares. kBadInput: it is not in the cache; a file of it is not one that Tally has noted to have written, so
+// that another program may want it; a link leads out of the cache; another process is fetching a file of it.
+TALLY_API Result<Removal> PlanRemoval(const Settings& settings, const Name& name, bool all = false);
 TALLY_API Status Remove(const Removal& removal);
 
 }  // namespace tally::hub

@@ -58,7 +58,7 @@ TEST_F(CliList, FromTheCacheAndWhatWasRun) {
   EXPECT_EQ(named(file).at("type"), "BF16");
   EXPECT_EQ(named(file).at("bytes"), fs::file_size(kDemo));
   EXPECT_EQ(named("demo").at("path"), fs::canonical(kDemo).string());
-  const Json typed = named("Tiny-GGUF:Q8_0"), plain = named("Tiny-GGUF");
+  const Json typed = named("Tiny-GGUF:Q8_0"), plain = named("Tiny-GGUF:Q4_K_M");
   EXPECT_EQ(typed.at("hub_name"), "org/Tiny-GGUF:Q8_0");
   EXPECT_FALSE(typed.at("last_used").is_null());
   EXPECT_EQ(plain.at("type"), "Q4_K_M");
@@ -80,6 +80,7 @@ TEST_F(CliList, Removes) {
   cache_.Add("org", "Tiny-GGUF", {{"x-Q4_K_M.gguf", kDemo}, {"x-Q8_0.gguf", kDemo}});
   cache_.Add("org", "Foreign", {{"config.json", "{}"}}, false);
   ExpectAdvice({"rm", "Tiny-GGUF:Q8_0"}, {"--yes"}, options_);
+  ExpectAdvice({"rm", "Tiny-GGUF", "--yes"}, {"org/Tiny-GGUF:Q4_K_M", "org/Tiny-GGUF:Q8_0", "--all"}, options_);
   EXPECT_EQ(Text({"rm", "Tiny-GGUF:Q8_0", "--yes"}, options_), "org/Tiny-GGUF:Q8_0: removed, 3.60 MiB freed\n");
   EXPECT_EQ(List().size(), 2u);
   ExpectAdvice({"rm", kDemo, "--yes"}, {"is no file of the cache"}, options_);

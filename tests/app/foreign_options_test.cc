@@ -15,7 +15,9 @@ using Words = std::vector<std::string>;
 
 class ForeignOptionsOf : public testing::Test {
  protected:
-  ForeignOptionsOf() : app_("tally", ""), run_(app_.Add("run", "")) {
+  ForeignOptionsOf() : app_("tally", ""), run_(app_.Add("run", "")), fit_(app_.Add("fit", "")) {
+    app_.Add("chat", "").Option("--system", text_, "");
+    fit_.Option("--batch", tokens_, "");
     run_.Option("-n,--tokens", tokens_, "");
     run_.Option("-p,--prompt", text_, "");
     run_.Option("--top-k", text_, "");
@@ -24,28 +26,46 @@ class ForeignOptionsOf : public testing::Test {
   }
   Words Ours(const Words& given) {
     ignored_.clear();
-    const Result<Words> ours = TranslateOptions(run_, given, [&](const std::string& line) { ignored_.push_back(line); });
+    const Result<Words> ours = TranslateOptions(app_, run_, given, [&](const std::string& line) { ignored_.push_back(line); });
     return ours.ok() ? *ours : Words{ours.status().message()};
   }
 
-  Command app_, run_;
+  Command app_, run_, fit_;
   std::string tokens_, text_;
   bool flag_ = false;
   Words ignored_;
 };
 
 TEST_F(ForeignOptionsOf, AreTakenIgnoredOrRefused) {
-  EXPECT_EQ(Ours({"x", "--n_predict", "5", "--max-tokens=6", "-hf", "a/b"}),
-            (Words{"x", "--tokens", "5", "--tokens=6", "--model", "a/b"}));
-  EXPECT_EQ(Ours({"--top_k=5", "--top_k", "-ngl"}), (Words{"--top-k=5", "--top-k", "-ngl"})) << "the second is a value";
+  EXPECT_EQ(Ours({"x", "--n_predict", "5", "-hf", "a/b"}), (Words{"x", "--tokens", "5", "--model", "a/b"}));
+  EXPECT_EQ(Ours({"--max-tokens=6"}), Words{"--tokens=6"});
+  EXPECT_EQ(Ours({"--top_k", "-ngl"}), (Words{"--top-k", "-ngl"})) << "a value";
   EXPECT_EQ(Ours({"-p", "-ngl", "--json", "-ngl", "9", "--json"}), (Words{"-p", "-ngl", "--json", "--json"}));
   EXPECT_EQ(ignored_, Words{"-ngl is ignored: models run on the CPU"});
   EXPECT_EQ(Ours({"-fa", "on", "-fa", "x", "--numa=isolate", "--n_gpu_layers", "all"}), Words{"x"});
   EXPECT_EQ(ignored_.size(), 4u);
   EXPECT_EQ(Ours({"--", "-ngl", "9"}), (Words{"--", "-ngl", "9"}));
   EXPECT_EQ(Ours({"-ctk", "q8_0"}), Words{"-ctk is not an option here: write --kv TYPE, for K and V together"});
-  EXPECT_EQ(Ours({"-np", "4", "--nothing", "-5"}), (Words{"-np", "4", "--nothing", "-5"})) << "run has no --parallel";
+  EXPECT_EQ(Ours({"--nothing", "-5"}), (Words{"--nothing", "-5"}));
   EXPECT_EQ(Ours({"-ngl"}), Words{});
+  EXPECT_EQ(Ours({"-sys", "x"}), Words{"-sys is not an option here: run has no --system; tally chat has"});
+  EXPECT_EQ(Ours({"-ngl", "--json", "-ngl", "-1", "-nkvo", "0", "-nkvo", "--json"}), (Words{"--json", "--json"}));
+  EXPECT_EQ(Ours({"--batch-size", "16"}), Words{}) << "llama.cpp's and ours are not the same";
+  const Result<Words> sequences = TranslateOptions(app_, fit_, Words{"--batch-size", "16"}, [](const std::string&) {});
+  EXPECT_EQ(*sequences, (Words{"--batch", "16"}));
+}
+
+TEST_F(ForeignOptionsOf, OnceUnderWhateverName) {
+  EXPECT_EQ(Ours({"-n", "1", "--tokens=2", "--n_predict", "3"}),
+            Words{"--tokens is given 3 times (--n_predict and -n are the same)"});
+  EXPECT_EQ(Ours({"-n5", "-n", "6"}), Words{"--tokens is given twice (-n is the same)"});
+  EXPECT_EQ(Ours({"--tokens", "1", "--tokens", "2"}), Words{"--tokens is given twice"});
+  run_.Option("--parallel", text_, "");
+  run_.Option("-c,--ctx", text_, "");
+  EXPECT_EQ(Ours({"-c", "4096", "-np", "4"}), (Words{"-c", "4096", "--parallel", "4"}));
+  EXPECT_EQ(ignored_.size(), 1u) << "whose context -c is";
+  Ours({"-c", "4096", "--parallel", "4"});
+  EXPECT_EQ(ignored_.size(), 0u);
 }
 
 // No name twice for one command, and every option has its word.

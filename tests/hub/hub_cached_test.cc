@@ -59,7 +59,7 @@ TEST_F(HubCached, TypesInNames) {
 
 // Each by the shortest name that opens it.
 TEST_F(HubCached, Lists) {
-  EXPECT_EQ(Names(), (std::vector<std::string>{"else/plain", "org/Configured -", "org/Many-GGUF:BF16", "org/Many-GGUF",
+  EXPECT_EQ(Names(), (std::vector<std::string>{"else/plain", "org/Configured -", "org/Many-GGUF:BF16", "org/Many-GGUF:Q4_K_M",
                                                "org/Many-GGUF:Q8_0", "org/Plain"}));
   const Result<std::vector<CachedModel>> models = ListCached(settings_);
   for (const CachedModel& m : *models) {
@@ -94,8 +94,8 @@ TEST_F(HubCached, RemovesOneModel) {
   EXPECT_EQ(removal->files.size(), 4u);  // two links, two blobs
   EXPECT_TRUE(fs::exists(cache_.Place("org", "Many-GGUF", "big/x-BF16-00002-of-00002.gguf"))) << "not yet";
   ASSERT_TRUE(Remove(*removal).ok());
-  EXPECT_EQ(Names(),
-            (std::vector<std::string>{"else/plain", "org/Configured -", "org/Many-GGUF", "org/Many-GGUF:Q8_0", "org/Plain"}));
+  EXPECT_EQ(Names(), (std::vector<std::string>{"else/plain", "org/Configured -", "org/Many-GGUF:Q4_K_M", "org/Many-GGUF:Q8_0",
+                                               "org/Plain"}));
   // A blob that another revision has under another name stays.
   const fs::path other = cache_.Repository("org", "Many-GGUF") / "snapshots/fedcba9876543210fedcba9876543210fedcba98";
   fs::create_directories(other);
@@ -118,6 +118,36 @@ TEST_F(HubCached, RemovesARepository) {
   ASSERT_TRUE(Remove(*removal).ok());
   EXPECT_FALSE(fs::exists(cache_.Repository("org", "Plain")));
   EXPECT_TRUE(fs::exists(cache_.Repository("org", "Many-GGUF")));
+}
+
+// Of several models a name alone means none.
+TEST_F(HubCached, RefusesANameOfSeveralModels) {
+  const std::string refused = Refused({"org", "Many-GGUF", ""});
+  EXPECT_NE(refused.find("has 3 models here: org/Many-GGUF:BF16, org/Many-GGUF:Q4_K_M, org/Many-GGUF:Q8_0"), std::string::npos)
+      << refused;
+  const Result<Removal> all = PlanRemoval(settings_, {"org", "Many-GGUF", ""}, /*all=*/true);
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_EQ(all->folder, cache_.Repository("org", "Many-GGUF"));
+}
+
+// In one repository some files are another program's, which Tally has read beside its own.
+TEST_F(HubCached, KeepsWhatAnotherProgramFetched) {
+  const fs::path repository = cache_.Repository("org", "Many-GGUF");
+  const std::string blob = fs::read_symlink(cache_.Place("org", "Many-GGUF", "x-Q8_0.gguf")).filename();
+  std::string written = ReadAll(repository / ".tally/written");
+  written.erase(written.find(blob), blob.size() + 1);
+  folder_.Write("hub/models--org--Many-GGUF/.tally/written", written);
+  EXPECT_NE(Refused({"org", "Many-GGUF", "Q8_0"}).find("has fetched x-Q8_0.gguf,"), std::string::npos);
+  const Result<Removal> ours = PlanRemoval(settings_, {"org", "Many-GGUF", "Q4_K_M"});
+  ASSERT_TRUE(ours.ok()) << ours.status().message();
+  ASSERT_TRUE(Remove(*ours).ok());
+  const Result<Removal> all = PlanRemoval(settings_, {"org", "Many-GGUF", ""}, /*all=*/true);
+  ASSERT_FALSE(all.ok());
+  EXPECT_NE(all.status().message().find("has fetched x-Q8_0.gguf,"), std::string::npos) << all.status().message();
+  EXPECT_EQ(ReadAll(repository / ".tally/written").size(), 2 * (blob.size() + 1)) << "what was removed is forgotten";
+  // A Tally that noted nothing.
+  fs::remove(cache_.Repository("org", "Plain") / ".tally/written");
+  EXPECT_NE(Refused({"org", "Plain", ""}).find("config.json, model.safetensors, tokenizer.json"), std::string::npos);
 }
 
 TEST_F(HubCached, RefusesWhatIsNotOurs) {

@@ -169,6 +169,9 @@ TEST_F(HubPull, TheNameAloneIsTheDefaultOfTheRepository) {
   ExpectPulled();
   EXPECT_TRUE(found("").ok());
   EXPECT_TRUE(fs::exists(Folder() / ".tally"));
+  const Result<Removal> others = PlanRemoval(settings_, {"org", "name", ""}, /*all=*/true);
+  ASSERT_FALSE(others.ok()) << "read beside what was there, and not Tally's";
+  EXPECT_NE(others.status().message().find("x-Q4_K_M.gguf"), std::string::npos) << others.status().message();
   fs::remove(Folder() / "snapshots" / HubServer::kCommit / "tokenizer.json");
   EXPECT_NE(found("").status().message().find("tokenizer.json is not in the cache"), std::string::npos);
   // GGUF files alone, and not the one that the name stands for.
@@ -179,6 +182,7 @@ TEST_F(HubPull, TheNameAloneIsTheDefaultOfTheRepository) {
   EXPECT_FALSE(found("").ok());
   ASSERT_TRUE(Pull().ok());
   EXPECT_TRUE(found("")->ends_with("x-Q4_K_M.gguf"));
+  EXPECT_TRUE(PlanRemoval(settings_, {"org", "name", ""}, /*all=*/true).ok()) << "all of it was fetched";
 }
 
 // A file system without symbolic links: the files themselves are in the snapshot.

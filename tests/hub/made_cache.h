@@ -21,10 +21,11 @@ class MadeCache {
     for (const char* part : {"blobs", "refs"}) fs::create_directories(repository / part);
     fs::create_directories(snapshot);
     Write(repository / "refs/main", kCommit);
-    std::string siblings;
+    std::string siblings, written;
     for (const auto& [path, text] : files) {
       std::string digest = std::to_string(++made_);
       digest.insert(0, 64 - digest.size(), 'a');
+      written += digest + "\n";
       const fs::path blob = repository / "blobs" / digest;
       if (text.starts_with('/')) {
         fs::copy_file(text, blob);
@@ -39,6 +40,7 @@ class MadeCache {
     }
     if (!pulled) return;
     fs::create_directories(repository / ".tally");
+    Write(repository / ".tally/written", written);
     Write(repository / ".tally" / (std::string(kCommit) + ".json"),
           R"({"sha":")" + std::string(kCommit) + R"(","siblings":[)" + siblings + "]}");
   }
