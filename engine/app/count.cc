@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -53,7 +54,8 @@ struct Point {
   uint64_t prompt = 0, context = 0, batch = 1;
 };
 
-Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argument, const Point& point) {
+Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argument, const Point& point,
+                              std::set<std::string>& said) {
   CountRequest request;
   request.settings = flags.settings;
   request.options.prompt = point.prompt;
@@ -65,7 +67,7 @@ Result<CountedModel> CountOne(const CountFlags& flags, const std::string& argume
     TALLY_RETURN_IF_ERROR(CheckCountedType(*flags.type));
     if (const Result<DType> type = ParseWeightType(*flags.type); type.ok()) request.options.type = *type;
   }
-  TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountArgument(argument, std::move(request), flags.yes));
+  TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountArgument(argument, std::move(request), flags.yes, nullptr, &said));
   if (flags.type) {
     TALLY_ASSIGN_OR_RETURN(counted, CountedAs(counted, *flags.type));
   }
@@ -238,11 +240,13 @@ Result<std::vector<CountedModel>> CountAll(const CountFlags& flags) {
     }
   }
   std::vector<CountedModel> models;
+  std::set<std::string> said;  // notes, which do not come again at another point
   for (const std::string& argument : flags.models) {
     for (const Point& point : points) {
-      TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountOne(flags, argument, point));
+      TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountOne(flags, argument, point, said));
       for (const std::string& warning : counted.count.warnings) {
-        Note(Paragraph("", "tally: " + counted.name + ": " + warning, OutputWidth(0), 0));
+        const std::string note = Paragraph("", "tally: " + counted.name + ": " + warning, OutputWidth(0), 0);
+        if (said.insert(note).second) Note(note);
       }
       models.push_back(std::move(counted));
     }
@@ -289,8 +293,9 @@ Status RunCount(CountFlags flags) {
   }
   TALLY_ASSIGN_OR_RETURN(const std::vector<CountedModel> models, CountAll(flags));
   if (flags.report || flags.svg) TALLY_RETURN_IF_ERROR(WritePictures(flags, models));
+  std::set<std::string_view> unpublished;  // said once, whatever the points
   for (const CountedModel& m : models) {
-    if (flags.claims && m.published.source.empty()) {
+    if (flags.claims && m.published.source.empty() && unpublished.insert(m.name).second) {
       Note("tally: " + m.name + ": no published figures are known; --claims active=3.3B checks one of yours\n");
     }
   }

@@ -49,7 +49,11 @@ Status WithNearNames(const Status& status, const hub::Name& name) {
 
 }  // namespace
 
-Result<CountedModel> CountArgument(const std::string& argument, CountRequest request, bool yes, std::string* path) {
+Result<CountedModel> CountArgument(const std::string& argument, CountRequest request, bool yes, std::string* path,
+                                   std::set<std::string>* said) {
+  const auto note = [said](const std::string& text) {
+    if (said == nullptr || said->insert(text).second) Note(text);
+  };
   const auto [model, own] = SplitModel(argument);
   request.model = model;
   for (const std::string& s : std::exchange(request.settings, {})) AddSettings(s, request.settings);
@@ -66,7 +70,7 @@ Result<CountedModel> CountArgument(const std::string& argument, CountRequest req
       fetched = std::move(found).value();
       request.model = fetched.path;
     } else {
-      Note("note: " + name->text() + " is not in the cache of the hub: counting the built-in " + std::string(built_in) +
+      note("note: " + name->text() + " is not in the cache of the hub: counting the built-in " + std::string(built_in) +
            "; --yes fetches its own configuration\n");
       request.model = built_in;
     }
@@ -74,7 +78,7 @@ Result<CountedModel> CountArgument(const std::string& argument, CountRequest req
   std::error_code ignored;
   if (const std::string_view known = KnownModel(model);
       !SameName(known, model) && !known.empty() && !std::filesystem::exists(model, ignored)) {
-    Note("note: " + Printable(model) + " is the built-in " + std::string(known) + "\n");
+    note("note: " + Printable(model) + " is the built-in " + std::string(known) + "\n");
   }
   TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountModel(request));
   counted.name = Printable(argument);

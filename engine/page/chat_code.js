@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colours of code: comments, strings, numbers and words of common languages, by one pattern for each. It is made again as an answer comes,
-// and what is not closed yet ends with the text.
+// and what is not closed yet ends with the text. What looks back, and what may have to be given back, is bounded, so that the time is
+// linear in the text.
 
 const kLongestCode = 100000;  // characters; longer code has no colours
 const kCodeParts = {
@@ -13,12 +14,12 @@ const kCodeParts = {
   double: ["string", /"(?:[^"\\]|\\[^])*"?|'(?:[^'\\\n]|\\[^\n]{1,9})'/],
   shell: ["string", /"(?:[^"\\]|\\[^])*"?|'[^']*'?/],
   backticks: ["string", /`(?:[^`\\]|\\[^])*`?/],
-  values: ["string", /(?<==\s*)(?:"[^"]*"?|'[^']*'?)/],
+  values: ["string", /(?<==\s{0,20})(?:"[^"]*"?|'[^']*'?)/],
   names: ["word", /"(?:[^"\\\n]|\\[^])*"(?=\s*:)/],
-  keys: ["word", /(?<=^[ \t-]*)[\w.-]+(?=\s*[:=])|(?<=^\s*)\[[^\]\n]*\](?=\s*$)/],
-  properties: ["word", /[\w-]+(?=\s*:[^:])|@[\w-]+/],
+  keys: ["word", /(?<=^[ \t-]{0,60})[\w.-]{1,60}(?=\s*[:=])|(?<=^[ \t]{0,60})\[[^\]\n]*\](?=\s*$)/],
+  properties: ["word", /[\w-]{1,60}(?=\s*:[^:])|@[\w-]+/],
   tags: ["word", /<[/!?]?[A-Za-z][\w:.-]*|\/?>/],
-  pragmas: ["word", /(?<=^[ \t]*)#[ \t]*\w+/],
+  pragmas: ["word", /(?<=^[ \t]{0,60})#[ \t]*\w+/],
   marks: ["word", /@[\w.]+/],
   variables: ["number", /\$(?:\w+|[@#?*$!-]|\{[^}\n]*\}?)/],
   colours: ["number", /#[\da-fA-F]{3,8}\b/],

@@ -163,6 +163,53 @@ std::string Plain(std::string text) {
   return text;
 }
 
+// The columns of the CSV, and which of the sections' columns stands in which. Those without a place are in the remark, with their
+// names.
+const std::vector<std::string> kCsvColumns = {"section", "subject",    "claim",  "printed", "counted",
+                                              "verdict", "convention", "remark", "source"};
+struct CsvPlace {
+  std::string_view column, csv;
+  std::string_view before = {};  // the cell
+};
+constexpr CsvPlace kCsvPlaces[] = {{"text", "subject"},
+                                   {"model", "subject"},
+                                   {"claim", "claim"},
+                                   {"figure", "claim"},
+                                   {"of", "claim", "matrix products of a decoded token, of those of "},
+                                   {"printed", "printed"},
+                                   {"claimed", "printed"},
+                                   {"parameters charged to a token", "printed"},
+                                   {"counted", "counted"},
+                                   {"parameters it uses", "counted"},
+                                   {"verdict", "verdict"},
+                                   {"holds as", "verdict"},
+                                   {"convention", "convention"},
+                                   {"remark", "remark"},
+                                   {"source", "source"}};
+
+std::string CsvLine(const ClaimsSection& s, const std::vector<Cell>& row) {
+  std::vector<std::string> cells(kCsvColumns.size());
+  const auto cell = [&](std::string_view column) -> std::string& {
+    return cells[static_cast<size_t>(std::ranges::find(kCsvColumns, column) - kCsvColumns.begin())];
+  };
+  cell("section") = s.name;
+  std::string_view printed;  // what it is, if the section has no column for that
+  for (size_t i = 0; i < row.size(); ++i) {
+    const std::string& column = s.table.columns[i];
+    const auto* const place = std::ranges::find(kCsvPlaces, column, &CsvPlace::column);
+    const std::string shown = row[i].value.IsNumber() ? JsonText(row[i].value) : Plain(row[i].text);
+    if (place == std::end(kCsvPlaces)) {
+      cell("remark") += (cell("remark").empty() ? "" : "; ") + column + ": " + shown;
+      continue;
+    }
+    if (place->csv == "printed") printed = column;
+    cell(place->csv) = std::string(place->before) + shown;
+  }
+  if (cell("claim").empty()) cell("claim") = printed;
+  for (std::string& one : cells) one = CsvCell(one);
+  return Join(cells, ",") + "\n";
+}
+
 }  // namespace
 
 std::vector<std::string_view> ClaimsSectionNames() {
@@ -221,17 +268,9 @@ Value ClaimsPageJson(const std::vector<ClaimsSection>& sections) {
 }
 
 std::string ClaimsPageCsv(const std::vector<ClaimsSection>& sections) {
-  std::string text;
+  std::string text = Join(kCsvColumns, ",") + "\n";
   for (const ClaimsSection& s : sections) {
-    const auto line = [](const auto& cells) { return Join(cells, ",") + "\n"; };
-    std::vector<std::string> heads;
-    for (const std::string& column : s.table.columns) heads.push_back(CsvCell(column));
-    text += (text.empty() ? "" : "\n") + line(heads);
-    for (const std::vector<Cell>& row : s.table.rows) {
-      std::vector<std::string> cells;
-      for (const Cell& cell : row) cells.push_back(cell.value.IsNumber() ? JsonText(cell.value) : CsvCell(Plain(cell.text)));
-      text += line(cells);
-    }
+    for (const std::vector<Cell>& row : s.table.rows) text += CsvLine(s, row);
   }
   return text;
 }

@@ -29,7 +29,8 @@ std::string ClaimsPage(const std::vector<ClaimsSection>& sections);
 std::string ClaimsPageText(const std::vector<ClaimsSection>& sections, size_t width);
 // {"sections": [{"name", "title", "rows": [{column: cell}]}]}
 Value ClaimsPageJson(const std::vector<ClaimsSection>& sections);
-// One table a section, divided by an empty line; each with a header, as RFC 4180.
+// One table of all sections, as RFC 4180: section, subject (a text or a model), claim, printed, counted, verdict, convention, remark,
+// source.
 std::string ClaimsPageCsv(const std::vector<ClaimsSection>& sections);
 
 }  // namespace tally

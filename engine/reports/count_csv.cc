@@ -24,6 +24,7 @@ class CsvLines {
   explicit CsvLines(const CountedModel& m) : model_(CsvCell(m.name)) {
     const books::CountOptions& o = m.count.options;
     for (const uint64_t n : {o.context, o.prompt, o.batch}) model_ += "," + std::to_string(n);
+    model_ += "," + KvNameOf(m.count);
   }
   template <class Number>
   void Add(std::string_view table, std::string_view row, std::string_view figure, Number value) {
@@ -44,7 +45,7 @@ class CsvLines {
   std::string model_, text_;  // the first columns; the lines
 };
 
-constexpr const char* kHeader = "model,context,prompt,batch,table,row,figure,value\n";
+constexpr const char* kHeader = "model,context,prompt,batch,kv,table,row,figure,value\n";
 
 void AddTensors(const Count& c, bool layers, CsvLines& out) {
   for (const TensorGroup& g : TensorGroups(c, layers)) {
@@ -83,10 +84,9 @@ void AddBytes(const CountedModel& m, CsvLines& out) {
   row("weights", c.weight_bytes);
   if (const auto all = m.all_bytes()) row("weights, run or not", *all);
   row("weights read by a decode step of one token", c.weight_bytes_per_token);
-  const std::string kv = c.options.kv == KvType::kF16 ? "KV" : "KV, " + KvNameOf(c) + ",";
-  row(kv + " a token", c.kv_bytes_per_token);
-  row(kv + " at the context", c.kv_bytes_at_context);
-  out.AddFigure("memory", kv + " read at the context", "bytes", c.kv_bytes_read);
+  row("KV a token", c.kv_bytes_per_token);
+  row("KV at the context", c.kv_bytes_at_context);
+  out.AddFigure("memory", "KV read at the context", "bytes", c.kv_bytes_read);
   if (c.state_bytes > 0) row("state of a sequence", c.state_bytes);
 }
 

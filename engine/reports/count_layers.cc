@@ -27,6 +27,18 @@ Cell TokenCell(const books::Figure<uint64_t>& flops, uint64_t tokens) {
 
 Cell CountOrBlank(uint64_t n) { return n > 0 ? CountCell(n) : Cell(""); }
 
+// "; total (run) and all that is behind it: without Qwen3.5-27B's visual".
+std::string NotRunText(std::span<const CountedModel> models) {
+  std::vector<std::string> parts;
+  for (const CountedModel& m : models) {
+    for (const PartNotRun& p : m.not_run) {
+      std::string part = m.name + "'s " + p.name;
+      if (p.parameters != 0u && std::ranges::find(parts, part) == parts.end()) parts.push_back(std::move(part));
+    }
+  }
+  return "; total (run), and all that stands behind it: without what nothing runs here, which is " + Join(parts, ", ");
+}
+
 uint64_t PrefillTokens(const Count& c) { return c.options.batch * c.options.prompt; }
 
 }  // namespace
@@ -95,10 +107,16 @@ Table PaperTable(std::span<const CountedModel> models) {
     if (!same) columns.push_back(s);
     title += std::string("; ") + s.symbol + (same ? " = " + WithThousands(first.options.*s.of) : std::string()) + ", " + s.what;
   }
-  Table t{title + ".", {"model"}, {}, {true}};
+  const bool parts = std::ranges::any_of(models, &CountedModel::counts_part);
+  Table t{title + (parts ? NotRunText(models) : "") + ".", {"model"}, {}, {true}};
+  if (std::ranges::any_of(models, [](const CountedModel& m) { return m.count.prediction > 0; })) {
+    t.title += " Layers for multi-token prediction are left out.";
+  }
   for (const SweptOption& s : columns) t.columns.emplace_back(s.symbol);
-  for (const char* column : {"total", "active(all)", "active(head)", "active(none)", "weights", "KV a token",
-                             "prefill, everything", "prefill, matmul, causal", "decode, everything", "decode, matmul, causal"}) {
+  if (parts) t.columns.emplace_back("total");
+  for (const char* column :
+       {parts ? "total (run)" : "total", "active(all)", "active(head)", "active(none)", "weights", "KV a token",
+        "prefill, everything", "prefill, matmul, causal", "decode, everything", "decode, matmul, causal"}) {
     t.columns.emplace_back(column);
   }
   for (const CountedModel& m : models) {
@@ -109,6 +127,10 @@ Table PaperTable(std::span<const CountedModel> models) {
     const TokenCost prefill = PrefillCost(c), decode = DecodeCost(c);
     std::vector<Cell> row = {m.name};
     for (const SweptOption& s : columns) row.push_back(CountCell(c.options.*s.of));
+    if (parts) {
+      const std::optional<uint64_t> all = m.all_parameters();
+      row.push_back(all ? number(*all) : Cell("not counted"));
+    }
     for (Cell cell :
          {number(c.parameters.total), number(c.parameters.active_all), number(c.parameters.active_head),
           number(c.parameters.active_none), bytes(c.weight_bytes), bytes(c.kv_bytes_per_token), Cell(flops(prefill.flops[2])),

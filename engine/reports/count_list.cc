@@ -11,7 +11,8 @@
 namespace tally {
 
 Table KnownModelTable(std::span<const KnownModelLine> models) {
-  Table t{"", {"name", "family", "total", "active(head)", "published", "aliases"}, {}, {true, true, false, false, true, true}};
+  Table t{
+      "", {"name", "family", "total (run)", "active(head)", "published", "aliases"}, {}, {true, true, false, false, true, true}};
   for (const KnownModelLine& m : models) {
     const auto number = [](uint64_t n) { return Cell(ShortCount(static_cast<double>(n)), n); };
     std::string published = m.published.total;

@@ -78,7 +78,7 @@ struct KnownModelLine {
 TALLY_API std::vector<KnownModelLine> KnownModelLines();
 
 // The name of the built-in model that is called so, as KnownModels has it; empty: there is none. Case and the marks '-', '.', '_' and ':'
-// do not matter, and an alias is as good.
+// do not matter, but whether one is between two digits (opt-13b, OPT-1.3B), and an alias is as good.
 TALLY_API std::string_view KnownModelName(std::string_view given);
 // The names of the built-in models.
 TALLY_API std::vector<std::string_view> KnownModels();

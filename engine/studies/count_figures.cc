@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/studies/count_figures.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -45,6 +46,50 @@ std::string NetworkText(const LayerRecipe& l) {
             " experts";
   }
   return text;
+}
+
+// The layers that keep a cache of a model that is only counted: those whose work sees its entries, else those with an indexer, else
+// all, whichever are as many as the cache says. Empty: none of these.
+std::vector<size_t> LayersOf(const Count& c, const CountedCache& cache) {
+  const Recipe& r = c.recipe;
+  const CountedOnly& only = *r.counted_only;
+  const size_t n = r.layers.size();
+  std::vector<bool> all(n, true), seen(n), indexed(n);
+  const auto mark = [&](std::vector<bool>& layers, int32_t layer) {
+    if (layer >= 0 && static_cast<size_t>(layer) < n) layers[static_cast<size_t>(layer)] = true;
+  };
+  const Component wanted = cache.name.starts_with("index keys") ? Component::kIndexer : Component::kAttention;
+  for (const CountedWork& w : only.work) {
+    if (w.by_entry && w.component == wanted && w.every == cache.every) mark(seen, w.layer);
+  }
+  for (const CountedTensor& t : only.tensors) {
+    if (t.component == Component::kIndexer) mark(indexed, t.layer);
+  }
+  for (const std::vector<bool>* layers : {&seen, &indexed, &all}) {
+    if (static_cast<uint64_t>(std::ranges::count(*layers, true)) != cache.layers) continue;
+    std::vector<size_t> kept;
+    for (size_t i = 0; i < n; ++i) {
+      if ((*layers)[i]) kept.push_back(i);
+    }
+    return kept;
+  }
+  return {};
+}
+
+// Bytes of a position that add up to the model's: where they do not divide, some layers have one more than others.
+void AddCaches(const Count& c, std::vector<LayerCost>& costs) {
+  if (!c.recipe->counted_only) return;
+  const books::KvStorage storage = books::StorageOf(c.options.kv);
+  for (const CountedCache& cache : c.recipe->counted_only->caches) {
+    const uint64_t elements = cache.layers * cache.elements;
+    const uint64_t bytes = storage.block > 0 ? books::CachedBytes(cache, elements, storage) / cache.every
+                                             : elements / cache.every * storage.element_bytes;
+    const std::vector<size_t> layers = LayersOf(c, cache);
+    for (size_t i = 0; i < layers.size(); ++i) {
+      costs[layers[i] + 1].kv_bytes += bytes * (i + 1) / layers.size() - bytes * i / layers.size();
+    }
+    if (layers.empty()) costs.front().kv_bytes += bytes;
+  }
 }
 
 }  // namespace
@@ -96,6 +141,7 @@ std::vector<LayerCost> LayerCosts(const Count& c) {
       cost.kv_bytes = books::CachedBytesPerPosition(r, l, books::StorageOf(c.options.kv)).value();
     }
   }
+  AddCaches(c, costs);
   const auto at = [&](int32_t layer) -> LayerCost& {
     return costs[layer < 0 || layer >= r.n_layers ? 0 : static_cast<size_t>(layer) + 1];
   };

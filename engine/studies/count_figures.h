@@ -40,7 +40,7 @@ struct LayerCost {
   std::string network = {};  // "4 of 32 experts"; empty: none
   uint64_t parameters = 0;   // without multi-token prediction
   uint64_t active = 0;       // active(all)
-  uint64_t kv_bytes = 0;     // of a position, of its own cache; of models that are counted only without compressed caches
+  uint64_t kv_bytes = 0;     // of a position, of its own caches; a cache whose layers are not known stands outside
   // FLOPs of the steps, the head at every position: matrix products, causal, and everything.
   books::Figure<uint64_t> prefill_matmul = {}, prefill = {}, decode_matmul = {}, decode = {};
 };

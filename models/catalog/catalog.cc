@@ -59,17 +59,30 @@ std::string WantedName(std::string_view name) {
   return wanted;
 }
 
-// "llama3.1:8b" and "Llama-3.1-8B" are the same.
-std::string WithoutMarks(std::string_view name) {
-  std::string letters = Lower(name);
-  std::erase_if(letters, [](char c) { return c == '-' || c == '.' || c == '_' || c == ':'; });
-  return letters;
+bool IsMark(char c) { return c == '-' || c == '.' || c == '_' || c == ':'; }
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// Without marks, but one of any kind between two digits: "llama3.1:8b" and "Llama-3.1-8B" are the same, "opt-13b" and "OPT-1.3B" are
+// not.
+std::string ComparedName(std::string_view name) {
+  std::string compared;
+  bool marked = false;
+  for (const char c : Lower(name)) {
+    if (IsMark(c)) {
+      marked = true;
+      continue;
+    }
+    if (marked && IsDigit(c) && !compared.empty() && IsDigit(compared.back())) compared += '.';
+    marked = false;
+    compared += c;
+  }
+  return compared;
 }
 
-// The same without blanks: to tell what is near.
+// Without all marks and blanks: to tell what is near.
 std::string LettersAndDigits(std::string_view name) {
-  std::string letters = WithoutMarks(name);
-  std::erase(letters, ' ');
+  std::string letters = Lower(name);
+  std::erase_if(letters, [](char c) { return IsMark(c) || c == ' '; });
   return letters;
 }
 
@@ -85,14 +98,14 @@ std::vector<std::string_view> Words(std::string_view names) {
 
 // Null: there is none.
 const Row* FindRow(std::string_view given) {
-  const std::string wanted = WithoutMarks(WantedName(given));
+  const std::string wanted = ComparedName(WantedName(given));
   std::string_view name;  // that `given` is an alias of
   for (const Aliases& a : kAliases) {
     const std::vector<std::string_view> aliases = Words(a.names);
-    if (std::ranges::find(aliases, wanted, WithoutMarks) != aliases.end()) name = a.name;
+    if (std::ranges::find(aliases, wanted, ComparedName) != aliases.end()) name = a.name;
   }
-  const std::string row_name = name.empty() ? wanted : WithoutMarks(name);
-  const auto found = std::ranges::find(kRows, row_name, [](const Row& row) { return WithoutMarks(row.name); });
+  const std::string row_name = name.empty() ? wanted : ComparedName(name);
+  const auto found = std::ranges::find(kRows, row_name, [](const Row& row) { return ComparedName(row.name); });
   return found == std::end(kRows) ? nullptr : found;
 }
 

@@ -182,7 +182,7 @@ TEST(CliCount, PublishedClaims) {
 TEST(CliCount, Formats) {
   const std::string md = CountText({"gpt2", "--format", "md"}), csv = CountText({"gpt2", "--format", "csv"});
   EXPECT_TRUE(HasLine(md, {"| total | 124,439,808 |"})) << md;
-  EXPECT_TRUE(HasLine(csv, {"gpt2,1024,1024,1,parameters,total,parameters,124439808"})) << csv;
+  EXPECT_TRUE(HasLine(csv, {"gpt2,1024,1024,1,f16,parameters,total,parameters,124439808"})) << csv;
   EXPECT_EQ(Json::parse(CountText({"gpt2", "--format", "json"})).at("models").at(0), Count({"gpt2"}));
   EXPECT_EQ(Count({"gpt2", "gpt2-xl"})["models"].size(), 2u);
   EXPECT_TRUE(HasLine(CountText({"gpt2", "--layers"}), {"blk.11.attn_qkv", "1,769,472"}));
@@ -198,15 +198,15 @@ TEST(CliCount, CsvIsTidy) {
                                  other = LinesOf(CountText({"gpt-oss-20b:n_layers=2", "--format", "csv"}));
   const std::vector<std::string> both = LinesOf(CountText({"gpt2", "gpt-oss-20b:n_layers=2", "--format", "csv"}));
   ASSERT_GT(one.size(), 50u);
-  EXPECT_EQ(one[0], "model,context,prompt,batch,table,row,figure,value,tally_version,date");
+  EXPECT_EQ(one[0], "model,context,prompt,batch,kv,table,row,figure,value,tally_version,date");
   std::vector<std::string> joined = one;
   joined.insert(joined.end(), other.begin() + 1, other.end());
   EXPECT_EQ(both, joined);
   std::vector<std::string> claims = LinesOf(CountText({"gpt-oss-20b", "gpt2", "--claims", "--format", "csv"}));
   EXPECT_TRUE(HasLine(CountText({"gpt-oss-20b", "--claims", "--format", "csv"}), {"active 3.61B,active(head) holds,1"}));
   const std::string all = CountText({"gpt2", "--claims", "--training", "--full", "--format", "csv"});
-  EXPECT_TRUE(HasLine(all, {"gpt2,1024,1024,1,published figures,"}) && HasLine(all, {",1,training,"}) &&
-              HasLine(all, {",1,tensors,"}));
+  EXPECT_TRUE(HasLine(all, {"gpt2,1024,1024,1,f16,published figures,"}) && HasLine(all, {",1,f16,training,"}) &&
+              HasLine(all, {",1,f16,tensors,"}));
   const std::string tables = CountText({"gpt2", "--claims", "--full"});
   EXPECT_TRUE(HasLine(tables, {"published figures"}) && HasLine(tables, {"closed form"})) << tables;
   for (const std::vector<std::string>& lines :
@@ -218,7 +218,7 @@ TEST(CliCount, CsvIsTidy) {
         quoted ^= c == '"';
         commas += c == ',' && !quoted;
       }
-      EXPECT_EQ(commas, 9) << lines[i];
+      EXPECT_EQ(commas, 10) << lines[i];
       const std::string line = lines[i].substr(0, lines[i].rfind(',', lines[i].rfind(',') - 1));  // without version and date
       const std::string value = line.substr(line.rfind(',') + 1);
       EXPECT_TRUE(!value.empty() && value.find_first_not_of("0123456789.e+-") == value.npos) << lines[i];
@@ -398,8 +398,8 @@ TEST(CliCount, TenModelsAreOneTable) {
 // Lengths as lists, as columns of a table and of CSV.
 TEST(CliCount, SweepsOverLengths) {
   const std::string csv = CountText({"gpt2", "--ctx", "1,1k", "-p", "512", "--format", "csv"});
-  EXPECT_TRUE(HasLine(csv, {"gpt2,1,512,1,memory,KV at the context,bytes,36864"})) << csv;
-  EXPECT_TRUE(HasLine(csv, {"gpt2,1024,512,1,memory,KV at the context,bytes,37748736"})) << csv;
+  EXPECT_TRUE(HasLine(csv, {"gpt2,1,512,1,f16,memory,KV at the context,bytes,36864"})) << csv;
+  EXPECT_TRUE(HasLine(csv, {"gpt2,1024,512,1,f16,memory,KV at the context,bytes,37748736"})) << csv;
   const std::string text = CountText({"gpt-oss-20b", "--ctx", "1k,8k,32k"});
   EXPECT_TRUE(HasLine(text, {"gpt-oss-20b", "S 1,024", "S 8,192", "S 32,768"})) << text;
   EXPECT_TRUE(HasLine(text, {"S: positions that the decode token sees"})) << text;
@@ -471,8 +471,10 @@ TEST(CliCount, CachesBatchesAndLayers) {
       << layers;
   EXPECT_TRUE(HasLine(layers, {"all", "20,914,757,184"})) << layers;
   EXPECT_TRUE(
-      HasLine(CountText({"gpt2", "--by-layer", "--format", "csv"}), {"gpt2,1024,1024,1,layers,layer 11,parameters,7087872"}));
+      HasLine(CountText({"gpt2", "--by-layer", "--format", "csv"}), {"gpt2,1024,1024,1,f16,layers,layer 11,parameters,7087872"}));
   EXPECT_EQ(Tally({"count", "gpt2", "--batch", "0"}).code, 2);
+  EXPECT_TRUE(
+      HasLine(CountText({"gpt2", "--kv", "q8_0", "--format", "csv"}), {"gpt2,1024,1024,1,q8_0,memory,KV a token,bytes,19584"}));
   EXPECT_EQ(Tally({"count", "gpt2", "--kv", "q4_0"}).code, 2);
 }
 
@@ -483,6 +485,15 @@ TEST(CliCount, Latex) {
       << text;
   EXPECT_TRUE(HasLine(text, {"mini-gpt:d\\_ff=512 & 64 & 64 & 170k & "})) << text;
   EXPECT_TRUE(HasLine(text, {"gpt-oss-20b & 1,024 & 1,024 & 20.91B & 4.19B & 3.61B & 3.03B & 13.76 GB"})) << text;
+  EXPECT_FALSE(HasLine(text, {"total (run)"})) << text;
+  // What is stored and what is run, and the caption names what is between them.
+  const std::string part = CountText({"Qwen3.5-27B", "gpt2", "--ctx", "1k", "--format", "latex"});
+  EXPECT_TRUE(
+      HasLine(part, {"without what nothing runs here, which is Qwen3.5-27B's visual", "multi-token prediction are left out.}"}))
+      << part;
+  EXPECT_TRUE(HasLine(part, {"model & total & total (run) & active(all)"})) << part;
+  EXPECT_TRUE(HasLine(part, {"Qwen3.5-27B & 27.36B & 26.90B & 26.90B"})) << part;
+  EXPECT_TRUE(HasLine(part, {"gpt2 & 124M & 124M & "})) << part;
 }
 
 TEST(CliCount, ListOfNames) {
@@ -494,9 +505,11 @@ TEST(CliCount, ListOfNames) {
   EXPECT_EQ(one[0]["aliases"][0], "Llama-3.3-70B-Instruct");
   EXPECT_EQ(one[0]["parameters"]["total_run"], 70'553'706'496);
   EXPECT_TRUE(HasLine(CountText({"--list", "kimi"}), {"Kimi-K3", "(counted)", "2.78T", "2.8T-A104B"}));
+  EXPECT_TRUE(HasLine(CountText({"--list", "kimi"}), {"name", "total (run)", "active(head)"}));
   EXPECT_EQ(Tally({"count", "--list", "zzz"}).code, 2);
   const Ended named = Tally({"count", "deepseek-r1:671b"});
   EXPECT_NE(named.err.find("deepseek-r1:671b is the built-in DeepSeek-R1"), std::string::npos) << named.err;
+  EXPECT_EQ(Tally({"count", "deepseek-r1:671b", "--ctx", "1k,2k,4k"}).err, named.err);  // once
 }
 
 TEST(CliCount, TypesArePresetsToo) {
@@ -558,7 +571,7 @@ TEST(CliCount, Training) {
   EXPECT_TRUE(HasLine(text, {"both", "10,520,110,694,400"})) << text;
   EXPECT_TRUE(HasLine(text, {"together, 16 N", "24,921,779,200", "24.92 GB"})) << text;
   EXPECT_TRUE(HasLine(CountText({"gpt2-xl", "--training", "--format", "csv"}),
-                      {"gpt2-xl,1024,1024,1,training,together,\"bytes, F32\",24921779200"}));
+                      {"gpt2-xl,1024,1024,1,f16,training,together,\"bytes, F32\",24921779200"}));
   EXPECT_TRUE(HasLine(CountText({"gpt2-xl", "--training", "--format", "md"}), {"| both | 10,520,110,694,400 |"}));
   EXPECT_EQ(Count({"gpt2-xl"}).count("training"), 0u);
   EXPECT_EQ(Tally({"count", "gpt2", "--training", "--prompt", "400000000", "--batch", "9"}).code, 2);

@@ -28,11 +28,35 @@ TEST(Claims, SectionsInEveryForm) {
   const Value document = ClaimsPageJson(sections);
   EXPECT_EQ(document["sections"][0]["rows"][1]["k"].Number(), 8);
   EXPECT_EQ(document["sections"][1]["rows"][0]["printed"].Text(), "27 %");
-  EXPECT_NE(ClaimsPageCsv(sections).find("\nQwen3-30B-A3B,1132462080,2717908992,8,2.4"), std::string::npos)
-      << ClaimsPageCsv(sections);
+  const std::string csv = ClaimsPageCsv(sections);
+  EXPECT_NE(csv.find("\ncode,Qwen3-30B-A3B,parameters charged to a token,1132462080,2717908992,,,k: 8; term too low by: 2.4"),
+            std::string::npos)
+      << csv;
   const std::string text = ClaimsPageText(ClaimsSections({"texts"}), 80);
   EXPECT_EQ(text.find("**"), std::string::npos);
   EXPECT_NE(text.find("wrong"), std::string::npos);
+}
+
+// Every line of the CSV has the cells that its head has: those outside of quotes are divided by commas.
+TEST(Claims, CsvIsOneTable) {
+  const std::string csv = ClaimsPageCsv(ClaimsSections());
+  std::vector<size_t> cells = {1};
+  std::set<std::string> sections;
+  bool quoted = false;
+  size_t begin = 0;
+  for (size_t i = 0; i < csv.size(); ++i) {
+    if (csv[i] == '"') quoted = !quoted;
+    if (csv[i] == ',' && !quoted) ++cells.back();
+    if (csv[i] != '\n') continue;
+    ASSERT_FALSE(quoted) << csv.substr(begin, i - begin);  // lines are marked one by one
+    EXPECT_EQ(cells.back(), 9u) << csv.substr(begin, i - begin);
+    sections.insert(csv.substr(begin, csv.find(',', begin) - begin));
+    cells.push_back(1);
+    begin = i + 1;
+  }
+  EXPECT_EQ(begin, csv.size());
+  EXPECT_GT(cells.size(), 200u);
+  EXPECT_EQ(sections, (std::set<std::string>{"section", "texts", "code", "hybrids", "flops", "cost", "models"}));
 }
 
 // What the reference's own recomputation says (shared/reference/published_claims.md): these are wrong, all others right.

@@ -369,6 +369,34 @@ TEST(Catalog, Aliases) {
   EXPECT_EQ(aliases, CatalogAliasCount());  // each row names a model
 }
 
+// Marks may be others, and missing; between two digits there is one or none, as in the name.
+TEST(Catalog, MarksOfNames) {
+  const auto spelt = [](std::string_view name, char mark) {  // 0: without marks that no digits need
+    std::string text;
+    for (size_t i = 0; i < name.size(); ++i) {
+      const auto digit = [&](size_t at) { return at < name.size() && std::isdigit(static_cast<unsigned char>(name[at])) != 0; };
+      const bool is_mark = std::string_view("-._:").find(name[i]) != std::string_view::npos;
+      if (is_mark && mark == 0 && !(i > 0 && digit(i - 1) && digit(i + 1))) continue;
+      text += is_mark && mark != 0 ? mark : name[i];
+    }
+    return text;
+  };
+  for (const std::string_view name : CountedNames()) {
+    std::vector<std::string_view> names = CatalogAliases(name);
+    names.push_back(name);
+    for (const std::string_view one : names) {
+      for (const char mark : {'-', '.', '_', ':', '\0'}) EXPECT_EQ(CatalogName(spelt(one, mark)), name) << spelt(one, mark);
+    }
+  }
+  for (const char* other : {"opt-13b", "OPT13B", "gemma-31b", "qwen-27b", "qwen3:17b", "llama33:70b", "llama3.370b"}) {
+    EXPECT_EQ(CatalogName(other), "") << other;
+  }
+  EXPECT_EQ(CatalogName("opt1.3b"), "OPT-1.3B");
+  EXPECT_EQ(CatalogName("opt_1_3b"), "OPT-1.3B");
+  EXPECT_EQ(CatalogName("qwen3:1.7b"), "Qwen3-1.7B");
+  EXPECT_NE(FindCatalogModel("opt-13b").status().message().find("OPT-1.3B"), std::string::npos);  // near
+}
+
 TEST(Catalog, UnknownNames) {
   const std::pair<std::string, std::string_view> cases[] = {
       {"gpt-oss-21b", "gpt-oss-20b"},        {"gpt3", "gpt2"},

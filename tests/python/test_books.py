@@ -28,7 +28,7 @@ def test_counts_are_those_of_the_command():
     assert count.decode_flops["matmul_causal"] < count.decode_flops["matmul_full_square"]
     assert any(c["convention"] == "active(head)" and c["holds"] == "rounded" for claim in count.claims for c in claim["conventions"])
     rows = count.rows()
-    assert {"model", "context", "prompt", "batch", "table", "row", "figure", "value"} == set(rows[0])
+    assert {"model", "context", "prompt", "batch", "kv", "table", "row", "figure", "value"} == set(rows[0])
     assert any(row["value"] == count.total for row in rows)
     assert repr(count).startswith("gpt-oss-20b: 20,914,757,184 parameters") and "--full" not in repr(count)
 

@@ -237,9 +237,13 @@ TEST(Count, TypesOfTheCache) {
 
 // The rows of the table by layer add up to the model's figures.
 TEST(Count, ByLayer) {
-  for (const char* name : {"gpt2", "gpt-oss-20b", "Gemma-4-E2B", "Llama-4-Maverick", "Nemotron-3-Super", "DeepSeek-V4-Flash"}) {
+  for (const char* name :
+       {"gpt2", "gpt-oss-20b", "Gemma-4-E2B", "Llama-4-Maverick", "Nemotron-3-Super", "DeepSeek-V3.2", "DeepSeek-V4-Flash",
+        "DeepSeek-V4-Pro", "MiniMax-M3", "Qwen3.8-Flash-Next", "GLM-5", "GLM-5.3-Flash"}) {
     SCOPED_TRACE(name);
-    Result<CountedModel> counted = CountModel({.model = name});
+    CountRequest request{.model = name};
+    request.options.kv = KvType::kQ8_0;  // of which an entry's bytes are not always a whole number for each position
+    Result<CountedModel> counted = CountModel(request);
     ASSERT_TRUE(counted.ok()) << counted.status().message();
     const books::Count& c = counted->count;
     const std::vector<LayerCost> layers = LayerCosts(c);
@@ -250,18 +254,21 @@ TEST(Count, ByLayer) {
       sum.parameters += l.parameters;
       sum.active += l.active;
       sum.kv_bytes += l.kv_bytes;
-      matmul += l.prefill_matmul.number().value();
+      matmul += l.prefill_matmul.number().value_or(0);
       everything += l.decode.number().value_or(0);
       EXPECT_EQ(l.decode.whole(), c.decode.total[2].whole());
     }
     EXPECT_EQ(sum.parameters, c.parameters.total);
     EXPECT_EQ(sum.active, c.parameters.active_all);
-    EXPECT_EQ(matmul, c.prefill.total[1].number().value());
+    EXPECT_EQ(matmul, c.prefill.total[1].number().value_or(0));
     EXPECT_EQ(everything, c.decode.total[2].number().value_or(0));
-    if (!c.recipe->counted_only) {
-      EXPECT_EQ(sum.kv_bytes, c.kv_bytes_per_token);
-    }
+    EXPECT_EQ(sum.kv_bytes, c.kv_bytes_per_token);
+    EXPECT_EQ(layers[0].kv_bytes, 0u);
   }
+  const std::vector<LayerCost> flash = LayerCosts(CountModel({.model = "DeepSeek-V4-Flash"})->count);
+  EXPECT_EQ(flash[1].kv_bytes, 1'024u);                        // the window alone: 512 elements
+  EXPECT_EQ(flash[3].kv_bytes, 1'024u + (512 + 128) / 4 * 2);  // and an entry and an index key of 4 positions
+  EXPECT_EQ(flash[4].kv_bytes, 1'024u + 512 / 128 * 2);
   const std::vector<LayerCost> maverick = LayerCosts(CountModel({.model = "Llama-4-Maverick"})->count);
   EXPECT_EQ(maverick[1].mixer + "; " + maverick[1].network, "attention, chunk 8192; dense");
   EXPECT_EQ(maverick[4].mixer + "; " + maverick[4].network, "attention; 1 of 128 experts");

@@ -110,7 +110,7 @@ class Count(Document):
         return [Table(table) for table in self._counted.tables(layers)]
 
     def rows(self, layers: bool = False) -> List[Dict[str, Any]]:
-        """A row a figure: model, context, prompt, batch, table, row, figure, value. Values are exact; None: only part is counted."""
+        """A row a figure: model, context, prompt, batch, kv, table, row, figure, value. Values are exact; None: only part is counted."""
         import csv
 
         rows: List[Dict[str, Any]] = []
