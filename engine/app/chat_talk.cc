@@ -64,40 +64,42 @@ Result<std::unique_ptr<Talk>> Talk::Begin(const ChatFlags& flags) {
                                           {flags.file, flags.system_file, flags.tools, flags.chat_template}, true));
     TALLY_RETURN_IF_ERROR(LockSession(*flags.session, talk->lock_));
   }
-  TALLY_ASSIGN_OR_RETURN(talk->voice_, talk->MakeVoice(flags.model.model, path, request, flags.chat_template));
+  TALLY_ASSIGN_OR_RETURN(talk->chat_model_, talk->MakeChatModel(flags.model.model, path, request, flags.chat_template));
   TALLY_RETURN_IF_ERROR(talk->OpenSession(request));
   talk->kept_ = talk->messages();
   return talk;
 }
 
-Result<Talk::Voice> Talk::MakeVoice(const std::string& name, const std::string& path, const ChatRequest& request,
-                                    const std::optional<std::string>& chat_template) {
-  Voice voice = {.name = name, .path = path, .chat_template = chat_template};
+Result<Talk::ChatModel> Talk::MakeChatModel(const std::string& name, const std::string& path, const ChatRequest& request,
+                                            const std::optional<std::string>& chat_template) {
+  ChatModel chat_model = {.name = name, .path = path, .chat_template = chat_template};
   const double begin = MonotonicSeconds();
   LoadOptions load;
-  load.before_weights = [&](const Model& model) { return FindFormat(request, model, &voice); };
-  TALLY_ASSIGN_OR_RETURN(voice.loaded.model, LoadModelOnly(name, engine_options_, std::move(load)));
-  TALLY_ASSIGN_OR_RETURN(voice.loaded.engine, NewEngine(voice.loaded.model, engine_options_));
-  if (voice_.conversation == nullptr) NoteThreads(engine_options_.threads);
-  voice.loaded.seconds = MonotonicSeconds() - begin;
-  TALLY_ASSIGN_OR_RETURN(voice.conversation, NewConversation(*voice.loaded.engine, voice.format));
-  return voice;
+  load.before_weights = [&](const Model& model) { return FindFormat(request, model, &chat_model); };
+  TALLY_ASSIGN_OR_RETURN(chat_model.loaded.model, LoadModelOnly(name, engine_options_, std::move(load)));
+  TALLY_ASSIGN_OR_RETURN(chat_model.loaded.engine, NewEngine(chat_model.loaded.model, engine_options_));
+  if (chat_model_.conversation == nullptr) NoteThreads(engine_options_.threads);
+  chat_model.loaded.seconds = MonotonicSeconds() - begin;
+  TALLY_ASSIGN_OR_RETURN(chat_model.conversation, NewConversation(*chat_model.loaded.engine, chat_model.format));
+  return chat_model;
 }
 
-Status Talk::FindFormat(ChatRequest request, const Model& model, Voice* voice) {
+Status Talk::FindFormat(ChatRequest request, const Model& model, ChatModel* chat_model) {
   TALLY_RETURN_IF_ERROR(model.tokenizer_status());
   if (model.tokenizer() == nullptr) {
-    return BadInput(voice->name + ": the model has no tokenizer, and no conversation without");
+    return BadInput(chat_model->name + ": the model has no tokenizer, and no conversation without");
   }
-  TALLY_ASSIGN_OR_RETURN(voice->source, FindTemplate(voice->chat_template, voice->name, model, !request.tools.empty()));
-  TALLY_ASSIGN_OR_RETURN(voice->format, MakeChatFormat(voice->source, /*native=*/!IsTemplateFile(voice->chat_template)));
+  TALLY_ASSIGN_OR_RETURN(chat_model->source,
+                         FindTemplate(chat_model->chat_template, chat_model->name, model, !request.tools.empty()));
+  TALLY_ASSIGN_OR_RETURN(chat_model->format,
+                         MakeChatFormat(chat_model->source, /*native=*/!IsTemplateFile(chat_model->chat_template)));
   // A template that cannot work must not wait for the first message. With a session it is tried when that is read, with its variables.
-  if (voice_.conversation == nullptr && SessionIsThere()) return {};
+  if (chat_model_.conversation == nullptr && SessionIsThere()) return {};
   if (request.messages.empty() || request.messages.back().role != "user") {
     request.messages.push_back({.role = "user", .content = "Hello"});
   }
-  TALLY_RETURN_IF_ERROR(voice->format->Render(request).status());
-  NoteWhatIsLost(*voice->format, request);
+  TALLY_RETURN_IF_ERROR(chat_model->format->Render(request).status());
+  NoteWhatIsLost(*chat_model->format, request);
   return {};
 }
 
@@ -108,28 +110,28 @@ Status Talk::Switch(const std::string& given) {
   ChatRequest request = conversation().settings();
   request.messages = messages();
   const std::vector<ChatMessage> history = request.messages;
-  const Voice before = {.name = voice_.name, .path = voice_.path, .chat_template = voice_.chat_template};
-  const auto make = [&]() -> Result<Voice> {
-    Result<Voice> own = MakeVoice(given, path, request, {});
+  const ChatModel before = {.name = chat_model_.name, .path = chat_model_.path, .chat_template = chat_model_.chat_template};
+  const auto make = [&]() -> Result<ChatModel> {
+    Result<ChatModel> own = MakeChatModel(given, path, request, {});
     const bool lacks = !own.ok() && own.status().code() == StatusCode::kBadInput && flags_.chat_template.has_value();
-    return lacks ? MakeVoice(given, path, request, flags_.chat_template) : std::move(own);
+    return lacks ? MakeChatModel(given, path, request, flags_.chat_template) : std::move(own);
   };
-  const auto take = [&](Voice voice) {
+  const auto take = [&](ChatModel chat_model) {
     request.messages = {};
-    voice.conversation->settings() = request;
-    voice.conversation->SetMessages(history);
-    voice_.conversation.reset();  // before its engine
-    voice_ = std::move(voice);
+    chat_model.conversation->settings() = request;
+    chat_model.conversation->SetMessages(history);
+    chat_model_.conversation.reset();  // before its engine
+    chat_model_ = std::move(chat_model);
   };
-  Result<Voice> next = make();
+  Result<ChatModel> next = make();
   Status failed = next.status();
   if (failed.code() == StatusCode::kNoRoom) {
-    voice_ = {};
+    chat_model_ = {};
     next = make();
     failed = next.status();
     if (!next.ok()) {
       TakeInterrupt();
-      Result<Voice> back = MakeVoice(before.name, before.path, request, before.chat_template);
+      Result<ChatModel> back = MakeChatModel(before.name, before.path, request, before.chat_template);
       if (!back.ok()) return over_ = back.status();
       take(std::move(back).value());
     }
@@ -212,17 +214,17 @@ Result<Turn> Talk::SayOnce(const std::vector<ChatMessage>& messages) {
   options.max_tokens = answers_.tokens < 0 ? -1 : answers_.tokens;
   options.sampling = answers_.sampling;
   options.sampling.seed += draws_++;
-  options.stop = voice_.source.stop;
+  options.stop = chat_model_.source.stop;
   options.stop.insert(options.stop.end(), flags_.stop.begin(), flags_.stop.end());
   options.draft = draft_;
   options.grammar = grammar_;
   options.jump = !flags_.grammar.no_jump;
   options.interrupted = Interrupted;
-  PromptBar bar(*voice_.loaded.engine);
+  PromptBar bar(*chat_model_.loaded.engine);
   options.prompt_progress = [&](int64_t done, int64_t total) { bar.Show(done, total); };
   AnswerScreen screen(/*show_thinking=*/!flags_.quiet);
   if (!flags_.json) options.on_parts = [&](std::span<const OutputPart> parts) { return screen.Show(parts); };
-  voice_.loaded.engine->ledger().Reset();  // the figures are the turn's
+  chat_model_.loaded.engine->ledger().Reset();  // the figures are the turn's
   Result<Turn> turn = conversation().Say(messages, options);
   bar.Wipe();
   screen.End();
@@ -234,8 +236,8 @@ Status Talk::Say(const std::vector<ChatMessage>& messages) {
   LastTurn last;
   for (;;) {
     const ChatRequest request = RequestWith(messages);
-    TALLY_ASSIGN_OR_RETURN(last.prompt, voice_.format->Render(request));
-    NoteWhatIsLost(*voice_.format, request);
+    TALLY_ASSIGN_OR_RETURN(last.prompt, chat_model_.format->Render(request));
+    NoteWhatIsLost(*chat_model_.format, request);
     if (flags_.show_prompt && !flags_.json) Note(Dim(Readable(JoinSegments(last.prompt))) + "\n");
     Result<Turn> turn = SayOnce(messages);
     if (turn.ok()) {
@@ -246,9 +248,9 @@ Status Talk::Say(const std::vector<ChatMessage>& messages) {
     if (!on_full_context) return NoRoom(turn.status().message() + ": -c N makes the context larger");
     if (!MadeRoom()) return Status(StatusCode::kInterrupted, "the message was dropped");
   }
-  Engine& engine = *voice_.loaded.engine;
+  Engine& engine = *chat_model_.loaded.engine;
   const GenerateResult& generated = last.turn.generated;
-  last.figures = {.books = BooksOf(voice_.loaded, generated, answers_.sampling, answers_.seed_drawn),
+  last.figures = {.books = BooksOf(chat_model_.loaded, generated, answers_.sampling, answers_.seed_drawn),
                   .reused_tokens = last.turn.reused_tokens,
                   .context_used = conversation().tokens(),
                   .context = engine.context()};
@@ -342,7 +344,7 @@ Status Talk::Load(const std::string& path) {
 }
 
 Status Talk::Save(const std::string& path) const {
-  TALLY_RETURN_IF_ERROR(CheckOutputFile("/save", path, voice_.path, {}, true));
+  TALLY_RETURN_IF_ERROR(CheckOutputFile("/save", path, chat_model_.path, {}, true));
   FileLock lock;
   if (!flags_.session || !SameFile(*flags_.session, path)) TALLY_RETURN_IF_ERROR(LockSession(path, lock));
   return conversation().Save(path);

@@ -78,21 +78,21 @@ class Talk {
   // --session: the messages and the KV cache, after the last turn.
   Status Close() const;
 
-  Conversation& conversation() const { return *voice_.conversation; }
+  Conversation& conversation() const { return *chat_model_.conversation; }
   const std::vector<ChatMessage>& messages() const { return conversation().messages(); }
   const std::optional<LastTurn>& last() const { return last_; }
   const ChatFlags& flags() const { return flags_; }
-  const std::string& model_name() const { return voice_.name; }  // as given
-  const std::string& model_path() const { return voice_.path; }
-  const Model& model() const { return *voice_.loaded.model; }
-  const Engine& engine() const { return *voice_.loaded.engine; }
+  const std::string& model_name() const { return chat_model_.name; }  // as given
+  const std::string& model_path() const { return chat_model_.path; }
+  const Model& model() const { return *chat_model_.loaded.model; }
+  const Engine& engine() const { return *chat_model_.loaded.engine; }
   bool drafts() const { return draft_ > 0; }
-  const ChatTemplateSource& source() const { return voice_.source; }
-  std::string FormatDescription() const { return voice_.format->Description(); }
+  const ChatTemplateSource& source() const { return chat_model_.source; }
+  std::string FormatDescription() const { return chat_model_.format->Description(); }
 
  private:
   // A model that speaks.
-  struct Voice {
+  struct ChatModel {
     std::string name = {}, path = {};
     std::optional<std::string> chat_template = {};  // none: the checkpoint's own
     Loaded loaded = {};
@@ -103,16 +103,16 @@ class Talk {
 
   explicit Talk(const ChatFlags& flags) : flags_(flags), answers_{flags.sampling, flags.seed_drawn, flags.tokens} {}
   // Loads it. `request`: a conversation that its template is tried with, before there are weights.
-  Result<Voice> MakeVoice(const std::string& name, const std::string& path, const ChatRequest& request,
-                          const std::optional<std::string>& chat_template);
+  Result<ChatModel> MakeChatModel(const std::string& name, const std::string& path, const ChatRequest& request,
+                                  const std::optional<std::string>& chat_template);
   // The template and its format, tried: all that can be wrong with them before there are weights.
-  Status FindFormat(ChatRequest request, const Model& model, Voice* voice);
+  Status FindFormat(ChatRequest request, const Model& model, ChatModel* chat_model);
   bool SessionIsThere() const;
   Status OpenSession(const ChatRequest& request);
   // The conversation and `messages` after it.
   ChatRequest RequestWith(const std::vector<ChatMessage>& messages);
   Result<std::vector<PromptSegment>> PromptOf(const std::vector<ChatMessage>& messages) {
-    return voice_.format->Render(RequestWith(messages));
+    return chat_model_.format->Render(RequestWith(messages));
   }
   // Says what of `request` reaches no prompt, and that calls will not be found in answers; each of it once.
   void NoteWhatIsLost(const ChatFormat& format, const ChatRequest& request);
@@ -123,7 +123,7 @@ class Talk {
   FileLock lock_;  // of the session
   AnswerSettings answers_;
   EngineOptions engine_options_ = {};
-  Voice voice_ = {};
+  ChatModel chat_model_ = {};
   Status over_ = {};
   std::vector<ChatMessage> results_;  // of tools, until all are there
   std::vector<ChatMessage> kept_;     // last seen by Keep

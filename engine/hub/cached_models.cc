@@ -218,6 +218,7 @@ Result<std::vector<CachedModel>> ListCached(const Settings& settings) {
 
 std::string TypeInFileName(std::string_view path) {
   path.remove_prefix(path.rfind('/') + 1);
+  if (path.find('.') == path.npos) return "";  // a blob, whose name is a digest
   if (const std::optional<Part> part = PartOf(path)) {
     path = path.substr(0, part->stem.size());
   } else {

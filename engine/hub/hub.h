@@ -117,7 +117,7 @@ struct CachedModel {
 };
 // Sorted by name. A repository without a whole model (a configuration alone, a download that was cut off) is one that is not complete.
 TALLY_API Result<std::vector<CachedModel>> ListCached(const Settings& settings);
-// The type of weights that the name of a file ends with: "Q4_K_M" of "x-Q4_K_M-00001-of-00002.gguf". Empty: it has none.
+// The type of weights that the name of a file ends with: "Q4_K_M" of "x-Q4_K_M-00001-of-00002.gguf". Empty: it has none, or no suffix.
 TALLY_API std::string TypeInFileName(std::string_view path);
 // NAME or NAME:CHOICE, in any case: the repositories of that name in the cache, with the choice. Sorted.
 TALLY_API std::vector<Name> FindShortName(const Settings& settings, std::string_view given);

@@ -49,6 +49,7 @@ class HubCached : public testing::Test {
 
 TEST_F(HubCached, TypesInNames) {
   EXPECT_EQ(TypeInFileName("a/Llama-3.2-1B-Instruct-Q4_K_M.gguf"), "Q4_K_M");
+  EXPECT_EQ(TypeInFileName("blobs/f16c0ffee"), "") << "a digest";
   EXPECT_EQ(TypeInFileName("qwen3-0.6b-q8_0.gguf"), "Q8_0");
   EXPECT_EQ(TypeInFileName("x-UD-IQ2_XXS-00001-of-00003.gguf"), "IQ2_XXS");
   EXPECT_EQ(TypeInFileName("gpt-oss-20b-mxfp4.gguf"), "MXFP4");
