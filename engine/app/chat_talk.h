@@ -91,7 +91,7 @@ class Talk {
   std::string FormatDescription() const { return chat_model_.format->Description(); }
 
  private:
-  // A model that speaks.
+  // A model, its engine and its conversation.
   struct ChatModel {
     std::string name = {}, path = {};
     std::optional<std::string> chat_template = {};  // none: the checkpoint's own

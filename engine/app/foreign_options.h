@@ -30,9 +30,9 @@ Table ForeignOptionsTable();                   // as docs/commands.md has it
 std::string ForeignOptionsText(size_t width);  // what `tally help options` prints
 
 // `arguments` of the subcommand `command` of `app` with our names in place of others, and without those that mean nothing here, of which
-// `note` is told: "-ngl is ignored: ...". Names with '_' are those with '-'. Values of options are not looked at. Done before parsing, which
-// would take -hf for -h. kBadInput: an option is refused, stands for one that the command does not have, or is given twice under whatever
-// names.
+// `note` is told: "-ngl is ignored: ...". Names with '_' are those with '-'. Values of options are not looked at. Done before parsing,
+// which would take -hf for -h. kBadInput: an option is refused, stands for one that the command does not have, or is given twice under
+// whatever names.
 Result<std::vector<std::string>> TranslateOptions(const Command& app, const Command& command,
                                                   std::span<const std::string> arguments,
                                                   const std::function<void(const std::string& line)>& note);
