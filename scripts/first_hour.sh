@@ -133,8 +133,8 @@ task_7() {  # ten models and a laptop of 16 GB
 task_8() {  # FLOPs and bytes of two mixtures of experts by context, for pandas
   "$tally" count gpt-oss-20b OLMoE-1B-7B --ctx 1k,8k,32k --format csv >"$work/moe.csv" 2>/dev/null || fail "count --format csv"
   tr -d '"' <"$work/moe.csv" | grep -E 'decode FLOPs,all,everything|traffic,decode,bytes a token' >"$out"
-  has "gpt-oss-20b,1024,1024,1,decode FLOPs,all,everything,7448869297" "OLMoE-1B-7B,32768,1024,1,decode FLOPs,all,everything," \
-    "gpt-oss-20b,8192,1024,1,traffic,decode,bytes a token,3912610560"
+  has "gpt-oss-20b,1024,1024,1,f16,decode FLOPs,all,everything,7448869297" "OLMoE-1B-7B,32768,1024,1,f16,decode FLOPs,all,everything," \
+    "gpt-oss-20b,8192,1024,1,f16,traffic,decode,bytes a token,3912610560"
   [ "$(wc -l <"$out")" = 12 ] || fail "not 2 models, 3 contexts, 2 figures: $(cat "$out")"
   local python  # one with pandas and matplotlib: the first on the path, or the system's
   for python in python3 /usr/bin/python3 ""; do
@@ -212,6 +212,7 @@ task_14() {  # the models on this machine: a pulled one by its short name, liste
   ln -s "../../blobs/$digest" "$repository/snapshots/$commit/tiny-Q4_K_M.gguf"
   printf '{"sha":"%s","siblings":[{"rfilename":"tiny-Q4_K_M.gguf","size":%s,"lfs":{"sha256":"%s","size":%s}}]}' "$commit" \
     "$(stat -c %s models/demo/demo.gguf)" "$digest" "$(stat -c %s models/demo/demo.gguf)" >"$repository/.tally/$commit.json"
+  printf '%s\n' "$digest" >"$repository/.tally/written"
   export HF_HUB_CACHE=$cache HF_HUB_OFFLINE=1
   ask run tiny-gguf -n 4 -p "ROMEO:" -q
   ask ls

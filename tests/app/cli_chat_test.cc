@@ -230,9 +230,9 @@ TEST_F(CliChat, AtATerminal) {
 TEST_F(CliChat, SettingsAndModelsOfAConversation) {
   Terminal t({"chat", "-t", "1", "-n", "12"}, environment());
   t.Expect("\n> ");
-  EXPECT_NE(t.Enter("/set").find("temperature     0.8"), std::string::npos) << t.shown();
-  EXPECT_NE(t.Enter("/set temp 0").find("temperature     0 "), std::string::npos) << t.shown();
-  EXPECT_NE(t.Enter("/set parameter seed 7").find("seed            7"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/set").find("temperature        0.8"), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/set temp 0").find("temperature        0 "), std::string::npos) << t.shown();
+  EXPECT_NE(t.Enter("/set parameter seed 7").find("seed               7"), std::string::npos) << t.shown();
   EXPECT_NE(t.Enter("/set top_p 7").find("top-p must be"), std::string::npos) << t.shown();
   EXPECT_NE(t.Enter("/set tempo 7").find("no setting 'tempo'"), std::string::npos) << t.shown();
   t.Enter("Good morrow.");
@@ -244,7 +244,7 @@ TEST_F(CliChat, SettingsAndModelsOfAConversation) {
   const std::string shown = t.Enter("/show");
   EXPECT_NE(shown.find("/models/demo/demo.gguf"), std::string::npos) << shown;
   EXPECT_NE(shown.find("used by 4 messages"), std::string::npos) << shown;
-  EXPECT_NE(shown.find("temperature     0 "), std::string::npos) << shown;
+  EXPECT_NE(shown.find("temperature        0 "), std::string::npos) << shown;
   t.Enter("/save " + (folder_ / "talk.json"));
   t.Enter("/save " + (folder_ / "talk.md"));
   EXPECT_NE(t.Enter("/save " + (folder_ / "talk.md")).find("is there: /save takes another name"), std::string::npos) << t.shown();
