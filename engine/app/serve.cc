@@ -100,10 +100,10 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
   }
   options.http.connections = static_cast<uint32_t>(flags.connections);
   options.http.connections_per_address = std::max<uint32_t>(1, options.http.connections / 2);
-  options.loop.most_waiting = static_cast<size_t>(flags.queue);
-  options.loop.most_waiting_of_client = std::max<size_t>(1, options.loop.most_waiting / 2);
-  options.loop.deadline_seconds = flags.deadline;
-  options.loop.step_seconds = flags.step;
+  options.shelf.loop.most_waiting = static_cast<size_t>(flags.queue);
+  options.shelf.loop.most_waiting_of_client = std::max<size_t>(1, options.shelf.loop.most_waiting / 2);
+  options.shelf.loop.deadline_seconds = flags.deadline;
+  options.shelf.loop.step_seconds = flags.step;
   options.shelf.warn = [](const std::string& line) { (void)NoteWithoutWaiting("note: " + line + "\n"); };
   if (flags.cache_folder) {
     options.shelf.cache_folder = *flags.cache_folder;

@@ -60,26 +60,14 @@ void ReadContent(ApiObject& object, ChatMessage* message) {
 
 void ReadCalls(ApiObject& object, ChatMessage* message) {
   const OrderedJson* const calls = object.Array("tool_calls");
-  for (size_t i = 0; calls != nullptr && i < calls->size(); ++i) {
+  for (size_t i = 0; calls != nullptr && i < calls->size() && object.ok(); ++i) {
     const std::string place = ElementPlace(object.Place("tool_calls"), i);
     ApiObject call((*calls)[i], place, object.reading());
     ToolCall& read = message->tool_calls.emplace_back();
     read.id = call.Text("id").value_or("");
     if (call.Text("type").value_or("function") != "function") call.Fail("type", "must be \"function\"", "unsupported_value");
     call.Skip({"index"});  // clients that put calls together from a stream keep it
-    const OrderedJson* const function = call.Object("function");
-    if (function == nullptr) {
-      call.Fail("function", "is missing", "missing_required_parameter");
-      return;
-    }
-    call.End();
-    ApiObject of(*function, place + ".function", object.reading());
-    read.name = of.Text("name").value_or("");
-    if (read.name.empty()) of.Fail("name", "is missing", "missing_required_parameter");
-    if (const OrderedJson* const arguments = of.Take("arguments")) {
-      read.arguments = arguments->is_string() ? arguments->get<std::string>() : arguments->dump();
-    }
-    of.End();
+    ReadCalledFunction(call, place, /*index=*/false, &read);
   }
 }
 
@@ -203,6 +191,20 @@ void NameResults(std::vector<ChatMessage>* messages) {
     if (message.role != "tool" || !message.name.empty()) continue;
     if (const auto called = functions.find(message.tool_call_id); called != functions.end()) message.name = called->second;
   }
+}
+
+void ReadCalledFunction(ApiObject& call, const std::string& place, bool index, ToolCall* read) {
+  const OrderedJson* const function = call.Object("function");
+  if (function == nullptr) return call.Fail("function", "is missing", "missing_required_parameter");
+  call.End();
+  ApiObject of(*function, place + ".function", call.reading());
+  read->name = of.Text("name").value_or("");
+  if (read->name.empty()) of.Fail("name", "is missing", "missing_required_parameter");
+  if (const OrderedJson* const arguments = of.Take("arguments")) {
+    read->arguments = arguments->is_string() ? arguments->get<std::string>() : arguments->dump();
+  }
+  if (index) of.Skip({"index"});
+  of.End();
 }
 
 void ContinueLast(ApiObject& body, ChatRequest* chat) {

@@ -46,17 +46,7 @@ class OllamaMessages {
       const std::string place = ElementPlace(object.Place("tool_calls"), i);
       ApiObject call((*calls)[i], place, object.reading());
       ToolCall read{.id = call.Text("id").value_or("")};
-      const OrderedJson* const function = call.Object("function");
-      if (function == nullptr) return call.Fail("function", "is missing", "missing_required_parameter");
-      call.End();
-      ApiObject of(*function, place + ".function", object.reading());
-      read.name = of.Text("name").value_or("");
-      if (read.name.empty()) of.Fail("name", "is missing", "missing_required_parameter");
-      if (const OrderedJson* const arguments = of.Take("arguments")) {
-        read.arguments = arguments->is_string() ? arguments->get<std::string>() : arguments->dump();
-      }
-      of.Skip({"index"});  // calls are in their order
-      of.End();
+      ReadCalledFunction(call, place, /*index=*/true, &read);  // calls are in their order
       if (read.id.empty()) read.id = NewId();
       unanswered_.push_back(read);
       message->tool_calls.push_back(std::move(read));

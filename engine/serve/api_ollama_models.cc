@@ -116,6 +116,8 @@ std::string ParametersOf(const ServedModel& model) {
   add("min_p", s.min_p);
   add("repeat_penalty", s.repeat_penalty);
   add("repeat_last_n", s.repeat_last_n);
+  add("presence_penalty", s.presence_penalty);
+  add("frequency_penalty", s.frequency_penalty);
   if (model.chat.ok()) {
     for (const std::string& stop : model.chat->stop) add("stop", stop);
   }

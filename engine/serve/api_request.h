@@ -50,7 +50,7 @@ struct ApiRequest {
                         frequency_penalty = {};
   std::optional<int32_t> top_k = {}, repeat_last_n = {};
   bool ignore_eos = false;
-  TokenRules rules = {};                    // `forbidden` is for the server to set
+  TokenRules rules = {};                    // `never` and `forbidden` are for the server to set
   std::vector<std::string> bad_words = {};  // their tokens, as they begin a text or follow a space, never stand in the answer
   bool include_stop = false;                // what stops an answer stays in it
   AnswerFormat format = {};

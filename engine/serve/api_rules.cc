@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMostTextBiases = 4096;  // tokens of texts
 
-// Both servers that have the field drop the blanks before a word.
+// Blanks before a word are not part of it: it is forbidden behind a blank in any case.
 std::string_view WithoutBlanks(std::string_view word) {
   const size_t begin = word.find_first_not_of(' ');
   return begin == word.npos ? word : word.substr(begin);

@@ -59,7 +59,7 @@ class ModelServer final : public ApiServer {
                  .loopback = listener.loopback()}),
         port_(listener.port()),
         started_(std::time(nullptr)),
-        shelf_(std::move(models), ShelfOf(options)),
+        shelf_(std::move(models), options.shelf),
         work_(kMostWork, kWorkers),
         large_work_(kMostWork, kLargeWorkers - 1) {}
   ~ModelServer() override { Stop(0); }
@@ -89,12 +89,6 @@ class ModelServer final : public ApiServer {
   }
 
  private:
-  static ShelfOptions ShelfOf(const ApiServerOptions& options) {
-    ShelfOptions shelf = options.shelf;
-    shelf.loop = options.loop;
-    return shelf;
-  }
-
   // --- the HTTP thread
 
   std::optional<HttpAnswer> Admit(const HttpRequest& head) {

@@ -57,13 +57,12 @@ struct ApiServerOptions {
   bool metrics = false;                                          // GET /metrics is answered
   std::string version = {};                                      // of the program
   bool page = true;                                              // GET / and /live are answered
-  ShelfOptions shelf = {};                                       // its loop is not looked at: `loop` is
-  bool strict = false;                                           // fields of bodies that would be ignored are refused
+  ShelfOptions shelf = {};
+  bool strict = false;  // fields of bodies that would be ignored are refused
   LogForm log_form = LogForm::kPlain;
   // Called with a line, without its newline, for each request that has been answered; from any thread, one at a time. None: no log.
   std::function<void(const std::string& line)> log = {};
   HttpLimits http = {};
-  LoopOptions loop = {};
 };
 
 class ApiServer {

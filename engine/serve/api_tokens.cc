@@ -10,6 +10,7 @@
 #include "engine/base/utf8_check.h"
 #include "engine/serve/api_answer.h"
 #include "engine/serve/api_object.h"
+#include "engine/serve/api_rules.h"
 
 namespace tally {
 namespace {
@@ -20,16 +21,10 @@ constexpr size_t kMostPieces = size_t{128} << 10;   // the same where each token
 // Text, or bytes if they are not whole characters.
 OrderedJson PieceJson(const std::string& bytes) { return CheckUtf8(bytes, "").ok() ? OrderedJson(bytes) : BytesJson(bytes); }
 
-std::optional<ApiError> CheckTokenizer(const Model& model) {
-  if (!model.tokenizer_status().ok()) return ApiErrorOf(model.tokenizer_status());
-  if (model.tokenizer() == nullptr) return ApiError{.message = "this model has no tokenizer"};
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<ApiError> TokenizeBody(const Model& model, const OrderedJson& json, OrderedJson* answer) {
-  if (std::optional<ApiError> error = CheckTokenizer(model)) return error;
+  if (std::optional<ApiError> error = CheckTokenizer("content", model)) return error;
   ApiReading reading;
   ApiObject body(json, "", &reading);
   const std::optional<std::string> content = body.Text("content");
@@ -59,7 +54,7 @@ std::optional<ApiError> TokenizeBody(const Model& model, const OrderedJson& json
 }
 
 std::optional<ApiError> DetokenizeBody(const Model& model, const OrderedJson& json, OrderedJson* answer) {
-  if (std::optional<ApiError> error = CheckTokenizer(model)) return error;
+  if (std::optional<ApiError> error = CheckTokenizer("tokens", model)) return error;
   ApiReading reading;
   ApiObject body(json, "", &reading);
   const OrderedJson* const list = body.Array("tokens");

@@ -88,7 +88,7 @@ class ServedModels {
     options.shelf.cache_folder = cache;
     options.shelf.cache_bytes = uint64_t{1} << 30;
     options.shelf.retry_seconds = retry;
-    options.loop.deadline_seconds = deadline;
+    options.shelf.loop.deadline_seconds = deadline;
     options.log = options.shelf.warn = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
       log_ += line + "\n";

@@ -31,7 +31,7 @@ class Scripted {
     model.engine = &engine;
     model.name = "scripted";
     model.sampling.temperature = 0;
-    api = std::make_unique<ServedApi>(model, ApiServerOptions{.keys = std::move(keys), .loop = loop});
+    api = std::make_unique<ServedApi>(model, ApiServerOptions{.keys = std::move(keys), .shelf = {.loop = loop}});
   }
   ~Scripted() { held = false; }
 
