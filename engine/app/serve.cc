@@ -100,22 +100,22 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
   }
   options.http.connections = static_cast<uint32_t>(flags.connections);
   options.http.connections_per_address = std::max<uint32_t>(1, options.http.connections / 2);
-  options.shelf.loop.most_waiting = static_cast<size_t>(flags.queue);
-  options.shelf.loop.most_waiting_of_client = std::max<size_t>(1, options.shelf.loop.most_waiting / 2);
-  options.shelf.loop.deadline_seconds = flags.deadline;
-  options.shelf.loop.step_seconds = flags.step;
-  options.shelf.warn = [](const std::string& line) { (void)NoteWithoutWaiting("note: " + line + "\n"); };
+  options.pool.loop.most_waiting = static_cast<size_t>(flags.queue);
+  options.pool.loop.most_waiting_of_client = std::max<size_t>(1, options.pool.loop.most_waiting / 2);
+  options.pool.loop.deadline_seconds = flags.deadline;
+  options.pool.loop.step_seconds = flags.step;
+  options.pool.warn = [](const std::string& line) { (void)NoteWithoutWaiting("note: " + line + "\n"); };
   if (flags.cache_folder) {
-    options.shelf.cache_folder = *flags.cache_folder;
-    options.shelf.cache_bytes = static_cast<uint64_t>(ParseAmount(flags.cache_bytes, {"B"}));
-    options.shelf.cache_options = flags.model.activations + " " + flags.model.impl;
-    if (options.shelf.cache_bytes == 0)
+    options.pool.cache_folder = *flags.cache_folder;
+    options.pool.cache_bytes = static_cast<uint64_t>(ParseAmount(flags.cache_bytes, {"B"}));
+    options.pool.cache_options = flags.model.activations + " " + flags.model.impl;
+    if (options.pool.cache_bytes == 0)
       return BadInput("--cache-bytes: " + Quote(flags.cache_bytes) + " is not a size such as 4GiB or 500M");
   }
-  options.shelf.bytes = AvailableMemoryBytes();
+  options.pool.bytes = AvailableMemoryBytes();
   if (flags.memory) {
-    options.shelf.bytes = static_cast<uint64_t>(ParseAmount(*flags.memory, {"B"}));
-    if (options.shelf.bytes == 0) return BadInput("--memory: " + Quote(*flags.memory) + " is not a size such as 16GiB or 500M");
+    options.pool.bytes = static_cast<uint64_t>(ParseAmount(*flags.memory, {"B"}));
+    if (options.pool.bytes == 0) return BadInput("--memory: " + Quote(*flags.memory) + " is not a size such as 16GiB or 500M");
   }
   return options;
 }
@@ -162,13 +162,13 @@ Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOpt
   const std::string url = UrlOf(flags, options.prefix, listener);
   if (flags.memory) {
     TALLY_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanModel(path, engine));
-    if (plan.total() > options.shelf.bytes) {
+    if (plan.total() > options.pool.bytes) {
       return NoRoom(Printable(named.model) + " takes " + BytesText(plan.total()) + ", more than --memory " +
                     Printable(*flags.memory));
     }
   }
   TALLY_ASSIGN_OR_RETURN(const Loaded loaded, LoadForAnswers(flags, engine));
-  options.shelf.roofs = MachineRoofs(loaded.engine->threads());
+  options.pool.roofs = MachineRoofs(loaded.engine->threads());
   flags.model.model = ServedName(named, path);  // clients read errors about its template
   TALLY_ASSIGN_OR_RETURN(const ServedModel served, ServedModelOf(flags, loaded, flags.model.model));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server, ApiServer::Start(served, std::move(listener), options));
@@ -191,8 +191,8 @@ Result<int> ServeOne(ServeFlags flags, const EngineOptions& engine, ApiServerOpt
   return Wait(*server, flags, [&] { return loaded.engine->Health(); });
 }
 
-Json ModelsDocument(const std::vector<ModelShelf::Figures>& models) {
-  return Json::ListOf(models, [](const ModelShelf::Figures& model) {
+Json ModelsDocument(const std::vector<ModelPool::Figures>& models) {
+  return Json::ListOf(models, [](const ModelPool::Figures& model) {
     return Json{{"model", model.name},
                 {"loaded", model.state == ModelState::kLoaded},
                 {"context", model.context},
@@ -211,21 +211,21 @@ Result<int> ServeSeveral(const ServeFlags& flags, const EngineOptions& engine, A
   TALLY_ASSIGN_OR_RETURN(std::vector<ModelSource> sources, ModelSources(flags.models, flags, engine, serving));
   NoteThreads(engine.threads);
   const int threads = Team(engine.threads).threads();
-  options.shelf.roofs = MachineRoofs(threads);
+  options.pool.roofs = MachineRoofs(threads);
   InstallInterruptHandlers();
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<ApiServer> server,
                          ApiServer::Start(std::move(sources), std::move(listener), options));
   *serving = true;
-  const std::vector<ModelShelf::Figures> models = server->models();
+  const std::vector<ModelPool::Figures> models = server->models();
   std::string names;
   uint64_t bytes = 0;
-  for (const ModelShelf::Figures& model : models) {
+  for (const ModelPool::Figures& model : models) {
     const bool loaded = model.state == ModelState::kLoaded;
     names += (names.empty() ? "" : ", ") + Printable(model.name) + (loaded ? "" : " (when asked for)");
     if (loaded) bytes += model.bytes;
   }
   Note("serving " + names + WhereText(flags, url));
-  Note("models in memory take " + BytesText(bytes) + " of " + BytesText(options.shelf.bytes) + "\n");
+  Note("models in memory take " + BytesText(bytes) + " of " + BytesText(options.pool.bytes) + "\n");
   if (flags.json) {
     PrintJson({{"url", url},
                {"port", server->port()},
@@ -233,7 +233,7 @@ Result<int> ServeSeveral(const ServeFlags& flags, const EngineOptions& engine, A
                {"models", ModelsDocument(models)},
                {"parallel", flags.parallel},
                {"threads", threads},
-               {"memory_budget_bytes", options.shelf.bytes}});
+               {"memory_budget_bytes", options.pool.bytes}});
     TALLY_RETURN_IF_ERROR(FlushOutput());
   }
   return Wait(*server, flags, [] { return Status(); });

@@ -10,7 +10,7 @@
 #include "engine/api/tally.h"
 #include "engine/app/answers.h"
 #include "engine/base/status.h"
-#include "engine/serve/model_shelf.h"
+#include "engine/serve/model_pool.h"
 
 namespace tally::app {
 

@@ -33,8 +33,8 @@ void ReadEffort(ApiObject& object, const char* name, ChatRequest* chat);
 // chat_template_kwargs. To be called after the fields that set an effort are read: their effort wins over that of the variables.
 void ReadTemplateVariables(ApiObject& body, ChatRequest* chat);
 void NameResults(std::vector<ChatMessage>* messages);
-// The member `function` of `call`, which stands at `place`: its name and arguments, a text or any JSON. Reads `call` to its end. `index`: the
-// function may have a member of that name, which says nothing.
+// The member `function` of `call`, which stands at `place`: its name and arguments, a text or any JSON. Reads `call` to its end. `index`:
+// the function may have a member of that name, which is ignored.
 void ReadCalledFunction(ApiObject& call, const std::string& place, bool index, ToolCall* read);
 // To be called when messages and tool_choice are read. An error if the last message cannot be continued.
 void ContinueLast(ApiObject& body, ChatRequest* chat);

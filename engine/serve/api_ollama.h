@@ -13,7 +13,7 @@
 #include "engine/serve/api_object.h"
 #include "engine/serve/api_request.h"
 #include "engine/serve/api_stream.h"
-#include "engine/serve/model_shelf.h"
+#include "engine/serve/model_pool.h"
 
 namespace tally {
 
@@ -53,7 +53,7 @@ OrderedJson OllamaErrorJson(const ApiError& error);
 [[nodiscard]] std::optional<ApiError> ReadOllamaName(const OrderedJson& json, std::string* name);
 // An element of /api/tags, or of /api/ps if `running`. `served`: null if it is not in memory, and little is known. `started`: of the
 // server, seconds since 1970.
-OrderedJson OllamaModelJson(const ModelShelf::Figures& figures, const ServedModel* served, int64_t started, bool running);
-OrderedJson OllamaShowJson(const ModelShelf::Figures& figures, const ServedModel* served, int64_t started);
+OrderedJson OllamaModelJson(const ModelPool::Figures& figures, const ServedModel* served, int64_t started, bool running);
+OrderedJson OllamaShowJson(const ModelPool::Figures& figures, const ServedModel* served, int64_t started);
 
 }  // namespace tally

@@ -36,7 +36,7 @@ std::string ParametersText(uint64_t n) {
 }
 
 // 64 digits that name what is served. The files' own sum would be read for no other reason.
-std::string Identity(const ModelShelf::Figures& model) {
+std::string Identity(const ModelPool::Figures& model) {
   Digest digest = Digest::Sha256();
   const auto add = [&](std::string_view text) {
     digest.Add({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
@@ -164,7 +164,7 @@ std::optional<ApiError> ReadOllamaName(const OrderedJson& json, std::string* nam
   return reading.error;
 }
 
-OrderedJson OllamaModelJson(const ModelShelf::Figures& figures, const ServedModel* served, int64_t started, bool running) {
+OrderedJson OllamaModelJson(const ModelPool::Figures& figures, const ServedModel* served, int64_t started, bool running) {
   const std::string name = OllamaName(figures.name);
   OrderedJson json = {{"name", name},
                       {"model", name},
@@ -184,7 +184,7 @@ OrderedJson OllamaModelJson(const ModelShelf::Figures& figures, const ServedMode
   return json;
 }
 
-OrderedJson OllamaShowJson(const ModelShelf::Figures& figures, const ServedModel* served, int64_t started) {
+OrderedJson OllamaShowJson(const ModelPool::Figures& figures, const ServedModel* served, int64_t started) {
   OrderedJson json = {
       {"license", ""},
       {"modelfile", "# " + (served == nullptr ? figures.name : served->engine->model().Description()) + ", served by tally"},

@@ -23,7 +23,7 @@
 #include "engine/serve/gathering.h"
 #include "engine/serve/http_syntax.h"
 #include "engine/serve/metrics.h"
-#include "engine/serve/model_shelf.h"
+#include "engine/serve/model_pool.h"
 #include "engine/serve/work_queue.h"
 
 namespace tally {
@@ -59,13 +59,13 @@ class ModelServer final : public ApiServer {
                  .loopback = listener.loopback()}),
         port_(listener.port()),
         started_(std::time(nullptr)),
-        shelf_(std::move(models), options.shelf),
+        pool_(std::move(models), options.pool),
         work_(kMostWork, kWorkers),
         large_work_(kMostWork, kLargeWorkers - 1) {}
   ~ModelServer() override { Stop(0); }
 
   Status Begin(Listener listener) {
-    TALLY_RETURN_IF_ERROR(shelf_.Start());
+    TALLY_RETURN_IF_ERROR(pool_.Start());
     TALLY_RETURN_IF_ERROR(work_.Start(kWorkers));
     TALLY_RETURN_IF_ERROR(large_work_.Start(kLargeWorkers));
     HttpHandlers handlers = {.admit = [this](const HttpRequest& head) { return Admit(head); },
@@ -76,12 +76,12 @@ class ModelServer final : public ApiServer {
     return {};
   }
   uint16_t port() const override { return port_; }
-  std::vector<ModelShelf::Figures> models() const override { return shelf_.All(); }
+  std::vector<ModelPool::Figures> models() const override { return pool_.All(); }
 
   size_t Stop(double seconds) override {
     stopping_ = true;
     if (http_ != nullptr) http_->StopAccepting();
-    const size_t cut = shelf_.Stop(seconds);
+    const size_t cut = pool_.Stop(seconds);
     work_.Stop();
     large_work_.Stop();
     if (http_ != nullptr) http_->Stop(std::clamp(seconds, kLeastFlushSeconds, kFlushSeconds));
@@ -211,10 +211,10 @@ class ModelServer final : public ApiServer {
                           .body = page_.html};
         return Answer(*exchange, target, std::move(answer));
       }
-      case Route::kModels: return Answer(*exchange, target, 200, ModelsJson(shelf_.All(), started_));
+      case Route::kModels: return Answer(*exchange, target, 200, ModelsJson(pool_.All(), started_));
       case Route::kModel: {
-        const std::vector<ModelShelf::Figures> all = shelf_.All();
-        const auto asked = std::ranges::find(all, target.name, &ModelShelf::Figures::name);
+        const std::vector<ModelPool::Figures> all = pool_.All();
+        const auto asked = std::ranges::find(all, target.name, &ModelPool::Figures::name);
         if (asked == all.end()) return Fail(*exchange, target, NoSuchModel(target.name));
         return Answer(*exchange, target, 200, ModelJson(*asked, started_));
       }
@@ -222,7 +222,7 @@ class ModelServer final : public ApiServer {
       case Route::kOllamaPs: return HandleOllamaModels(exchange, target);
       case Route::kOllamaVersion:
       case Route::kVersion: return Answer(*exchange, target, 200, {{"version", options_.version}});
-      case Route::kLoad: return Answer(*exchange, target, 200, {{"server_load", shelf_.in_use()}});
+      case Route::kLoad: return Answer(*exchange, target, 200, {{"server_load", pool_.in_use()}});
       case Route::kProps: return HandleProps(exchange, target);
       case Route::kSlots: return HandleSlots(exchange, target);
       case Route::kMetrics: return HandleMetrics(exchange, target);
@@ -243,10 +243,10 @@ class ModelServer final : public ApiServer {
   }
 
   ApiError NoSuchModel(std::string_view name) const {
-    const std::string names = shelf_.Names();
+    const std::string names = pool_.Names();
     return {.status = 404,
-            .message = "there is no model " + Quote(std::string(name)) + "; " + names + (shelf_.size() == 1 ? " is" : " are") +
-                       " served",
+            .message =
+                "there is no model " + Quote(std::string(name)) + "; " + names + (pool_.size() == 1 ? " is" : " are") + " served",
             .param = "model",
             .code = "model_not_found"};
   }
@@ -254,13 +254,13 @@ class ModelServer final : public ApiServer {
   // Calls `call` with the model of the query, ?model=NAME, or else the one that was used last. An error: there is none in memory.
   std::optional<ApiError> WithAsked(const HttpRequest& head, const std::function<bool(HostedModel& hosted)>& call) {
     const std::optional<std::string> name = QueryValue(head.query, "model");
-    const std::optional<size_t> model = name && !name->empty() ? shelf_.Find(*name) : shelf_.Latest();
+    const std::optional<size_t> model = name && !name->empty() ? pool_.Find(*name) : pool_.Latest();
     if (name && !name->empty() && !model) return NoSuchModel(*name);
     bool called = false;
-    if (model && shelf_.With(*model, [&](HostedModel& hosted) { called = call(hosted); }) && called) return std::nullopt;
+    if (model && pool_.With(*model, [&](HostedModel& hosted) { called = call(hosted); }) && called) return std::nullopt;
     if (stopping_) return ShuttingDown();
     return ApiError{.status = 503,
-                    .message = model ? "the model " + Quote(shelf_.name(*model)) + " is not in memory: an answer of it loads it"
+                    .message = model ? "the model " + Quote(pool_.name(*model)) + " is not in memory: an answer of it loads it"
                                      : "no model is in memory: an answer of one loads it",
                     .type = "server_error",
                     .code = "model_not_loaded"};
@@ -268,10 +268,10 @@ class ModelServer final : public ApiServer {
 
   void HandleOllamaModels(const ExchangePtr& exchange, const Target& target) {
     const bool running = target.route == Route::kOllamaPs;
-    const std::vector<ModelShelf::Figures> all = shelf_.All();
+    const std::vector<ModelPool::Figures> all = pool_.All();
     OrderedJson list = OrderedJson::array();
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool loaded = shelf_.With(
+      const bool loaded = pool_.With(
           i, [&](const HostedModel& hosted) { list.push_back(OllamaModelJson(all[i], &hosted.served, started_, running)); });
       if (!loaded && !running) list.push_back(OllamaModelJson(all[i], nullptr, started_, running));
     }
@@ -286,7 +286,7 @@ class ModelServer final : public ApiServer {
       answer.body = MetricsText(texts);
       Answer(*exchange, target, std::move(answer));
     });
-    shelf_.Each([&](size_t model, HostedModel& hosted) {
+    pool_.Each([&](size_t model, HostedModel& hosted) {
       gathering->Expect();
       const bool called = hosted.loop->Call([gathering, model](Engine& engine, const LiveFeed&, const LoopState& state) {
         gathering->Add(model, EngineMetrics(engine, state));
@@ -297,9 +297,9 @@ class ModelServer final : public ApiServer {
   }
   // `engines`: the figures of the engines in memory, in the models' order.
   std::string MetricsText(const std::vector<std::pair<size_t, std::string>>& engines) const {
-    if (shelf_.size() == 1) return requests_.Text() + shelf_.metrics(0).Text() + (engines.empty() ? "" : engines[0].second);
+    if (pool_.size() == 1) return requests_.Text() + pool_.metrics(0).Text() + (engines.empty() ? "" : engines[0].second);
     std::vector<ModelCounts> counts;
-    for (const ModelShelf::Figures& model : shelf_.All()) {
+    for (const ModelPool::Figures& model : pool_.All()) {
       counts.push_back({.name = model.name,
                         .loaded = model.state == ModelState::kLoaded,
                         .bytes = model.bytes,
@@ -307,9 +307,9 @@ class ModelServer final : public ApiServer {
                         .drops = model.drops});
     }
     std::vector<std::pair<std::string, std::string>> texts;
-    for (size_t i = 0; i < shelf_.size(); ++i) texts.emplace_back(shelf_.name(i), shelf_.metrics(i).Text());
+    for (size_t i = 0; i < pool_.size(); ++i) texts.emplace_back(pool_.name(i), pool_.metrics(i).Text());
     for (const auto& [model, text] : engines) texts[model].second += text;
-    return requests_.Text() + ModelsMetrics(counts, shelf_.bytes(), shelf_.budget()) + JoinMetrics(texts);
+    return requests_.Text() + ModelsMetrics(counts, pool_.bytes(), pool_.budget()) + JoinMetrics(texts);
   }
 
   void HandleLive(const ExchangePtr& exchange, const Target& target) {
@@ -395,9 +395,9 @@ class ModelServer final : public ApiServer {
   using Then = std::function<std::optional<ApiError>(const ModelLease& model)>;
   std::optional<ApiError> WithModel(const ExchangePtr& exchange, const Target& target, WorkQueue& queue, const std::string& name,
                                     Then then) {
-    const std::optional<size_t> model = shelf_.Find(name);
+    const std::optional<size_t> model = pool_.Find(name);
     if (!model) return NoSuchModel(name);
-    if (const ModelLease lease = shelf_.Take(*model)) return then(lease);
+    if (const ModelLease lease = pool_.Take(*model)) return then(lease);
     const std::string client = ClientOf(exchange->request());
     const auto go = [this, exchange, target, &queue, client, then = std::move(then)](const ModelLease& lease) {
       const auto work = [this, exchange, target, lease, then] { Work(exchange, target, [&] { return then(lease); }); };
@@ -407,11 +407,11 @@ class ModelServer final : public ApiServer {
       if (error.status == kClientLeft) return LogLeft(*exchange, target);
       Fail(*exchange, target, error);
     };
-    return shelf_.Wait(*model, {.client = client,
-                                .arrived = exchange->request().arrived,
-                                .left = [exchange] { return exchange->left(); },
-                                .go = go,
-                                .fail = fail});
+    return pool_.Wait(*model, {.client = client,
+                               .arrived = exchange->request().arrived,
+                               .left = [exchange] { return exchange->left(); },
+                               .go = go,
+                               .fail = fail});
   }
 
   std::optional<ApiError> TryWork(const ExchangePtr& exchange, const Target& target) {
@@ -458,7 +458,7 @@ class ModelServer final : public ApiServer {
     request.prefix_key = access_.Check(head).key;
     request.client = ClientOf(head);
     std::string model = request.model;
-    if (IsOllama(target.endpoint) && !shelf_.Find(model)) model = WithoutLatest(request.model);
+    if (IsOllama(target.endpoint) && !pool_.Find(model)) model = WithoutLatest(request.model);
     const auto shared = std::make_shared<ApiRequest>(std::move(request));
     return WithModel(exchange, target, queue, model, [this, exchange, target, shared](const ModelLease& lease) {
       return Begin(exchange, target, *shared, lease);
@@ -511,7 +511,7 @@ class ModelServer final : public ApiServer {
       const bool any = std::ranges::any_of(found, [](const std::pair<size_t, bool>& model) { return model.second; });
       Answer(*exchange, target, 200, {{"cancelled", any}});
     });
-    shelf_.Each([&](size_t model, HostedModel& hosted) {
+    pool_.Each([&](size_t model, HostedModel& hosted) {
       gathering->Expect();
       if (!hosted.loop->CutShort(client, *id, [gathering, model](bool found) { gathering->Add(model, found); }))
         gathering->Ended();
@@ -524,12 +524,12 @@ class ModelServer final : public ApiServer {
   std::optional<ApiError> OllamaShow(const ExchangePtr& exchange, const Target& target, const OrderedJson& json) {
     std::string name;
     if (std::optional<ApiError> error = ReadOllamaName(json, &name)) return error;
-    const std::vector<ModelShelf::Figures> all = shelf_.All();
-    auto asked = std::ranges::find(all, name, &ModelShelf::Figures::name);
-    if (asked == all.end()) asked = std::ranges::find(all, WithoutLatest(name), &ModelShelf::Figures::name);
+    const std::vector<ModelPool::Figures> all = pool_.All();
+    auto asked = std::ranges::find(all, name, &ModelPool::Figures::name);
+    if (asked == all.end()) asked = std::ranges::find(all, WithoutLatest(name), &ModelPool::Figures::name);
     if (asked == all.end()) return NoSuchModel(name);
-    // Renders templates, so the shelf's lock is not to be held.
-    const ModelLease lease = shelf_.Look(static_cast<size_t>(asked - all.begin()));
+    // Renders templates, so the pool's lock is not to be held.
+    const ModelLease lease = pool_.Look(static_cast<size_t>(asked - all.begin()));
     Answer(*exchange, target, 200, OllamaShowJson(*asked, lease == nullptr ? nullptr : &lease->served, started_));
     return std::nullopt;
   }
@@ -568,7 +568,7 @@ class ModelServer final : public ApiServer {
   RequestCounts requests_;
   std::mutex log_mutex_;
   std::atomic<bool> stopping_{false};
-  ModelShelf shelf_;             // outlives what holds a model
+  ModelPool pool_;               // outlives what holds a model
   WorkQueue work_, large_work_;  // those of large bodies, so that others do not wait for them; one client never has all of them
   std::unique_ptr<HttpServer> http_;
 };

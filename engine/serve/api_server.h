@@ -2,7 +2,7 @@
 // Models behind the APIs of OpenAI and Anthropic over HTTP.
 //
 // Kinds of threads: one reads and writes the connections; a few parse bodies, render templates and tokenize; one for each model in memory
-// steps its engine; one loads models (model_shelf.h).
+// steps its engine; one loads models (model_pool.h).
 //
 // The paths that begin with /v1 are served without it too. Of several models, `model` of a body, or of a query (?model=NAME), says which
 // is meant: without it the first, or of GET the one that was used last.
@@ -45,7 +45,7 @@
 #include "engine/serve/completion.h"
 #include "engine/serve/engine_loop.h"
 #include "engine/serve/http_server.h"
-#include "engine/serve/model_shelf.h"
+#include "engine/serve/model_pool.h"
 #include "engine/serve/request_log.h"
 
 namespace tally {
@@ -57,7 +57,7 @@ struct ApiServerOptions {
   bool metrics = false;                                          // GET /metrics is answered
   std::string version = {};                                      // of the program
   bool page = true;                                              // GET / and /live are answered
-  ShelfOptions shelf = {};
+  PoolOptions pool = {};
   bool strict = false;  // fields of bodies that would be ignored are refused
   LogForm log_form = LogForm::kPlain;
   // Called with a line, without its newline, for each request that has been answered; from any thread, one at a time. None: no log.
@@ -70,13 +70,13 @@ class ApiServer {
   // Begins to answer. `model` (whose `tally` is ignored) must outlive the server, and its engine is the server's until it has stopped.
   // kBadInput: `listener` is reachable for others, and there is no key. kNoRoom: the system refuses what the server takes.
   static Result<std::unique_ptr<ApiServer>> Start(const ServedModel& model, Listener listener, const ApiServerOptions& options);
-  // The same with models that are loaded: at once, in their order, those that fit into the budget (ShelfOptions::bytes); others when they
+  // The same with models that are loaded: at once, in their order, those that fit into the budget (PoolOptions::bytes); others when they
   // are asked for. kBadInput: two have one name, or none is there. kNoRoom: also a model that is larger than the budget. Errors of loads.
   static Result<std::unique_ptr<ApiServer>> Start(std::vector<ModelSource> models, Listener listener,
                                                   const ApiServerOptions& options);
   virtual ~ApiServer() = default;     // as Stop(0)
   virtual uint16_t port() const = 0;  // 0: it listens on a Unix socket
-  virtual std::vector<ModelShelf::Figures> models() const = 0;
+  virtual std::vector<ModelPool::Figures> models() const = 0;
   // Accepts nothing more, finishes the requests that it has for at most so many seconds, and ends the others with an error. Returns the
   // number of the others.
   virtual size_t Stop(double seconds) = 0;

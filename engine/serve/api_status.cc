@@ -19,7 +19,7 @@ const char* StateName(ModelState state) {
 
 }  // namespace
 
-OrderedJson ModelJson(const ModelShelf::Figures& model, int64_t started) {
+OrderedJson ModelJson(const ModelPool::Figures& model, int64_t started) {
   OrderedJson status = {{"value", StateName(model.state)}};
   if (!model.error.empty()) {
     status["failed"] = true;
@@ -39,9 +39,9 @@ OrderedJson ModelJson(const ModelShelf::Figures& model, int64_t started) {
   return json;
 }
 
-OrderedJson ModelsJson(const std::vector<ModelShelf::Figures>& models, int64_t started) {
+OrderedJson ModelsJson(const std::vector<ModelPool::Figures>& models, int64_t started) {
   OrderedJson data = OrderedJson::array();
-  for (const ModelShelf::Figures& model : models) data.push_back(ModelJson(model, started));
+  for (const ModelPool::Figures& model : models) data.push_back(ModelJson(model, started));
   return {{"object", "list"},
           {"data", std::move(data)},
           {"has_more", false},

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "engine/serve/model_shelf.h"
+#include "engine/serve/model_pool.h"
 
 namespace tally {
 
 // A model as OpenAI's and Anthropic's APIs have it, with "max_model_len", "memory_bytes" and llama.cpp's "status": {"value": "loaded",
 // "loading" or "unloaded"}, and "failed": true with "error" if its last load failed. `started`: seconds since 1970.
-OrderedJson ModelJson(const ModelShelf::Figures& model, int64_t started);
+OrderedJson ModelJson(const ModelPool::Figures& model, int64_t started);
 // {"object": "list", "data": [MODEL], ...}
-OrderedJson ModelsJson(const std::vector<ModelShelf::Figures>& models, int64_t started);
+OrderedJson ModelsJson(const std::vector<ModelPool::Figures>& models, int64_t started);
 // llama.cpp's /props: {"default_generation_settings": {"n_ctx", "params"}, "total_slots", "model_alias", "model_path", "chat_template",
 // "modalities", "build_info"}; the path is the model's name.
 OrderedJson PropsJson(const ServedModel& model, const std::string& version);

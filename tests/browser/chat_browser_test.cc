@@ -43,7 +43,7 @@ TEST_F(ChatBrowser, AConversation) {
 TEST_F(ChatBrowser, TheServersOwn) {
   const ServedDemo demo;
   ApiServerOptions options;
-  options.shelf.roofs = page::SampleLive(0).roofs;
+  options.pool.roofs = page::SampleLive(0).roofs;
   const ServedApi api(demo.model, options);
   api.Ask("/v1/completions", {{"prompt", "ROMEO:"}, {"max_tokens", 8}});  // so that there is something to show
   const int ended =

@@ -290,7 +290,7 @@ TEST(Ollama, SeveralModels) {
   Result<Listener> listener = Listener::Open("127.0.0.1", 0);
   ASSERT_TRUE(listener.ok());
   ApiServerOptions options;
-  options.shelf.bytes = 1;
+  options.pool.bytes = 1;
   const Result<std::unique_ptr<ApiServer>> server = ApiServer::Start(std::move(sources), std::move(*listener), options);
   ASSERT_TRUE(server.ok()) << server.status().message();
   const uint16_t port = (*server)->port();

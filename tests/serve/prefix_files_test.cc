@@ -204,8 +204,8 @@ TEST_P(PrefixFilesTest, AnotherServerKnowsSharedBeginnings) {
     return model;
   };
   ApiServerOptions options;
-  options.shelf.cache_folder = folder_ / "cache";
-  options.shelf.cache_bytes = kMuch;
+  options.pool.cache_folder = folder_ / "cache";
+  options.pool.cache_bytes = kMuch;
   Answered first;
   {
     const auto engine = NewOne();

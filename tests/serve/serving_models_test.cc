@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/serve/model_shelf.h"
+#include "engine/serve/model_pool.h"
 #include "tests/app/text_model.h"
 #include "tests/serve/served_api.h"
 #include "tests/support/temp_folder.h"
@@ -84,12 +84,12 @@ class ServedModels {
     EXPECT_TRUE(listener.ok());
     ApiServerOptions options;
     options.metrics = true;
-    options.shelf.bytes = fit * sources.bytes() + sources.bytes() / 2;
-    options.shelf.cache_folder = cache;
-    options.shelf.cache_bytes = uint64_t{1} << 30;
-    options.shelf.retry_seconds = retry;
-    options.shelf.loop.deadline_seconds = deadline;
-    options.log = options.shelf.warn = [this](const std::string& line) {
+    options.pool.bytes = fit * sources.bytes() + sources.bytes() / 2;
+    options.pool.cache_folder = cache;
+    options.pool.cache_bytes = uint64_t{1} << 30;
+    options.pool.retry_seconds = retry;
+    options.pool.loop.deadline_seconds = deadline;
+    options.log = options.pool.warn = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
       log_ += line + "\n";
     };
@@ -256,7 +256,7 @@ TEST(ServingModels, StartIsRefusedByName) {
   Sources sources;
   const auto start = [&](std::vector<ModelSource> models, uint64_t bytes) {
     ApiServerOptions options;
-    options.shelf.bytes = bytes;
+    options.pool.bytes = bytes;
     Result<Listener> listener = Listener::Open("127.0.0.1", 0);
     EXPECT_TRUE(listener.ok());
     return ApiServer::Start(std::move(models), std::move(*listener), options).status();
@@ -270,11 +270,11 @@ TEST(ServingModels, StartIsRefusedByName) {
   EXPECT_NE(start({sources.Make("a"), sources.Make("b")}, UINT64_MAX).message().find("the file has gone"), std::string::npos);
 }
 
-// A shelf without a server: the test holds what it gets.
-class Shelf {
+// A pool without a server: the test holds what it gets.
+class Pool {
  public:
-  Shelf(std::vector<ModelSource> models, uint64_t bytes) : given_(models.size()), shelf(std::move(models), {.bytes = bytes}) {
-    EXPECT_TRUE(shelf.Start().ok());
+  Pool(std::vector<ModelSource> models, uint64_t bytes) : given_(models.size()), pool(std::move(models), {.bytes = bytes}) {
+    EXPECT_TRUE(pool.Start().ok());
   }
   void Wait(size_t model) {
     const auto go = [this, model](ModelLease lease) {
@@ -282,7 +282,7 @@ class Shelf {
       given_[model] = std::move(lease);
       changed_.notify_all();
     };
-    EXPECT_FALSE(shelf.Wait(
+    EXPECT_FALSE(pool.Wait(
         model, {.left = [] { return false; }, .go = go, .fail = [](const ApiError& error) { ADD_FAILURE() << error.message; }}));
   }
   bool Gives(size_t model, int milliseconds = 20'000) {
@@ -291,7 +291,7 @@ class Shelf {
   }
   // Once it is to give way, whoever holds it.
   bool Leaves(size_t model) {
-    return ServedModels::Soon([&] { return shelf.Take(model) == nullptr; });
+    return ServedModels::Soon([&] { return pool.Take(model) == nullptr; });
   }
   void Return(size_t model) {
     const std::lock_guard lock(mutex_);
@@ -304,81 +304,80 @@ class Shelf {
   std::vector<ModelLease> given_;
 
  public:
-  ModelShelf shelf;  // ends before what its leases go to
+  ModelPool pool;  // ends before what its leases go to
 };
 
 // A busy model gives way once it is done, and who asks for it meanwhile has the next turn.
-TEST(ModelShelf, BusyModelsGiveWayInTurn) {
+TEST(ModelPool, BusyModelsGiveWayInTurn) {
   Sources sources;
-  Shelf shelf({sources.Make("a"), sources.Make("b")}, sources.bytes() + 1);
-  shelf.Wait(0);
-  ASSERT_TRUE(shelf.Gives(0));
-  EXPECT_EQ(shelf.shelf.All()[0].bytes, sources.bytes());  // what was planned before it was loaded
-  shelf.Wait(1);
-  ASSERT_TRUE(shelf.Leaves(0));  // no new work for a: b waits for its room
-  ModelLease looked = shelf.shelf.Look(0);
+  Pool pool({sources.Make("a"), sources.Make("b")}, sources.bytes() + 1);
+  pool.Wait(0);
+  ASSERT_TRUE(pool.Gives(0));
+  EXPECT_EQ(pool.pool.All()[0].bytes, sources.bytes());  // what was planned before it was loaded
+  pool.Wait(1);
+  ASSERT_TRUE(pool.Leaves(0));  // no new work for a: b waits for its room
+  ModelLease looked = pool.pool.Look(0);
   ASSERT_NE(looked, nullptr);
   EXPECT_EQ(looked->served.name, "a");
-  shelf.Return(0);
-  shelf.Wait(0);
-  EXPECT_FALSE(shelf.Gives(1, 100));
+  pool.Return(0);
+  pool.Wait(0);
+  EXPECT_FALSE(pool.Gives(1, 100));
   looked = nullptr;
-  EXPECT_TRUE(shelf.Gives(1));
-  EXPECT_FALSE(shelf.Gives(0, 50));
-  EXPECT_EQ(shelf.shelf.All()[0].state, ModelState::kUnloaded);
-  EXPECT_EQ(shelf.shelf.Look(0), nullptr);
-  shelf.Return(1);
-  EXPECT_TRUE(shelf.Gives(0));
-  EXPECT_EQ(shelf.shelf.All()[0].drops, 1u);
-  shelf.Return(0);
+  EXPECT_TRUE(pool.Gives(1));
+  EXPECT_FALSE(pool.Gives(0, 50));
+  EXPECT_EQ(pool.pool.All()[0].state, ModelState::kUnloaded);
+  EXPECT_EQ(pool.pool.Look(0), nullptr);
+  pool.Return(1);
+  EXPECT_TRUE(pool.Gives(0));
+  EXPECT_EQ(pool.pool.All()[0].drops, 1u);
+  pool.Return(0);
 }
 
 // A model that was to give way and stays after all takes those that wait for it before the load that it was to make room for.
-TEST(ModelShelf, WhoWaitsForASparedModelWaitsForNoLoad) {
+TEST(ModelPool, WhoWaitsForASparedModelWaitsForNoLoad) {
   Sources sources;
-  Shelf shelf({sources.Make("a"), sources.Make("b"), sources.Make("c")}, 2 * sources.bytes() + 1);
-  ModelLease held[] = {shelf.shelf.Take(0), shelf.shelf.Take(1)};
+  Pool pool({sources.Make("a"), sources.Make("b"), sources.Make("c")}, 2 * sources.bytes() + 1);
+  ModelLease held[] = {pool.pool.Take(0), pool.pool.Take(1)};
   sources.Hold(true);
-  shelf.Wait(2);
+  pool.Wait(2);
   size_t spared = 0;  // one of them is to give way, until the other is idle
-  ASSERT_TRUE(
-      ServedModels::Soon([&] { return shelf.shelf.Take(spared = 0) == nullptr || shelf.shelf.Take(spared = 1) == nullptr; }));
-  shelf.Wait(spared);
-  EXPECT_FALSE(shelf.Gives(spared, 20));
+  ASSERT_TRUE(ServedModels::Soon([&] { return pool.pool.Take(spared = 0) == nullptr || pool.pool.Take(spared = 1) == nullptr; }));
+  pool.Wait(spared);
+  EXPECT_FALSE(pool.Gives(spared, 20));
   held[1 - spared] = nullptr;
-  EXPECT_TRUE(shelf.Gives(spared));
-  EXPECT_TRUE(ServedModels::Soon([&] { return shelf.shelf.All()[2].state == ModelState::kLoading; }));
-  EXPECT_FALSE(shelf.Gives(2, 0));
-  shelf.Return(spared);
+  EXPECT_TRUE(pool.Gives(spared));
+  EXPECT_TRUE(ServedModels::Soon([&] { return pool.pool.All()[2].state == ModelState::kLoading; }));
+  EXPECT_FALSE(pool.Gives(2, 0));
+  pool.Return(spared);
   sources.Hold(false);
-  EXPECT_TRUE(shelf.Gives(2));
-  EXPECT_NE(shelf.shelf.Take(spared), nullptr);
-  shelf.Return(2);
+  EXPECT_TRUE(pool.Gives(2));
+  EXPECT_NE(pool.pool.Take(spared), nullptr);
+  pool.Return(2);
 }
 
 // One busy model keeps no others waiting that do not need its room, and they do not pass for ever.
-TEST(ModelShelf, WhatNeedsNoBusyModelPasses) {
+TEST(ModelPool, WhatNeedsNoBusyModelPasses) {
   Sources sources;
   ModelSource big = sources.Make("big");
   big.bytes *= 2;
-  Shelf shelf({sources.Make("a"), sources.Make("b"), std::move(big), sources.Make("d")}, 2 * sources.bytes() + 1);
-  ModelLease a = shelf.shelf.Take(0);
+  Pool pool({sources.Make("a"), sources.Make("b"), std::move(big), sources.Make("d")}, 2 * sources.bytes() + 1);
+  ModelLease a = pool.pool.Take(0);
   ASSERT_NE(a, nullptr);
-  shelf.Wait(2);
-  ASSERT_TRUE(shelf.Leaves(0));
-  EXPECT_NE(shelf.shelf.Take(1), nullptr);  // idle, and answers until a is done
-  shelf.Wait(3);
-  ASSERT_TRUE(shelf.Gives(3));  // in the place of b
+  pool.Wait(2);
+  ASSERT_TRUE(pool.Leaves(0));
+  EXPECT_NE(pool.pool.Take(1), nullptr);  // idle, and answers until a is done
+  pool.Wait(3);
+  ASSERT_TRUE(pool.Gives(3));  // in the place of b
   a = nullptr;
-  ASSERT_TRUE(shelf.Leaves(3));  // now it is in the way
-  shelf.Wait(1);
-  EXPECT_FALSE(shelf.Gives(1, 50));  // a is idle, and its room is kept
-  EXPECT_EQ(shelf.shelf.All()[0].state, ModelState::kLoaded);
-  shelf.Return(3);
-  EXPECT_TRUE(shelf.Gives(2));
-  shelf.Return(2);
-  EXPECT_TRUE(shelf.Gives(1));
-  shelf.Return(1);
+  ASSERT_TRUE(pool.Leaves(3));  // now it is in the way
+  pool.Wait(1);
+  EXPECT_FALSE(pool.Gives(1, 50));  // a is idle, and its room is kept
+  EXPECT_EQ(pool.pool.All()[0].state, ModelState::kLoaded);
+  pool.Return(3);
+  EXPECT_TRUE(pool.Gives(2));
+  pool.Return(2);
+  EXPECT_TRUE(pool.Gives(1));
+  pool.Return(1);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class Scripted {
     model.engine = &engine;
     model.name = "scripted";
     model.sampling.temperature = 0;
-    api = std::make_unique<ServedApi>(model, ApiServerOptions{.keys = std::move(keys), .shelf = {.loop = loop}});
+    api = std::make_unique<ServedApi>(model, ApiServerOptions{.keys = std::move(keys), .pool = {.loop = loop}});
   }
   ~Scripted() { held = false; }
 
@@ -283,10 +283,10 @@ TEST_F(Demo, TheSameAloneAndInCompany) {
 TEST_F(Demo, AConversationOutlivesItsServer) {
   const TempFolder folder;
   ApiServerOptions options;
-  options.shelf.cache_folder = folder / "cache";
-  options.shelf.cache_bytes = uint64_t{1} << 30;
+  options.pool.cache_folder = folder / "cache";
+  options.pool.cache_bytes = uint64_t{1} << 30;
   std::vector<std::string> warnings;
-  options.shelf.warn = [&](const std::string& line) { warnings.push_back(line); };
+  options.pool.warn = [&](const std::string& line) { warnings.push_back(line); };
   OrderedJson body = {{"messages", OrderedJson::array({{{"role", "system"}, {"content", std::string(200, 'a')}},
                                                        {{"role", "user"}, {"content", "Who art thou?"}}})},
                       {"max_tokens", 30},

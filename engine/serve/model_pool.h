@@ -51,7 +51,7 @@ struct ModelSource {
   std::function<Result<ReadyModel>(bool alone, const std::function<bool()>& stop)> load = {};
 };
 
-struct ShelfOptions {
+struct PoolOptions {
   uint64_t bytes = UINT64_MAX;  // the most that models in memory take together
   std::string cache_folder =
       {};                    // of PrefixFiles, with a folder in it for each model if there are several; empty: there are none
@@ -75,14 +75,14 @@ using ModelLease = std::shared_ptr<HostedModel>;
 
 enum class ModelState : uint8_t { kUnloaded, kLoading, kLoaded };
 
-class ModelShelf {
+class ModelPool {
  public:
   // A request that wants a model.
   struct Waiter {
     std::string client = {};
     double arrived = 0;               // MonotonicSeconds()
     std::function<bool()> left = {};  // its client has gone
-    // One of the two is called, on a thread of the shelf: neither may wait.
+    // One of the two is called, on a thread of the pool: neither may wait.
     std::function<void(ModelLease model)> go = {};
     std::function<void(const ApiError& error)> fail = {};  // status 499: the client has gone
   };
@@ -95,8 +95,8 @@ class ModelShelf {
   };
 
   // There is at least one, and their names differ.
-  ModelShelf(std::vector<ModelSource> sources, ShelfOptions options);
-  ~ModelShelf() { Stop(0); }
+  ModelPool(std::vector<ModelSource> sources, PoolOptions options);
+  ~ModelPool() { Stop(0); }
   // Loads models in their order, each that still fits. kNoRoom: one of them alone is larger than the budget, or the system refuses a
   // thread. Errors of their loads.
   Status Start();
@@ -111,11 +111,11 @@ class ModelShelf {
   ModelLease Take(size_t model);
   // The model, if it is in memory. Not a use of it: which models are dropped does not depend on it.
   ModelLease Look(size_t model);
-  // An error, and none of its functions is called: too many wait, the model could not be loaded a moment ago, or the shelf stops.
+  // An error, and none of its functions is called: too many wait, the model could not be loaded a moment ago, or the pool stops.
   [[nodiscard]] std::optional<ApiError> Wait(size_t model, Waiter waiter);
   // The one that was used last, of those in memory.
   std::optional<size_t> Latest() const;
-  // Calls `call` for each model in memory, or for one of them, which must return soon and not use the shelf. Not a use of the model.
+  // Calls `call` for each model in memory, or for one of them, which must return soon and not use the pool. Not a use of the model.
   void Each(const std::function<void(size_t model, HostedModel& hosted)>& call) const;
   bool With(size_t model, const std::function<void(HostedModel& hosted)>& call) const;  // false: it is not in memory
   Metrics& metrics(size_t model) const { return *entries_[model]->metrics; }            // they outlive what is in memory
@@ -170,7 +170,7 @@ class ModelShelf {
   std::optional<std::pair<Waiter, ApiError>> TakeEnded();
   void Watch();
 
-  const ShelfOptions options_;
+  const PoolOptions options_;
   std::vector<std::unique_ptr<Entry>> entries_;
   mutable std::mutex warn_mutex_;
   mutable std::mutex mutex_;  // of all entries but their sources' names and metrics, and of what follows

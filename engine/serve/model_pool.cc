@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/serve/model_shelf.h"
+#include "engine/serve/model_pool.h"
 
 #include <algorithm>
 #include <chrono>
@@ -18,7 +18,7 @@ namespace {
 constexpr std::chrono::milliseconds kLook{50};  // between looks for clients that have left, and for deadlines
 
 // One that there is no memory to tell loses its exchange, which its client sees.
-void Tell(const ModelShelf::Waiter& waiter, const ApiError& error) {
+void Tell(const ModelPool::Waiter& waiter, const ApiError& error) {
   try {
     waiter.fail(error);
   } catch (const std::exception&) {
@@ -43,14 +43,14 @@ std::string FolderName(const std::string& model) {
 
 }  // namespace
 
-ModelShelf::ModelShelf(std::vector<ModelSource> sources, ShelfOptions options) : options_(std::move(options)) {
+ModelPool::ModelPool(std::vector<ModelSource> sources, PoolOptions options) : options_(std::move(options)) {
   for (ModelSource& source : sources) {
     entries_.push_back(std::make_unique<Entry>());
     entries_.back()->source = std::move(source);
   }
 }
 
-Status ModelShelf::Start() {
+Status ModelPool::Start() {
   for (const std::unique_ptr<Entry>& entry : entries_) {
     const ModelSource& source = entry->source;
     if (source.bytes <= options_.bytes) continue;
@@ -66,7 +66,7 @@ Status ModelShelf::Start() {
   return NoRoom("the server cannot start: the system refuses it a thread");
 }
 
-std::optional<size_t> ModelShelf::Find(std::string_view name) const {
+std::optional<size_t> ModelPool::Find(std::string_view name) const {
   if (size() == 1 || name.empty()) return 0;
   for (size_t i = 0; i < size(); ++i) {
     if (entries_[i]->source.name == name) return i;
@@ -74,26 +74,26 @@ std::optional<size_t> ModelShelf::Find(std::string_view name) const {
   return std::nullopt;
 }
 
-std::string ModelShelf::Names() const {
+std::string ModelPool::Names() const {
   std::string names;
   for (const std::unique_ptr<Entry>& entry : entries_) names += (names.empty() ? "" : ", ") + Quote(entry->source.name);
   return names;
 }
 
-struct ModelShelf::Hold {
+struct ModelPool::Hold {
   ~Hold() {
-    if (shelf != nullptr) shelf->Release(model, use);
+    if (pool != nullptr) pool->Release(model, use);
   }
-  ModelShelf* shelf = nullptr;
+  ModelPool* pool = nullptr;
   size_t model = 0;
   bool use = true;
 };
 
 // Must not be dropped with the lock held.
-ModelLease ModelShelf::Lease(size_t model, bool use) {
+ModelLease ModelPool::Lease(size_t model, bool use) {
   Entry& entry = *entries_[model];
   auto hold = std::make_shared<Hold>();
-  hold->shelf = this;
+  hold->pool = this;
   hold->model = model;
   hold->use = use;
   ++entry.in_use;
@@ -101,26 +101,26 @@ ModelLease ModelShelf::Lease(size_t model, bool use) {
   return {std::move(hold), entry.hosted.get()};
 }
 
-void ModelShelf::Release(size_t model, bool use) {
+void ModelPool::Release(size_t model, bool use) {
   const std::lock_guard lock(mutex_);
   Entry& entry = *entries_[model];
   if (use) entry.used = ++clock_;
   if (--entry.in_use == 0) changed_.notify_all();
 }
 
-ModelLease ModelShelf::Take(size_t model) {
+ModelLease ModelPool::Take(size_t model) {
   const std::lock_guard lock(mutex_);
   return IsReady(*entries_[model]) ? Lease(model) : nullptr;
 }
 
-ModelLease ModelShelf::Look(size_t model) {
+ModelLease ModelPool::Look(size_t model) {
   const std::lock_guard lock(mutex_);
   const Entry& entry = *entries_[model];
   if (entry.hosted == nullptr || (entry.leaving && entry.in_use == 0)) return nullptr;  // the latter is being dropped
   return Lease(model, /*use=*/false);
 }
 
-std::optional<ApiError> ModelShelf::Wait(size_t model, Waiter waiter) {
+std::optional<ApiError> ModelPool::Wait(size_t model, Waiter waiter) {
   std::unique_lock lock(mutex_);
   if (stopping_) return ShuttingDown();
   Entry& entry = *entries_[model];
@@ -156,7 +156,7 @@ std::optional<ApiError> ModelShelf::Wait(size_t model, Waiter waiter) {
   return std::nullopt;
 }
 
-std::optional<size_t> ModelShelf::Latest() const {
+std::optional<size_t> ModelPool::Latest() const {
   const std::lock_guard lock(mutex_);
   std::optional<size_t> latest;
   for (size_t i = 0; i < size(); ++i) {
@@ -165,21 +165,21 @@ std::optional<size_t> ModelShelf::Latest() const {
   return latest;
 }
 
-void ModelShelf::Each(const std::function<void(size_t model, HostedModel& hosted)>& call) const {
+void ModelPool::Each(const std::function<void(size_t model, HostedModel& hosted)>& call) const {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < size(); ++i) {
     if (entries_[i]->hosted != nullptr) call(i, *entries_[i]->hosted);
   }
 }
 
-bool ModelShelf::With(size_t model, const std::function<void(HostedModel& hosted)>& call) const {
+bool ModelPool::With(size_t model, const std::function<void(HostedModel& hosted)>& call) const {
   const std::lock_guard lock(mutex_);
   if (entries_[model]->hosted == nullptr) return false;
   call(*entries_[model]->hosted);
   return true;
 }
 
-std::vector<ModelShelf::Figures> ModelShelf::All() const {
+std::vector<ModelPool::Figures> ModelPool::All() const {
   const std::lock_guard lock(mutex_);
   std::vector<Figures> all;
   for (const std::unique_ptr<Entry>& entry : entries_) {
@@ -197,7 +197,7 @@ std::vector<ModelShelf::Figures> ModelShelf::All() const {
   return all;
 }
 
-uint64_t ModelShelf::Bytes() const {
+uint64_t ModelPool::Bytes() const {
   uint64_t bytes = 0;
   for (const std::unique_ptr<Entry>& entry : entries_) {
     if (entry->hosted != nullptr) bytes = SaturatingAdd(bytes, entry->source.bytes);
@@ -205,25 +205,25 @@ uint64_t ModelShelf::Bytes() const {
   return bytes;
 }
 
-uint64_t ModelShelf::bytes() const {
+uint64_t ModelPool::bytes() const {
   const std::lock_guard lock(mutex_);
   return Bytes();
 }
 
-size_t ModelShelf::Waiting() const {
+size_t ModelPool::Waiting() const {
   size_t waiting = 0;
   for (const std::unique_ptr<Entry>& entry : entries_) waiting += entry->waiters.size();
   return waiting;
 }
 
-size_t ModelShelf::in_use() const {
+size_t ModelPool::in_use() const {
   const std::lock_guard lock(mutex_);
   size_t in_use = Waiting();
   for (const std::unique_ptr<Entry>& entry : entries_) in_use += entry->in_use;
   return in_use;
 }
 
-size_t ModelShelf::Stop(double seconds) {
+size_t ModelPool::Stop(double seconds) {
   size_t cut = 0;
   {
     std::unique_lock lock(mutex_);
@@ -248,7 +248,7 @@ size_t ModelShelf::Stop(double seconds) {
 
 // Hands models that are ready to those that wait for them, one after the other: if memory fails, the others still wait. False: nobody
 // waited for such a model, and the lock was held throughout.
-bool ModelShelf::Resume(std::unique_lock<std::mutex>& lock) {
+bool ModelPool::Resume(std::unique_lock<std::mutex>& lock) {
   bool resumed = false;
   for (size_t i = 0; i < size(); ++i) {
     Entry& entry = *entries_[i];
@@ -271,7 +271,7 @@ bool ModelShelf::Resume(std::unique_lock<std::mutex>& lock) {
   return resumed;
 }
 
-void ModelShelf::Refuse(size_t model, const ApiError& error, std::unique_lock<std::mutex>& lock) {
+void ModelPool::Refuse(size_t model, const ApiError& error, std::unique_lock<std::mutex>& lock) {
   std::vector<Waiter> refused = std::exchange(entries_[model]->waiters, {});
   lock.unlock();
   for (const Waiter& waiter : refused) Tell(waiter, error);
@@ -280,7 +280,7 @@ void ModelShelf::Refuse(size_t model, const ApiError& error, std::unique_lock<st
 }
 
 // The models that requests wait for, in the order in which they were wanted.
-std::vector<size_t> ModelShelf::Wanted() const {
+std::vector<size_t> ModelPool::Wanted() const {
   std::vector<size_t> wanted;
   for (size_t i = 0; i < size(); ++i) {
     if (!entries_[i]->waiters.empty()) wanted.push_back(i);
@@ -289,12 +289,12 @@ std::vector<size_t> ModelShelf::Wanted() const {
   return wanted;
 }
 
-void ModelShelf::Warn(const std::string& line) const {
+void ModelPool::Warn(const std::string& line) const {
   const std::lock_guard lock(warn_mutex_);
   if (options_.warn) options_.warn(line);
 }
 
-Result<std::unique_ptr<HostedModel>> ModelShelf::Host(size_t model, bool alone, bool starting) {
+Result<std::unique_ptr<HostedModel>> ModelPool::Host(size_t model, bool alone, bool starting) {
   const ModelSource& source = entries_[model]->source;
   TALLY_ASSIGN_OR_RETURN(ReadyModel ready, source.load(alone, [this] { return stopping_.load(); }));
   auto hosted = std::make_unique<HostedModel>();
@@ -323,7 +323,7 @@ Result<std::unique_ptr<HostedModel>> ModelShelf::Host(size_t model, bool alone, 
 }
 
 // Without the lock.
-Status ModelShelf::Load(size_t model, bool alone, bool starting) {
+Status ModelPool::Load(size_t model, bool alone, bool starting) {
   Result<std::unique_ptr<HostedModel>> hosted = NoRoom("there is not enough memory to load the model");
   try {
     hosted = Host(model, alone, starting);
@@ -348,7 +348,7 @@ Status ModelShelf::Load(size_t model, bool alone, bool starting) {
   return {};
 }
 
-void ModelShelf::Drop(size_t model, std::unique_lock<std::mutex>& lock) {
+void ModelPool::Drop(size_t model, std::unique_lock<std::mutex>& lock) {
   Entry& entry = *entries_[model];
   lock.unlock();
   entry.hosted->loop->Stop(0);  // nobody uses it, and `leaving` keeps everybody off
@@ -364,7 +364,7 @@ void ModelShelf::Drop(size_t model, std::unique_lock<std::mutex>& lock) {
 
 // Which models are to give way to one that is not in memory, the first of them first; none: it fits. kIdle: only idle ones. kUnneeded: only
 // idle ones that are not leaving, whose room is another's. Nullopt: that is not enough.
-std::optional<std::vector<size_t>> ModelShelf::FindVictims(size_t model, Victims of) const {
+std::optional<std::vector<size_t>> ModelPool::FindVictims(size_t model, Victims of) const {
   std::vector<size_t> order;
   size_t hosted = 0;
   for (size_t i = 0; i < size(); ++i) {
@@ -394,7 +394,7 @@ std::optional<std::vector<size_t>> ModelShelf::FindVictims(size_t model, Victims
 }
 
 // Others stay. busy_only: an idle one goes on until the busy ones are done.
-void ModelShelf::SetLeaving(const std::vector<size_t>& models, bool busy_only) {
+void ModelPool::SetLeaving(const std::vector<size_t>& models, bool busy_only) {
   for (size_t i = 0; i < size(); ++i) {
     Entry& entry = *entries_[i];
     entry.leaving = std::ranges::find(models, i) != models.end() && (!busy_only || entry.in_use > 0 || entry.leaving);
@@ -402,7 +402,7 @@ void ModelShelf::SetLeaving(const std::vector<size_t>& models, bool busy_only) {
 }
 
 // Drops what is in the model's way, or loads it. False: there is no room without models that may not be dropped.
-bool ModelShelf::Place(size_t model, Victims of, std::unique_lock<std::mutex>& lock) {
+bool ModelPool::Place(size_t model, Victims of, std::unique_lock<std::mutex>& lock) {
   const std::optional<std::vector<size_t>> victims = FindVictims(model, of);
   if (!victims) return false;
   if (of == Victims::kIdle) {
@@ -418,7 +418,7 @@ bool ModelShelf::Place(size_t model, Victims of, std::unique_lock<std::mutex>& l
   return true;
 }
 
-void ModelShelf::LoadFor(size_t model, std::unique_lock<std::mutex>& lock) {
+void ModelPool::LoadFor(size_t model, std::unique_lock<std::mutex>& lock) {
   Entry& entry = *entries_[model];
   entry.state = ModelState::kLoading;
   const bool alone = Bytes() == 0;
@@ -438,7 +438,7 @@ void ModelShelf::LoadFor(size_t model, std::unique_lock<std::mutex>& lock) {
 }
 
 // One turn of the loader.
-void ModelShelf::Turn(std::unique_lock<std::mutex>& lock) {
+void ModelPool::Turn(std::unique_lock<std::mutex>& lock) {
   const std::vector<size_t> wanted = Wanted();
   if (wanted.empty() || entries_[wanted[0]]->hosted != nullptr) SetLeaving({}, /*busy_only=*/false);
   if (Resume(lock)) return;
@@ -453,7 +453,7 @@ void ModelShelf::Turn(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock);
 }
 
-void ModelShelf::Run() {
+void ModelPool::Run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     try {
@@ -466,7 +466,7 @@ void ModelShelf::Run() {
 }
 
 // Takes one out that has no client any more, or no time.
-std::optional<std::pair<ModelShelf::Waiter, ApiError>> ModelShelf::TakeEnded() {
+std::optional<std::pair<ModelPool::Waiter, ApiError>> ModelPool::TakeEnded() {
   const double now = MonotonicSeconds(), seconds = options_.loop.deadline_seconds;
   for (const std::unique_ptr<Entry>& entry : entries_) {
     for (size_t i = 0; i < entry->waiters.size(); ++i) {
@@ -486,7 +486,7 @@ std::optional<std::pair<ModelShelf::Waiter, ApiError>> ModelShelf::TakeEnded() {
   return std::nullopt;
 }
 
-void ModelShelf::Watch() {
+void ModelPool::Watch() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (Waiting() == 0) {
