@@ -169,6 +169,21 @@ def test_ctrl_c_ends_a_call_and_the_model_goes_on(call):
     assert child.communicate(timeout=30)[0] == "interrupted True\n" and child.returncode == 0
 
 
+def test_ctrl_c_between_two_waits_cancels_all(model):
+    streams = model.as_completed(PROMPTS, ignore_eos=True)
+    answers = [stream._answer for stream in streams._left.values()]
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    streams._next = interrupted  # Python raises it wherever it is
+    with pytest.raises(KeyboardInterrupt):
+        next(streams)
+    for answer in answers:
+        answer.wait()
+        assert answer.result()["finish"] == "interrupted"
+
+
 def test_a_child_of_fork_is_told(model):
     def child(queue):
         texts = []

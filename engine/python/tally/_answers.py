@@ -482,11 +482,15 @@ class Streams(Generic[G]):
         return self
 
     def __next__(self) -> Tuple[int, G]:
-        while self._left:
-            ended = self._next()
-            if ended is not None:
-                return ended
-            self._wait()
+        try:
+            while self._left:
+                ended = self._next()
+                if ended is not None:
+                    return ended
+                self._wait()
+        except KeyboardInterrupt:
+            self.close()
+            raise
         self.close()
         raise StopIteration
 
