@@ -12,7 +12,11 @@ std::vector<ExpertRecords> ExpertRecordsOf(const WeightPlan& plan) {
   for (const PlannedWeight& w : plan.weights) {
     if (!InRecords(w.role)) continue;
     auto at = std::ranges::find(layers, w.layer, &ExpertRecords::layer);
-    if (at == layers.end()) at = layers.insert(at, {.layer = w.layer, .experts = w.view.slices});
+    if (at == layers.end()) {
+      at = layers.emplace(at);
+      at->layer = w.layer;
+      at->experts = w.view.slices;
+    }
     at->parts.push_back({w.view.id, at->bytes});
     at->bytes += w.view.slice_stride;
   }
