@@ -268,7 +268,9 @@ class Executor {
     ledger_->Charge(slot.charged, amounts, group_amounts_);
     touches_.clear();
     op.Touches(touches_);
-    for (const WeightTouch& t : touches_) ledger_->Touch(t);
+    if constexpr (!TouchesNothing<Op>) {
+      for (const WeightTouch& t : touches_) ledger_->Touch(t);
+    }
     if (!ledger_->billed()) return;
     if constexpr (HasRowTouch<Op>) {
       for (size_t i = 0; i < op.ids.size(); ++i) ledger_->TouchForRow(op.StepRow(i), op.RowTouch(i));
@@ -285,7 +287,7 @@ class Executor {
       OpDescription description;
       op.Describe(description);
       touches_.clear();
-      op.Touches(touches_);
+      if constexpr (!TouchesNothing<Op>) op.Touches(touches_);
       const CostAmounts amounts = op.Amounts();
       for (size_t part = 0; part < slot.sites.size(); ++part) {
         recorder_({.site = slot.sites[part],

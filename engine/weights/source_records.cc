@@ -35,7 +35,7 @@ class Stretches final : public TensorReader {
     const uint64_t from = s.tensor->offset + s.offset;
     at_ += (from - reinterpret_cast<uintptr_t>(at_)) % kWeightPage;  // pages of the file are pages of the memory
     if (s.size > static_cast<uint64_t>(end_ - at_)) return InternalError("a stretch without room");
-    TALLY_RETURN_IF_ERROR(Named(*s.tensor, file.ReadAt(from, {at_, s.size})));
+    TALLY_RETURN_IF_ERROR(Named(*s.tensor, file.ReadDirect(from, {at_, s.size})));
     held_.push_back({s, at_});
     at_ += s.size;
     return {};

@@ -9,6 +9,7 @@ namespace tally {
 
 struct FetchOp {
   static constexpr std::string_view kName = "fetch";
+  static constexpr bool kTouchesNothing = true;
   int64_t layer = 0;                 // of the store
   WeightView weight;                 // the first one of the records
   uint64_t record_bytes = 0;         // gate, up and down of an expert
