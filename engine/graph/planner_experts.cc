@@ -69,7 +69,8 @@ Role ExpertsPlanner::Make(Mat<float> in) {
   if (x.weighted_inputs) {
     b_.Add(Component::kMoeCombine, ScaleRowsOp{.x = given_in, .weights = route_weights_, .out = expert_in_});
   }
-  const bool fetched = b_.Fetch(b_.Get(Role::kExpertGate).slots != nullptr ? Role::kExpertGate : Role::kExpertUp);
+  bool fetched = false;  // a process may have a part of some of these alone
+  for (const Role role : {Role::kExpertGate, Role::kExpertUp, Role::kExpertDown}) fetched = fetched || b_.Fetch(role);
   b_.SetRows(RowsOf::kRouted);
   const bool owned = b_.plan().own_experts;
   const As experts(b_, owned ? Work::kOwn : Work::kWhole);

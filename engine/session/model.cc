@@ -145,10 +145,8 @@ class ModelLoader {
       budget = plan.available - std::min(plan.available, SaturatingAdd(kept, used));
     }
     if (plan.all_weights <= budget) {
-      records_.clear();
-      plan.packed_weights = plan.all_weights;
-      TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, model_->spec_, guard, model_->shard_));
-      return {};
+      slots_ = all;
+      return TakeSlots();
     }
     const std::string sizes = BytesText(budget) + " for weights: of " + BytesText(plan.all_weights) + " of them, " +
                               BytesText(plan.dense_weights) + " are not experts and are always in memory";
@@ -167,10 +165,33 @@ class ModelLoader {
                     "; a token uses " + std::to_string(k) + ", and " + std::to_string(least) +
                     " are the least: " + GibText(needed, Rounding::kUp));
     }
+    return TakeSlots();
+  }
+
+  // Sets what the slots make of the memory plan. If all experts have one, all weights are in the arena.
+  Status TakeSlots() {
+    MemoryPlan& plan = model_->plan_;
     plan.packed_weights = plan.dense_weights + SlotBytes(records_, slots_);
-    plan.expert_slots = *std::ranges::min_element(slots_);
-    plan.experts = records_[0].experts;
+    const bool all = plan.packed_weights == plan.all_weights;
+    plan.expert_slots = all ? 0 : *std::ranges::min_element(slots_);
+    plan.experts = all ? 0 : records_[0].experts;
     return {};
+  }
+
+  // Where every process has a part of each expert, all read the same experts at the same time: they have as many slots as the one that has
+  // the fewest.
+  Status AgreeOnSlots() {
+    Communicator* const group = Group();
+    if (group == nullptr || model_->shard_.own_experts || engine_.weights_budget == EngineOptions::kAllWeights) return {};
+    const std::pair<std::string_view, std::string> facts[] = {{"layers with a part of experts", std::to_string(records_.size())}};
+    TALLY_RETURN_IF_ERROR(AgreeOn(*group, facts));
+    const size_t layers = records_.size(), ranks = static_cast<size_t>(group->ranks());
+    std::vector<int64_t> all(layers * ranks);
+    const std::vector<uint64_t> bytes(ranks, layers * sizeof(int64_t));
+    TALLY_RETURN_IF_ERROR(
+        group->AllGather(bytes, reinterpret_cast<const uint8_t*>(slots_.data()), reinterpret_cast<uint8_t*>(all.data())));
+    for (size_t i = 0; i < all.size(); ++i) slots_[i % layers] = std::min(slots_[i % layers], all[i]);
+    return TakeSlots();
   }
 
   // Checks what must be the same in all processes of a group, since the bits depend on it.
@@ -185,7 +206,10 @@ class ModelLoader {
       if (!has_tokenizer_) MakeTokenizer();
     };
     std::unique_ptr<ExpertStore> experts;
-    if (!records_.empty()) {
+    if (!records_.empty() && !model_->plan_.streams()) {
+      TALLY_ASSIGN_OR_RETURN(
+          weight_plan_, PlanWeights(inventory_, model_->spec_, weight_plan_.guarded ? SystemPageBytes() : 0, model_->shard_));
+    } else if (!records_.empty()) {
       TALLY_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader, OpenSourceRecords(read_, planned_, records_));
       TALLY_ASSIGN_OR_RETURN(experts, ExpertStore::Create(records_, slots_, options_.guard_slices, std::move(reader)));
     }
@@ -283,6 +307,7 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const En
     loaded = AgreeOnStatus(loader.Group(), loader.Plan());
     if (!loaded.ok() && loader.DivideAll()) loaded = AgreeOnStatus(loader.Group(), loader.Plan());
   }
+  if (loaded.ok()) loaded = loader.AgreeOnSlots();
   if (loaded.ok()) loaded = AgreeOnStatus(loader.Group(), loader.Load());
   if (!loaded.ok()) {
     loader.DropLog();
