@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -59,6 +60,10 @@ class ExpertStore {
   std::span<const uint8_t> memory() const { return {memory_.data(), memory_.size()}; }
   // Where the slices of the weight are (WeightView::slots); null if it is in no record.
   const uint8_t* const* Table(WeightId weight) const;
+
+  // Reads every record once, past the slots; calls fn(layer, expert, record) for each from kReaders threads at a time, `record` laid out as a
+  // slot. Between visits. Errors of the reader.
+  Status ForEachRecord(const std::function<void(size_t layer, int64_t expert, const uint8_t* record)>& fn);
 
   // The use of a layer's experts by a step. One at a time in the process: Begin waits for its turn.
   class Visit {
