@@ -83,11 +83,11 @@ double MeanOfMaximum(double chosen, double rate, double resident, double one, do
   const int64_t n = std::max<int64_t>(std::llround(chosen), 1);
   if (n > kSpread) return std::max(resident, chosen * rate * one) + last;
   const double miss = std::clamp(rate, 0.0, 1.0), each = chosen / Real(n) * one;
-  double mean = 0;
+  double mean = 0, ways = 1;  // of choosing i out of n
   for (int64_t i = 0; i <= n; ++i) {
-    const double ways = std::exp(std::lgamma(Real(n + 1)) - std::lgamma(Real(i + 1)) - std::lgamma(Real(n - i + 1)));
     const double part = ways * std::pow(miss, Real(i)) * std::pow(1 - miss, Real(n - i));
     mean += part * (std::max(resident, Real(i) * each) + (i > 0 ? last : 0));
+    ways *= Real(n - i) / Real(i + 1);
   }
   return mean;
 }

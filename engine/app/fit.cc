@@ -161,6 +161,7 @@ Status RunFit(const FitFlags& flags) {
   if (!flags.machine) {
     TALLY_ASSIGN_OR_RETURN(page.machine, MeasureMachine(CacheDirectory(), flags.threads, flags.measure));
   }
+  page.streaming = !flags.all || flags.full || flags.json;  // else models that do not fit are not shown
   std::vector<Asked> asked;
   for (const std::string& argument : arguments) {
     TALLY_ASSIGN_OR_RETURN(Asked one, CountOne(flags, argument));
@@ -169,7 +170,7 @@ Status RunFit(const FitFlags& flags) {
   TALLY_ASSIGN_OR_RETURN(std::vector<FittedModel> models, FitAll(flags, page, asked));
   if (flags.disk) {
     TALLY_ASSIGN_OR_RETURN(page.machine.disk, ParseDisk(*flags.disk));
-  } else if (!flags.machine && (!flags.all || flags.full)) {
+  } else if (!flags.machine && page.streaming) {
     const auto streamed =
         std::ranges::find_if(models, [](const FittedModel& m) { return m.rows[m.chosen].streaming.has_value(); });
     if (streamed != models.end()) page.machine.disk = DiskOf(flags, asked[static_cast<size_t>(streamed - models.begin())].path);

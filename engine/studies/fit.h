@@ -61,8 +61,9 @@ struct FitMachine {
   FitDisk disk = {};
 };
 
-// "ram=16GiB,read=50GB/s,disk=3GB/s,int8=1T,bf16=500G,f32=250G,threads=8", in any order, each at most once. Sizes and rates are numbers with K, M,
-// G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow; less than 1e5 is refused, as it lacks its unit.
+// "ram=16GiB,read=50GB/s,disk=3GB/s,int8=1T,bf16=500G,f32=250G,threads=8", in any order, each at most once. Sizes and rates are numbers
+// with K, M, G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow; less than 1e5 is refused, as it lacks
+// its unit.
 // bf16=none, int8dot=none: no such dot product. What is not given stays unknown; threads are assumed to be 8 then. kBadInput names the
 // part that is wrong.
 TALLY_API Result<FitMachine> ParseMachine(std::string_view text);

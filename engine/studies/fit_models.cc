@@ -51,7 +51,7 @@ FitRow RowOf(const CountedModel& counted, bool given, const FitPage& page, const
   Result<Fit> fit = FitModel(counted, page.options, page.machine);
   if (fit.ok()) {
     row.fit = std::move(fit).value();
-    row.streaming = ForecastFit(counted, *row.fit, page.machine, hits);
+    if (page.streaming) row.streaming = ForecastFit(counted, *row.fit, page.machine, hits);
   } else {
     row.why = fit.status().message();
   }

@@ -44,6 +44,7 @@ struct FittedModel {
 struct FitPage {
   FitMachine machine;
   FitOptions options;
+  bool streaming = true;  // forecasts of rows that do not fit
 };
 
 // As many types as FitPresets has, beside the given weights, where `given`; else these alone. A row that cannot be run says why. `path`: of

@@ -49,22 +49,21 @@ void AddWeights(const CountedModel& model, StreamedModel& streamed) {
   }
   for (const ParameterForm& p : model.count.tensors) {
     if (p.apart()) continue;
-    const uint64_t bytes = StoredBytesOf(model, p);
+    const uint64_t bytes = StoredBytesOf(model, p), slice = bytes / p.slices;
     const bool outside = p.layer < 0 || p.layer >= recipe.n_layers;
     StreamedLayer* const l = outside ? nullptr : &streamed.layers[static_cast<size_t>(p.layer)];
     if (l != nullptr && InRecord(p)) {
       l->experts = static_cast<int64_t>(p.slices);
       l->top_k = recipe.layers[static_cast<size_t>(p.layer)].experts.top_k;
       if (l->top_k <= 0) l->top_k = recipe.all.experts.top_k;
-      l->expert_read += static_cast<double>(bytes / p.slices);
-      if (!packed.ok()) l->record += RoundUp(bytes / p.slices, kWeightPage);
+      l->expert_read += static_cast<double>(slice);
+      if (!packed.ok()) l->record += RoundUp(slice, kWeightPage);
       continue;
     }
     if (!packed.ok()) (l != nullptr ? l->held : streamed.outside) += bytes;
     const double k = recipe.all.experts.top_k, X = static_cast<double>(p.slices);
-    const double read =
-        p.expert ? books::UniformExperts(X, k, static_cast<double>(streamed.rows)) * static_cast<double>(bytes / p.slices)
-                 : static_cast<double>(books::BytesRead(p, bytes, streamed.rows, 1));
+    const double read = p.expert ? books::UniformExperts(X, k, static_cast<double>(streamed.rows)) * static_cast<double>(slice)
+                                 : static_cast<double>(books::BytesRead(p, bytes, streamed.rows, 1));
     (l != nullptr ? l->dense_read : streamed.outside_read) += read;
   }
 }
