@@ -164,7 +164,7 @@ Status RunJobs(const std::vector<Job>& jobs, const TensorReader& reader, const P
 class WeightLoader {
  public:
   static Result<PackedWeights> Load(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
-                                    const std::function<void()>& beside) {
+                                    const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
     std::vector<FileReader> files;
     uint64_t file_bytes = 0;
     for (const InventoryFile& file : inventory.files) {
@@ -201,6 +201,11 @@ class WeightLoader {
       weights.infos_.push_back(w.info);
       WeightView view = w.view;
       view.data = weights.arena_.data() + w.arena_offset;
+      if (w.streamed) {
+        if (experts == nullptr) return InternalError("streamed weights without a store");
+        view.data = experts->memory().data();
+        view.slots = experts->Table(view.id);
+      }
       weights.views_.push_back(view);
       weights.entries_.push_back({w.role, w.layer, view});
       if (w.role == Role::kTokenEmbedding && plan.tied_head) weights.entries_.push_back({Role::kHead, -1, view});
@@ -212,6 +217,7 @@ class WeightLoader {
     std::sort(weights.entries_.begin(), weights.entries_.end(), [](const PackedWeights::Entry& a, const PackedWeights::Entry& b) {
       return std::tuple(a.layer, a.role) < std::tuple(b.layer, b.role);
     });
+    weights.experts_ = std::move(experts);
     return weights;
   }
 };
@@ -231,8 +237,8 @@ std::span<const float> PackedWeights::HostVector(Role role, int32_t layer) const
 }
 
 Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
-                                  const std::function<void()>& beside) {
-  return WeightLoader::Load(inventory, plan, team, progress, beside);
+                                  const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
+  return WeightLoader::Load(inventory, plan, team, progress, beside, std::move(experts));
 }
 
 }  // namespace tally
