@@ -23,13 +23,16 @@ double Chosen(const StreamedLayer& l, uint64_t rows) {
   return rows == 1 ? Real(l.top_k) : UniformExperts(Real(l.experts), Real(l.top_k), Real(rows));
 }
 
-int64_t SlotsOf(const StreamedLayer& l, int64_t slots) { return std::min(slots, l.experts); }
-double ShareOf(const StreamedLayer& l, const Residency& at) { return Real(SlotsOf(l, at.slots)) / Real(l.experts); }
+// r of a layer with experts.
+double ShareOf(const StreamedModel& model, const Residency& at, size_t layer) {
+  return at.slots_of.empty() ? 0 : Real(at.slots_of[layer]) / Real(model.layers[layer].experts);
+}
 
+// Of `slots` slots of each layer, as far as it has as many experts.
 uint64_t BytesOfSlots(const StreamedModel& model, int64_t slots) {
   uint64_t bytes = 0;
   for (const StreamedLayer& l : model.layers) {
-    if (l.sparse()) bytes = SaturatingAdd(bytes, SaturatingMul(l.record, static_cast<uint64_t>(SlotsOf(l, slots))));
+    if (l.sparse()) bytes = SaturatingAdd(bytes, SaturatingMul(l.record, static_cast<uint64_t>(std::min(slots, l.experts))));
   }
   return bytes;
 }
@@ -48,7 +51,13 @@ void KeepRecords(const StreamedModel& model, Residency& at) {
     (BytesOfSlots(model, middle) <= at.budget - model.held() ? fit : too_many) = middle;
   }
   at.slots = fit;
-  const uint64_t records = BytesOfSlots(model, fit);
+  uint64_t records = BytesOfSlots(model, fit);
+  for (const StreamedLayer& l : model.layers) {
+    at.slots_of.push_back(std::min(fit, l.experts));
+    if (!l.sparse() || at.slots_of.back() == l.experts || l.record > at.budget - model.held() - records) continue;
+    ++at.slots_of.back();
+    records += l.record;
+  }
   at.resident = model.held() + records;
   at.share = Real(records) / Real(std::max<uint64_t>(model.records(), 1));
   at.all_resident = records == model.records();
@@ -126,7 +135,7 @@ std::vector<double> MissRates(const StreamedModel& model, const Residency& at, R
   std::vector<double> rates(model.layers.size());
   for (size_t i = 0; i < rates.size(); ++i) {
     const StreamedLayer& l = model.layers[i];
-    rates[i] = l.sparse() ? MissRate(routing, ShareOf(l, at)) : 0;
+    rates[i] = l.sparse() ? MissRate(routing, ShareOf(model, at, i)) : 0;
   }
   return rates;
 }
@@ -160,8 +169,9 @@ StreamedDecode DecodeStreamed(const StreamedModel& model, const Residency& at, s
 double BalancedChunk(const StreamedModel& model, const Residency& at, const StreamRates& rates) {
   if (rates.disk <= 0 || rates.row <= 0) return 0;
   double bytes = Real(at.streamed);
-  for (const StreamedLayer& l : model.layers) {
-    if (l.sparse()) bytes += (1 - ShareOf(l, at)) * Real(l.experts) * Real(l.record);
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    const StreamedLayer& l = model.layers[i];
+    if (l.sparse()) bytes += (1 - ShareOf(model, at, i)) * Real(l.experts) * Real(l.record);
   }
   return bytes / (rates.disk * rates.row);
 }
@@ -175,10 +185,11 @@ double ChunkSeconds(const StreamedModel& model, const Residency& at, const Strea
   if (rates.disk <= 0 || model.layers.empty()) return 0;
   const double products = Real(rows) * rates.row / Real(model.layers.size());
   double seconds = Seconds(model.outside_read, rates.memory), reading = 0;
-  for (const StreamedLayer& l : model.layers) {
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    const StreamedLayer& l = model.layers[i];
     const double chosen = Chosen(l, rows);
     const double computing = std::max(products, Seconds(l.dense_read + chosen * l.expert_read, rates.memory));
-    const double missed = l.sparse() ? chosen * (cold ? 1 : 1 - ShareOf(l, at)) : 0;
+    const double missed = l.sparse() ? chosen * (cold ? 1 : 1 - ShareOf(model, at, i)) : 0;
     reading += computing;
     seconds += std::max(computing, missed * Real(l.record) / rates.disk);
   }

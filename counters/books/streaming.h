@@ -6,7 +6,7 @@
 // Experts lie on disk as records (gate, up and down of one expert, as packed) and are read into n slots of each layer; all other weights
 // are resident. A model without experts keeps as many whole layers as it can and reads the others in their order, into two buffers.
 //
-//   M    bytes of memory for weights             n    slots of a layer
+//   M    bytes of memory for weights             n    slots of a layer (some have one more)
 //   N    bytes of weights outside of records     r    resident share of the records, n / X
 //   L_x  layers with experts                     h    hit rate: the part of the chosen experts that is resident
 //   X    experts of a layer                      m    misses of a step, L_x c (1 - h)
@@ -53,8 +53,10 @@ struct Residency {
   uint64_t budget = 0;  // M
   uint64_t least =
       0;  // of M: N and min(k + 2, X) slots of each layer; without experts: what is outside of layers, and two layers
-  uint64_t resident = 0;        // bytes of M that are used, buffers included; 0 if M < least
-  int64_t slots = 0;            // n: min(X, floor((M - N) / (L_x R))), the same for all layers; 0: no experts, or M < least
+  uint64_t resident = 0;  // bytes of M that are used, buffers included; 0 if M < least
+  int64_t slots = 0;      // n: of the layer that has fewest, min(X, floor((M - N) / (L_x R))); 0: no experts, or M < least
+  // Of each layer, 0 of those without experts: n, or n + 1 of the first layers as far as the rest of M goes.
+  std::vector<int64_t> slots_of = {};
   int64_t resident_layers = 0;  // without experts: whole layers that stay; the others are streamed
   uint64_t streamed = 0;        // without experts: bytes of the layers that are read from disk each step
   double share = 0;             // r, by bytes; of a model without experts that of its layers

@@ -8,6 +8,7 @@
 #include "engine/base/checked.h"
 #include "engine/base/format.h"
 #include "engine/recipe/recipe.h"
+#include "engine/session/memory_plan.h"
 #include "engine/studies/fit_parts.h"
 #include "engine/weights/records.h"
 
@@ -98,7 +99,7 @@ std::vector<double> MeasuredMisses(const StreamedModel& model, const Residency& 
   for (size_t i = 0, sparse = 0; i < misses.size(); ++i) {
     const StreamedLayer& l = model.layers[i];
     if (!l.sparse()) continue;
-    const double X = static_cast<double>(l.experts), r = std::min(static_cast<double>(at.slots) / X, 1.0);
+    const double X = static_cast<double>(l.experts), r = static_cast<double>(at.slots_of[i]) / X;
     double below = 0, hits_below = 0, above = 1, hits_above = 1;
     for (const KeptHits& k : kept) {
       const double share = std::min(static_cast<double>(k.slots) / X, 1.0);
@@ -156,8 +157,6 @@ StreamedModel StreamedModelOf(const CountedModel& model) {
   AddCaches(model.count, streamed);
   return streamed;
 }
-
-uint64_t ReservedMemory(uint64_t available) { return std::max(available / 10, std::min(2 * kGiB, available / 4)); }
 
 const StreamingCurve* StreamingForecast::Curve(Routing routing) const {
   const auto found = std::ranges::find(curves, routing, &StreamingCurve::routing);
@@ -224,7 +223,7 @@ std::optional<StreamingForecast> ForecastFit(const CountedModel& model, const Fi
   StreamRates rates{.memory = machine.read, .disk = machine.disk.read};
   if (fit.prefill.tokens > 0) rates.row = fit.prefill.computing / static_cast<double>(fit.prefill.tokens);
   uint64_t taken = SaturatingAdd(fit.memory.kv, fit.memory.scratch);
-  if (!machine.target.empty()) taken = SaturatingAdd(taken, ReservedMemory(machine.available));
+  if (!machine.target.empty()) taken = SaturatingAdd(taken, KeptFree(machine.available));
   const uint64_t budget = machine.available - std::min(machine.available, taken);
   return ForecastStreaming(StreamedModelOf(at_context), budget, rates, fit.prompt, kept);
 }

@@ -21,9 +21,6 @@ namespace tally {
 // of a model or a type that cannot be run as stored, records in whole pages of each matrix.
 TALLY_API books::StreamedModel StreamedModelOf(const CountedModel& model);
 
-// Of the bytes of memory that can be had now, those that are left to others: a tenth, and at least 2 GiB, or a quarter where that is less.
-TALLY_API uint64_t ReservedMemory(uint64_t available);
-
 // A decode step under one routing.
 struct StreamingCurve {
   books::Routing routing{};

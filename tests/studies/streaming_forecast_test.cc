@@ -62,6 +62,9 @@ TEST(StreamingForecast, GptOss120bByHand) {
   // 32 slots of a layer are a quarter. One record of each layer more, and no byte less, is a slot more.
   EXPECT_EQ(books::ResidencyOf(m, Slots(m, 33) - 1).slots, 32);
   EXPECT_EQ(books::ResidencyOf(m, Slots(m, 33)).slots, 33);
+  const books::Residency between = books::ResidencyOf(m, Slots(m, 32) + 2 * kRecord + 5);
+  EXPECT_EQ(std::ranges::count(between.slots_of, 33), 2);
+  EXPECT_EQ(between.resident, Slots(m, 32) + 2 * kRecord);
   const StreamingForecast f = ForecastStreaming(m, Slots(m, 32), {.memory = 60e9, .disk = 5e9, .row = 10.2e9 / 400e9}, 512);
   EXPECT_EQ(f.at.resident, Slots(m, 32));
   EXPECT_DOUBLE_EQ(f.at.share, .25);
@@ -209,12 +212,21 @@ TEST(StreamingForecast, BytesAreThoseOfFitAndOfLoading) {
     const Result<ModelSpec> spec = ReadFamily(*inventory);
     const auto counted = CountModel({.model = path, .settings = {}, .options = {}});
     if (!spec.ok() || !counted.ok()) continue;
-    const Result<WeightPlan> plan = PlanWeights(*inventory, *spec, 0);
+    const Result<WeightPlan> plan = PlanWeights(*inventory, *spec, 0, {}, /*stream_experts=*/true);
     if (!plan.ok()) continue;
     SCOPED_TRACE(path);
     const books::StreamedModel m = StreamedModelOf(*counted);
-    for (const ExpertRecords& r : ExpertRecordsOf(*plan)) {
-      if (r.layer >= static_cast<int32_t>(m.layers.size())) continue;  // of a layer for prediction
+    const std::vector<ExpertRecords> records = ExpertRecordsOf(*plan);
+    if (records.empty() || records.back().layer >= static_cast<int32_t>(m.layers.size())) continue;  // of a layer for prediction
+    EXPECT_EQ(m.held(), plan->packed_bytes());
+    for (const uint64_t part : {3, 7, 9}) {  // tenths of what is beyond the least
+      const uint64_t least = books::ResidencyOf(m, 0).least;
+      const books::Residency at = books::ResidencyOf(m, least + (m.all() - least) * part / 10);
+      std::vector<int64_t> slots = at.slots_of;
+      std::erase_if(slots, [](int64_t n) { return n == 0; });
+      EXPECT_EQ(slots, SlotsIn(records, at.budget - m.held()));
+    }
+    for (const ExpertRecords& r : records) {
       const books::StreamedLayer& l = m.layers[static_cast<size_t>(r.layer)];
       EXPECT_EQ(l.record, r.bytes);
       EXPECT_EQ(l.experts, r.experts);
