@@ -62,6 +62,7 @@
 #include "engine/studies/report.h"
 #include "engine/studies/run_info.h"
 #include "engine/studies/speed.h"
+#include "engine/studies/streaming_forecast.h"
 #include "engine/studies/summary.h"
 #include "engine/studies/synth.h"
 #include "loaders/npy.h"

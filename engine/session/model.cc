@@ -22,6 +22,7 @@
 #include "engine/session/commands.h"
 #include "engine/session/guide.h"
 #include "engine/session/loaded_model.h"
+#include "engine/session/memory_plan.h"
 #include "engine/session/split.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/records.h"
@@ -141,8 +142,8 @@ class ModelLoader {
     plan.all_weights = SaturatingAdd(plan.dense_weights, SlotBytes(records_, all));
     uint64_t budget = engine_.weights_budget;
     if (budget == EngineOptions::kAutoBudget) {
-      const uint64_t kept = std::max(uint64_t{1} << 30, plan.available / 10), used = SaturatingAdd(plan.kv, plan.scratch);
-      budget = plan.available - std::min(plan.available, SaturatingAdd(kept, used));
+      const uint64_t used = SaturatingAdd(plan.kv, plan.scratch);
+      budget = plan.available - std::min(plan.available, SaturatingAdd(KeptFree(plan.available), used));
     }
     if (plan.all_weights <= budget) {
       slots_ = all;

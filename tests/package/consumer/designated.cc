@@ -66,6 +66,18 @@ int main() {
   TALLY_DESIGNATED(tally::TokenRun, take);
   TALLY_DESIGNATED(tally::Table, title);
   TALLY_DESIGNATED(tally::CsvTables, counts);
+  TALLY_DESIGNATED(tally::FitDisk, read);
+  TALLY_DESIGNATED(tally::FitMachine, target);
+  TALLY_DESIGNATED(tally::KeptHits, slots);
+  TALLY_DESIGNATED(tally::StreamingCurve, hit_rate);
+  TALLY_DESIGNATED(tally::StreamingPrompt, rows);
+  TALLY_DESIGNATED(tally::StreamingForecast, curves);
+  TALLY_DESIGNATED(tally::MoreMemory, more);
+  TALLY_DESIGNATED(tally::books::StreamedLayer, experts);
+  TALLY_DESIGNATED(tally::books::StreamedModel, layers);
+  TALLY_DESIGNATED(tally::books::Residency, budget);
+  TALLY_DESIGNATED(tally::books::StreamRates, disk);
+  TALLY_DESIGNATED(tally::books::StreamedDecode, misses);
   TALLY_DESIGNATED(tally::TrainingBudget, tokens);
   TALLY_DESIGNATED(tally::SpeedRate, median);
   TALLY_DESIGNATED(tally::SpeedPoint, threads);
