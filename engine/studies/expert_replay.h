@@ -45,8 +45,8 @@ struct ExpertReplay {
   bool agrees() const { return differing == 0; }
 };
 
-// Each layer has a list of the experts in memory, the least recently used first, which is empty before the first step: as the run began. Where
-// a step needs more experts than there are slots, those that come and go are followed one by one. `steps` in the order of the run.
+// Each layer has a list of the experts in memory, the least recently used first, which is empty before the first step: as the run began.
+// Where a step needs more experts than there are slots, those that come and go are followed one by one. `steps` in the order of the run.
 ExpertReplay ReplayExperts(std::span<const ExpertStep> steps);
 
 }  // namespace tally

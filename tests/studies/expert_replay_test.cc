@@ -7,13 +7,16 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/studies/report.h"
 #include "engine/weights/expert_store.h"
+#include "tests/support/json_schema.h"
 #include "tests/support/open_engine.h"
 #include "tests/support/smallest_budget.h"
 #include "tests/support/temp_folder.h"
@@ -136,6 +139,13 @@ TEST(ExpertReplay, OfALedgerFile) {
     EXPECT_EQ(first.tokens, whole.tokens);
     ASSERT_FALSE(first.steps.empty());
     EXPECT_EQ(first.steps, second.steps);
+    const JsonSchema schema(nlohmann::json::parse(ReadAll(TALLY_SOURCE_DIR "/docs/ledger.schema.json")));
+    std::istringstream lines(first.lines);
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line);
+      if (json.at("op") != "fetch") continue;
+      EXPECT_EQ(schema.Check(json), "") << line;
+    }
     const ExpertReplay replay = ReplayExperts(first.steps);
     EXPECT_TRUE(replay.agrees()) << replay.first;
     ASSERT_EQ(replay.layers.size(), first.prefill.size());
