@@ -132,7 +132,7 @@ class Bench {
   // A virtual machine's host may have taken free memory back, and gives it again, slowly, when it is first used: that is no part of a load.
   // More than the least, since the next to ask need not get the same pages.
   static Status TouchMemory(uint64_t least) {
-    const uint64_t bytes = least + least / 2;
+    const uint64_t bytes = std::max(least + least / 2, std::min(uint64_t{4} << 30, AvailableMemoryBytes() / 4));
     TALLY_ASSIGN_OR_RETURN(const AnonymousMemory memory, AnonymousMemory::Allocate(bytes, true));
     for (uint64_t at = 0; at < bytes; at += kWeightPage) memory.data()[at] = 1;
     return {};
