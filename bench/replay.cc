@@ -4,6 +4,9 @@
 // A prompt of N tokens is run, then one token; each op is repeated on the data that it has there. Without --all, one op of each kind
 // (phase, component, op). Every result is compared with the scalar reference's before it is timed. Between repetitions a buffer larger
 // than the caches is read, so that weights come from memory, as in a step.
+//   replay --experts RUN.jsonl
+// Decides again which experts a run with --weights-budget and --ledger RUN.jsonl read from disk, from the experts that its rows chose, and
+// compares hits, misses, first uses and bytes of every layer and step. Exit code 3: they differ.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -18,12 +21,14 @@
 #include <vector>
 
 #include "engine/session/stepper.h"
+#include "engine/studies/expert_replay.h"
+#include "engine/studies/report.h"
 
 namespace tally {
 namespace {
 
 struct Options {
-  std::string model, op, component, phase;
+  std::string model, op, component, phase, experts;
   int64_t layer = -2, prompt = 128;
   int threads = 0, repetitions = 15;
   bool all = false;
@@ -178,13 +183,31 @@ class Replayer {
   uint64_t nanoseconds_ = 0;
 };
 
+Result<bool> ReplayRouting(const std::string& path) {
+  TALLY_ASSIGN_OR_RETURN(const RunReport run, ReadLedger(path));
+  if (run.expert_steps().empty()) return BadInput(path + ": a run with all experts in memory");
+  const ExpertReplay replay = ReplayExperts(run.expert_steps());
+  std::printf("  layer  slots   steps          hits        misses    first uses       bytes from disk\n");
+  for (const ExpertReplay::Layer& l : replay.layers) {
+    const ExpertUses& u = l.recorded;
+    std::printf("  %5d %6lld %7llu %13llu %13llu %13llu %21llu%s\n", l.layer, static_cast<long long>(l.slots),
+                static_cast<unsigned long long>(l.steps), static_cast<unsigned long long>(u.hits),
+                static_cast<unsigned long long>(u.misses), static_cast<unsigned long long>(u.first_uses),
+                static_cast<unsigned long long>(u.disk_bytes), l.differing > 0 ? "  differs" : "");
+  }
+  std::printf("%llu layers of steps compared, %llu differ\n%s", static_cast<unsigned long long>(replay.compared),
+              static_cast<unsigned long long>(replay.differing), replay.agrees() ? "" : (replay.first + "\n").c_str());
+  return replay.agrees();
+}
+
 }  // namespace
 }  // namespace tally
 
 int main(int argc, char** argv) {
   tally::Options options;
   CLI::App app("Times the ops of a model's plan alone");
-  app.add_option("MODEL", options.model, "GGUF file or directory")->required();
+  app.add_option("MODEL", options.model, "GGUF file or directory");
+  app.add_option("--experts", options.experts, "the ledger of a run with --weights-budget: its experts from disk again");
   app.add_option("--prompt", options.prompt, "tokens before the one that is decoded")->check(CLI::Range(1, 1 << 20));
   app.add_option("--op", options.op, "only this op");
   app.add_option("--component", options.component, "only at this component");
@@ -194,6 +217,15 @@ int main(int argc, char** argv) {
   app.add_option("--repetitions", options.repetitions, "timed runs, of which the median is shown")->check(CLI::Range(1, 100000));
   app.add_flag("--all", options.all, "every op, not one of each kind");
   CLI11_PARSE(app, argc, argv);
+  if (options.model.empty() == options.experts.empty()) {
+    std::fprintf(stderr, "replay: a model, or --experts and a ledger\n");
+    return 2;
+  }
+  if (!options.experts.empty()) {
+    const tally::Result<bool> agrees = tally::ReplayRouting(options.experts);
+    if (!agrees.ok()) std::fprintf(stderr, "replay: %s\n", agrees.status().message().c_str());
+    return !agrees.ok() ? 2 : *agrees ? 0 : 3;
+  }
   const tally::Status status = tally::Replayer(options).Run();
   if (!status.ok()) std::fprintf(stderr, "replay: %s\n", status.message().c_str());
   return status.ok() ? 0 : 1;

@@ -78,6 +78,10 @@ struct RunFigures {
   std::array<Work, kWorkClasses> work{};             // by WorkClass
   Work all = {};                                     // their sum
   std::array<double, kByteKinds> bytes_per_token{};  // by ByteKind, useful
+  // Of a model that reads experts from disk: sums over all layers of the steps of the prompt and of those of decode; all 0: all weights are
+  // in memory.
+  ExpertUses prompt_experts = {}, decode_experts = {};
+  bool streams() const { return prompt_experts != ExpertUses() || decode_experts != ExpertUses(); }
   // Packed weights, KV and states read and written, divided by generate_seconds. 1 GB = 10^9 bytes.
   double decode_gigabytes_per_second = 0;
 

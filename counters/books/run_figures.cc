@@ -52,6 +52,8 @@ RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, c
   }
   for (int k = 0; k < kByteKinds; ++k)
     f.bytes_per_token[k] = static_cast<double>(decode.useful.Bytes(static_cast<ByteKind>(k))) / tokens;
+  for (const ExpertUses& layer : ledger.expert_uses(Phase::kPrefill)) f.prompt_experts += layer;
+  for (const ExpertUses& layer : ledger.expert_uses(Phase::kDecode)) f.decode_experts += layer;
   const uint64_t moved = decode.useful.MovedBytes();
   f.decode_gigabytes_per_second = PerSecond(static_cast<double>(moved), input.generate_seconds) / 1e9;
 

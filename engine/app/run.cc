@@ -100,6 +100,7 @@ Json RunJson(const RunFlags& flags, const Engine& engine, const GenerateResult& 
                    {"read_bytes_per_second", OrNull(books.read_bandwidth)},
                    {"ratio_of_bandwidth", OrNull(RatioOfBandwidth(books))},
                    {"used_blas", engine.used_blas()}});
+  if (f.streams()) document["disk_bytes_per_token"] = bytes(ByteKind::kWeightsDisk);
   return document;
 }
 
@@ -170,6 +171,7 @@ Result<int> RunModel(const RunFlags& flags) {
   }
   if (flags.json) {
     Json document = RunJson(flags, *loaded.engine, result, books);
+    if (Json experts = ExpertsJson(loaded.engine->ledger()); !experts.IsNull()) document["experts"] = std::move(experts);
     if (draft > 0) document["drafts"] = DraftJson(books.figures);
     if (!books.ranks.ranks.empty()) document["ranks"] = RanksJson(books.ranks);
     PrintJson(document);

@@ -39,7 +39,8 @@ double MovedBytesPerToken(const books::RunFigures& figures);
 // Of the decode: the bandwidth that it used / read_bandwidth. None where nothing was decoded or the bandwidth is not known.
 std::optional<double> RatioOfBandwidth(const RunBooks& run);
 
-// Four lines of at most 80 columns; a line more where tokens were drafted, the touched parameters are wrong, or OpenBLAS ran.
+// Four lines of at most 80 columns; a line more where experts are read from disk, tokens were drafted, the touched parameters are wrong,
+// or OpenBLAS ran.
 std::string RunScreen(const RunBooks& run);
 // All figures, under the model's description.
 std::string RunTables(const RunBooks& run, const std::string& description);

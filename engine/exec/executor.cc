@@ -51,7 +51,8 @@ uint64_t Executor::SharedGain(const Estimate& e, const CostAmounts& amounts) con
 
 void Executor::AddEstimate(const Cost& useful, size_t amount, Estimate& estimate) {
   estimate.flops[amount] += useful.TotalFlops();
-  estimate.bytes[amount] += useful.TotalBytes() - useful.Bytes(ByteKind::kWeightsStored);  // kernels read packed weights
+  // Kernels read packed weights.
+  estimate.bytes[amount] += useful.TotalBytes() - useful.Bytes(ByteKind::kWeightsStored) - useful.Bytes(ByteKind::kWeightsDisk);
   estimate.special[amount] += useful.TotalSpecial();
 }
 

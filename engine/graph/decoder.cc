@@ -287,7 +287,10 @@ Status Decoder::RunFetched(const Plan::Fetched& fetched, int64_t rows, SequenceS
   missed_.clear();
   for (const int32_t e : misses) missed_.push_back(all_groups_[static_cast<size_t>(group_of_expert_[static_cast<size_t>(e)])]);
   std::ranges::sort(missed_, {}, &RowGroup::slice);
+  fetch.chosen = all_groups_;
   fetch.missed = missed_;
+  fetch.slots = store_->slots(static_cast<size_t>(fetch.layer));
+  fetch.first_uses = visit.first_uses();
   executor_.BookUses(store_->layers()[static_cast<size_t>(fetch.layer)].layer,
                      {.hits = visit.hits().size(),
                       .misses = misses.size(),

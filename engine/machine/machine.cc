@@ -335,4 +335,41 @@ AnonymousMemory::~AnonymousMemory() {
   if (data_ != nullptr) munmap(data_, size_);  // the kernel rounds the length up to whole pages, as the mapping was
 }
 
+Result<MirroredMemory> MirroredMemory::Allocate(size_t bytes) {
+  MirroredMemory memory;
+  if (bytes == 0) return memory;
+  const auto refused = [&] {
+    return NoRoom("not enough memory: the system refused " + std::to_string(bytes) + " bytes (" + SystemErrorText(errno) + ")");
+  };
+  const int file = memfd_create("tally", MFD_CLOEXEC);  // in memory, without a name that others see
+  if (file < 0) return refused();
+  const auto map = [&] {
+    void* const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return p == MAP_FAILED ? nullptr : static_cast<uint8_t*>(p);
+  };
+  memory.size_ = bytes;
+  const bool mapped = bytes <= SIZE_MAX / 2 && ftruncate(file, static_cast<off_t>(bytes)) == 0 &&
+                      (memory.data_ = map()) != nullptr && (memory.mirror_ = map()) != nullptr;
+  const Status status = mapped ? Status() : refused();
+  close(file);
+  if (!status.ok()) return status;
+  return memory;
+}
+
+MirroredMemory::MirroredMemory(MirroredMemory&& o) noexcept
+    : data_(std::exchange(o.data_, nullptr)), mirror_(std::exchange(o.mirror_, nullptr)), size_(std::exchange(o.size_, 0)) {}
+
+MirroredMemory& MirroredMemory::operator=(MirroredMemory&& o) noexcept {
+  std::swap(data_, o.data_);
+  std::swap(mirror_, o.mirror_);
+  std::swap(size_, o.size_);
+  return *this;
+}
+
+MirroredMemory::~MirroredMemory() {
+  for (uint8_t* const view : {data_, mirror_}) {
+    if (view != nullptr) munmap(view, size_);
+  }
+}
+
 }  // namespace tally

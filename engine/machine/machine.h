@@ -55,4 +55,22 @@ class AnonymousMemory {
   size_t size_ = 0;
 };
 
+// Zero-filled, page-aligned memory at two addresses: what is written at one is read at the other. Protecting pages of one view leaves
+// those of the other open, so that they can be filled while the first is watched (page_watch.h).
+class MirroredMemory {
+ public:
+  MirroredMemory() = default;
+  static Result<MirroredMemory> Allocate(size_t bytes);  // kNoRoom: the system refuses
+  MirroredMemory(MirroredMemory&& o) noexcept;
+  MirroredMemory& operator=(MirroredMemory&& o) noexcept;
+  ~MirroredMemory();
+  uint8_t* data() const { return data_; }
+  const uint8_t* mirror() const { return mirror_; }
+  size_t size() const { return size_; }
+
+ private:
+  uint8_t *data_ = nullptr, *mirror_ = nullptr;
+  size_t size_ = 0;
+};
+
 }  // namespace tally

@@ -82,6 +82,12 @@ std::vector<Headline> HeadlinesOf(const ReportData& run) {
       all.push_back({"FLOPs of a decode token", Si(means.flops, "FLOP"), Thousands(Whole(means.flops)) + over});
     if (means.bytes > 0) all.push_back({"bytes of a decode token", Si(means.bytes, "B"), "weights once a step, KV cache" + over});
   }
+  if (const ExpertReads reads = ReadsOf(run, "decode"); reads.hits + reads.misses > 0) {
+    const double tokens = Real(std::max<uint64_t>(1, MeansOf(run, "decode").tokens));
+    all.push_back({"experts in memory", Percent(Share(Real(reads.hits), Real(reads.hits + reads.misses))),
+                   "of " + Thousands(reads.hits + reads.misses) + " that decode steps chose; " + Si(reads.bytes / tokens, "B") +
+                       " a token from disk"});
+  }
   for (const ReportMetric& m : run.metrics) {
     if (m.value && m.phase == "decode" && m.bytes) {
       all.push_back({m.name + " of decode", Percent(*m.value), "of " + m.denominator_name + ", " + Si(m.denominator, "B/s")});
@@ -248,6 +254,7 @@ constexpr SectionKind kSections[] = {
     {"rates", "Bandwidth", BandwidthFigure},
     {"routing", "Experts by layer", ExpertsFigure},
     {"unions", "Experts in use", ExpertUnionFigure},
+    {"reads", "Experts from disk", ExpertReadsFigure},
     {"times", "Time by op", TimeFigure},
     {"speeds", "Speed", SpeedFigure},
     {"audit", "Audit", nullptr, AuditHtml},

@@ -62,6 +62,7 @@ struct ReportStep {
   std::vector<uint64_t> executed_flops_by_class = {};  // the same, executed
   std::vector<uint64_t> ns_by_op = {};                 // parallel to ops
   uint64_t taken_back = 0;                             // of the rows: drafts that were not accepted
+  uint64_t span_ns = 0;                                // from its first op to its last, waiting for the disk included
   bool operator==(const ReportStep&) const = default;
 };
 
@@ -88,6 +89,15 @@ struct ReportExperts {
   uint64_t run_union = 0;          // experts used in the run
   double run_expected = 0;         // the same formula for all rows of the run
   uint64_t expert_bytes = 0;       // stored bytes of one expert, all its tensors
+  // Of a model that reads experts from disk: those that may be in memory, 0 if all always are; an expert's bytes on disk; what the steps
+  // found in memory, and what they read.
+  uint64_t slots = 0, record_bytes = 0;
+  struct Read {
+    uint64_t step = 0, hits = 0, misses = 0;
+    uint64_t first_uses = 0;  // of the misses: never read before
+    bool operator==(const Read&) const = default;
+  };
+  std::vector<Read> reads = {};
   bool operator==(const ReportExperts&) const = default;
 };
 

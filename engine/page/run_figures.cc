@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "engine/page/axis.h"
@@ -150,6 +151,62 @@ std::optional<Figure> ExpertUnionFigure(const ReportData& run) {
   return Figure{"union",          "Experts used by the run, and what uniform routing expects",
                 summary,          Drawn(chart, DrawLines),
                 std::move(table), most};
+}
+
+ExpertReads ReadsOf(const ReportData& run, std::string_view phase) {
+  ExpertReads sum;
+  std::set<uint64_t> steps;
+  for (const ReportStep& step : run.steps) {
+    if (!phase.empty() && step.phase != phase) continue;
+    steps.insert(step.number);
+    sum.seconds += Seconds(step.span_ns);
+  }
+  for (const ReportExperts& layer : run.experts) {
+    for (const ReportExperts::Read& read : layer.reads) {
+      if (!steps.contains(read.step)) continue;
+      sum.hits += read.hits;
+      sum.misses += read.misses;
+      sum.first_uses += read.first_uses;
+      sum.bytes += Real(read.misses) * Real(layer.record_bytes);
+    }
+  }
+  return sum;
+}
+
+std::optional<Figure> ExpertReadsFigure(const ReportData& run) {
+  constexpr size_t kMostColumns = 96;
+  const ExpertReads all = ReadsOf(run, "");
+  if (all.hits + all.misses == 0) return std::nullopt;
+  const size_t each = (run.steps.size() + kMostColumns - 1) / kMostColumns;
+  std::map<uint64_t, size_t> column_of;
+  for (size_t i = 0; i < run.steps.size(); ++i) column_of[run.steps[i].number] = i / each;
+  HeatMap map{"layer", each == 1 ? "step" : std::to_string(each) + " steps each", "%", {}, (run.steps.size() + each - 1) / each,
+              {}};
+  Table table{"Experts that steps chose, by layer",
+              {"layer", "experts", "slots", "in memory", "from disk", "share in memory", "first uses", "bytes from disk"},
+              {}};
+  for (const ReportExperts& layer : run.experts) {
+    if (layer.slots == 0) continue;
+    std::vector<uint64_t> hits(map.columns), misses(map.columns);
+    uint64_t hit = 0, missed = 0, first = 0;
+    for (const ReportExperts::Read& read : layer.reads) {
+      const auto column = column_of.find(read.step);
+      if (column == column_of.end()) continue;
+      hits[column->second] += read.hits;
+      misses[column->second] += read.misses;
+      hit += read.hits, missed += read.misses, first += read.first_uses;
+    }
+    map.rows.push_back(std::to_string(layer.layer));
+    for (size_t c = 0; c < map.columns; ++c) map.values.push_back(100 * Share(Real(misses[c]), Real(hits[c] + misses[c])));
+    table.rows.push_back({Cell(map.rows.back(), layer.layer), CountCell(layer.experts), CountCell(layer.slots), CountCell(hit),
+                          CountCell(missed), PercentCell(Share(Real(hit), Real(hit + missed))), CountCell(first),
+                          CountCell(missed * layer.record_bytes)});
+  }
+  const std::string summary = "Of " + Thousands(all.hits + all.misses) + " experts that the steps chose, " +
+                              Percent(Share(Real(all.hits), Real(all.hits + all.misses))) + " were in memory; " +
+                              Thousands(all.misses) + " were read from disk, " + Si(all.bytes, "B") + ", " +
+                              Thousands(all.first_uses) + " of them for the first time. Darker: more of a layer's were read.";
+  return Figure{"reads", "Experts read from disk, by layer and step", summary, Drawn(map, DrawHeatMap), std::move(table), 100};
 }
 
 std::optional<Figure> RooflineFigure(const ReportData& run) {

@@ -19,6 +19,7 @@ std::optional<Figure> DepthFigure(const ReportData& run);        // bytes of a t
 std::optional<Figure> BandwidthFigure(const ReportData& run);    // bytes a second of each step, under the roof
 std::optional<Figure> ExpertsFigure(const ReportData& run);      // tokens routed to each expert of each layer
 std::optional<Figure> ExpertUnionFigure(const ReportData& run);  // experts read together, and what uniform routing expects
+std::optional<Figure> ExpertReadsFigure(const ReportData& run);  // experts that were not in memory, by layer and step
 std::optional<Figure> RooflineFigure(const ReportData& run);
 std::optional<Figure> TimeFigure(const ReportData& run);
 std::optional<Figure> SpeedFigure(const ReportData& run);  // what `bench` measured
@@ -30,6 +31,15 @@ struct PhaseMeans {
   double flops = 0, bytes = 0, seconds = 0;  // of a token
 };
 PhaseMeans MeansOf(const ReportData& run, std::string_view phase);
+
+// Experts that the steps of a phase chose, all layers together, of a model that reads some from disk; all 0: it does not. An empty phase:
+// all steps.
+struct ExpertReads {
+  uint64_t hits = 0, misses = 0, first_uses = 0;
+  double bytes = 0;
+  double seconds = 0;  // of the steps, waiting for the disk included
+};
+ExpertReads ReadsOf(const ReportData& run, std::string_view phase);
 
 // Seconds of ops that are alike, the longest first: component and op, all layers, phases and implementations.
 struct OpTime {

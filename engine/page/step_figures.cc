@@ -34,6 +34,7 @@ struct StepPoint {
   double depth = 0, seconds = 0;
   std::vector<double> flops, bytes;  // by component
   double weight_bytes = 0, kv_bytes = 0;
+  double disk_bytes = 0, span = 0;  // seconds of the step, waiting for the disk included
 };
 struct StepPoints {
   std::string phase;
@@ -49,6 +50,8 @@ void AddStep(const ReportData& run, const ReportStep& step, double of_step, Step
   point.seconds += StepSeconds(step) * of_token;
   point.weight_bytes += Real(WeightBytes(run, step.all)) * of_token;
   point.kv_bytes += Real(KvBytes(run, step.all)) * of_token;
+  point.disk_bytes += Real(BytesOf(run, step.all, "weights from disk")) * of_token;
+  point.span += Seconds(step.span_ns) * of_token;
   point.flops.resize(run.components.size());
   point.bytes.resize(run.components.size());
   for (size_t c = 0; c < run.components.size() && c < step.by_component.size(); ++c) {
@@ -254,7 +257,13 @@ std::optional<Figure> BandwidthFigure(const ReportData& run) {
   if (roof > 0) chart.levels = {{"roof " + Si(roof, "B/s"), roof}};
   Table table{"Bytes a second by depth", {"depth", "bytes a token", "time in the ops, a token", "bytes a second"}, {}};
   if (roof > 0) table.columns.emplace_back("of the roof");
-  double bytes = 0, seconds = 0, extent = roof;
+  const bool disk = std::any_of(steps.points.begin(), steps.points.end(), [](const StepPoint& p) { return p.disk_bytes > 0; });
+  if (disk) {
+    chart.series.push_back({"from disk", {}, "grey"});
+    table.columns.insert(table.columns.end(),
+                         {"bytes from disk, a token", "time of the step, a token", "bytes from disk a second"});
+  }
+  double bytes = 0, seconds = 0, disk_bytes = 0, span = 0, extent = roof;
   for (const StepPoint& point : steps.points) {
     const double moved = point.weight_bytes + point.kv_bytes, rate = Share(moved, point.seconds);
     bytes += moved;
@@ -265,12 +274,23 @@ std::optional<Figure> BandwidthFigure(const ReportData& run) {
     table.rows.push_back(
         {CountCell(Whole(point.depth)), CountCell(Whole(moved)), SiCell(point.seconds, "s"), SiCell(rate, "B/s")});
     if (roof > 0) table.rows.back().push_back(PercentCell(rate / roof));
+    if (!disk) continue;
+    const double from_disk = Share(point.disk_bytes, point.span);
+    disk_bytes += point.disk_bytes;
+    span += point.span;
+    chart.series[1].values.push_back(from_disk);
+    for (Cell cell : {CountCell(Whole(point.disk_bytes)), SiCell(point.span, "s"), SiCell(from_disk, "B/s")}) {
+      table.rows.back().push_back(std::move(cell));
+    }
   }
   if (seconds <= 0) return std::nullopt;
   std::string summary = "Weights and KV cache together, over the time in the ops: mean " + Si(bytes / seconds, "B/s");
   if (roof > 0) {
     summary += ", " + Percent(bytes / seconds / roof) + " of the roof, " + Si(roof, "B/s");
     if (!run.roofs.how.empty()) summary += " (" + run.roofs.how + ")";
+  }
+  if (disk) {
+    summary += "; experts from disk, over the steps' time with its waits: mean " + Si(Share(disk_bytes, span), "B/s");
   }
   return Figure{"bandwidth",
                 "Bytes a second of " + steps.phase + (roof > 0 ? ", under the roof" : ""),

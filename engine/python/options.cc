@@ -116,6 +116,7 @@ EngineOptions EngineOptionsOf(Options& options) {
   options.Read("prediction", engine.prediction);
   options.Read("sequences", engine.sequences);
   options.Read("kv_bytes", engine.kv_bytes);
+  options.Read("weights_budget", engine.weights_budget);
   options.ReadName("activations", engine.activations, kActivationNames);
   if (std::string kv; options.Read("kv", kv), !kv.empty() && kv != "auto") {
     KvType type{};

@@ -40,7 +40,9 @@ Value LedgerDocument(const Ledger& ledger, const books::ParameterCounts& paramet
       sites.Add(row);
     }
   }
-  return {{"phases", phases}, {"sites", sites}, {"parameters", CountsOf(parameters)}};
+  Value document = {{"phases", phases}, {"sites", sites}, {"parameters", CountsOf(parameters)}};
+  if (Value experts = ExpertsJson(ledger); !experts.IsNull()) document["experts"] = std::move(experts);
+  return document;
 }
 
 Value RunFiguresDocument(const books::RunFigures& f) {

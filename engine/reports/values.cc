@@ -20,6 +20,35 @@ Value FlopsByClass(const Cost& cost) {
   return classes;
 }
 
+namespace {
+
+Value UsesJson(const ExpertUses& u) {
+  return {{"hits", u.hits}, {"misses", u.misses}, {"first_uses", u.first_uses}, {"bytes_from_disk", u.disk_bytes}};
+}
+
+}  // namespace
+
+Value ExpertsJson(const Ledger& ledger) {
+  Value phases;
+  for (int i = 0; i < kPhases; ++i) {
+    const std::span<const ExpertUses> layers = ledger.expert_uses(static_cast<Phase>(i));
+    ExpertUses sum;
+    Value rows = Value::Array();
+    for (size_t layer = 0; layer < layers.size(); ++layer) {
+      if (layers[layer] == ExpertUses()) continue;  // a dense one
+      sum += layers[layer];
+      Value row = {{"layer", layer}};
+      row.Update(UsesJson(layers[layer]));
+      rows.Add(row);
+    }
+    if (sum == ExpertUses()) continue;
+    Value phase = UsesJson(sum);
+    phase["layers"] = rows;
+    phases[kPhaseNames[static_cast<size_t>(i)]] = phase;
+  }
+  return phases;
+}
+
 Value NotRunJson(const books::NotRun& n) {
   return {{"tensors", n.tensors}, {"parameters", n.parameters}, {"bytes", n.bytes}, {"names", n.names}};
 }

@@ -14,5 +14,8 @@ Value BytesJson(const Cost& cost);                    // {KIND: n}, all kinds
 Value FlopsByClass(const Cost& cost);                 // {CLASS: n}, without classes that have none
 Value NotRunJson(const books::NotRun& not_run);
 Value ParametersJson(const books::RunFigures& figures);
+// Of a model that reads experts from disk: {PHASE: {hits, misses, first_uses, bytes_from_disk, layers: [{layer, ...}]}}, phases that ran.
+// Null: all weights are in memory.
+Value ExpertsJson(const Ledger& ledger);
 
 }  // namespace tally

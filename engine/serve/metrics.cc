@@ -59,6 +59,25 @@ void ExpertMetrics(const Ledger& ledger, std::string* text) {
   }
 }
 
+// Of a model that reads experts from disk.
+void DiskMetrics(const Ledger& ledger, std::string* text) {
+  std::map<size_t, ExpertUses> layers;
+  for (const Phase p : kAllPhases) {
+    const std::span<const ExpertUses> uses = ledger.expert_uses(p);
+    for (size_t layer = 0; layer < uses.size(); ++layer) {
+      if (uses[layer] != ExpertUses()) layers[layer] += uses[layer];
+    }
+  }
+  if (layers.empty()) return;
+  const auto by_layer = [&](const char* name, const char* help, uint64_t ExpertUses::*of) {
+    Describe(name, "counter", help, text);
+    for (const auto& [layer, uses] : layers) Sample(name, Label("layer", std::to_string(layer)), std::to_string(uses.*of), text);
+  };
+  by_layer("tally_expert_hits_total", "Experts that steps found in memory, by layer.", &ExpertUses::hits);
+  by_layer("tally_expert_misses_total", "Experts that steps read from disk, by layer.", &ExpertUses::misses);
+  by_layer("tally_expert_disk_bytes_total", "Bytes of experts that steps read from disk, by layer.", &ExpertUses::disk_bytes);
+}
+
 }  // namespace
 
 void Histogram::Add(double seconds) {
@@ -179,6 +198,7 @@ std::string EngineMetrics(Engine& engine, const LoopState& state) {
   by_phase("tally_parameters_touched_total", "Parameters touched, summed over steps.",
            [&](Phase p, const Account&) { return ledger.parameters_touched(p); });
   ExpertMetrics(ledger, &text);
+  DiskMetrics(ledger, &text);
   Describe("tally_bytes_total", "counter", "Bytes moved, by kind.", &text);
   for (size_t k = 0; k < kByteKindNames.size(); ++k) {
     uint64_t bytes = 0;

@@ -11,7 +11,6 @@
 
 #include "engine/kernels/op.h"
 #include "engine/kernels/unpack.h"
-#include "engine/machine/page_watch.h"
 #include "engine/recipe/shard.h"
 #include "engine/session/lookup_drafter.h"
 #include "engine/session/scoped_sequence.h"
@@ -185,8 +184,7 @@ class Auditor {
   }
 
   Status WatchPages() {
-    if (!weights_.guarded()) return BadInput("the pages of weights are watched where the model was loaded with guard_slices");
-    TALLY_ASSIGN_OR_RETURN(watch_, PageWatch::New(weights_.arena().data(), weights_.arena().size()));
+    TALLY_ASSIGN_OR_RETURN(watch_, WeightWatch::New(weights_));
     report_.page_bytes = watch_->page_bytes();
     return {};
   }
@@ -263,7 +261,7 @@ class Auditor {
   // It has ended: compares its charges.
   Status End() {
     if (!std::exchange(open_, false)) return std::exchange(pass_failed_, Status());
-    std::vector<bool> touched;
+    TouchedPages touched;
     if (watch_ != nullptr) {
       TALLY_ASSIGN_OR_RETURN(touched, watch_->Stop());
     }
@@ -346,7 +344,7 @@ class Auditor {
   books::StepFacts facts_;         // the same
   bool open_ = false;              // it runs
   Status pass_failed_;             // before a pass
-  std::unique_ptr<PageWatch> watch_;
+  std::unique_ptr<WeightWatch> watch_;
   std::vector<ProcessBooks> books_;  // of the last step, by rank; empty: one process
   std::map<Component, AuditReport::Copy> copies_;
   AuditReport report_;

@@ -12,6 +12,7 @@
 #include "engine/base/format.h"
 #include "engine/base/json.h"
 #include "engine/base/system_error.h"
+#include "engine/studies/expert_replay.h"
 #include "engine/studies/op_lines.h"
 #include "engine/studies/report.h"
 
@@ -284,6 +285,21 @@ class LedgerReader {
     }
   }
 
+  // Those that are whole numbers, or lists of them.
+  void ReadSettings(const Json& settings, OpDescription& d, Status& status) {
+    const auto number = [&](const Json& j) {
+      if (!j.is_number_integer() && status.ok()) status = BadInput("\"settings\" has a list of other things than whole numbers");
+      return status.ok() ? j.get<int64_t>() : 0;
+    };
+    for (const auto& [name, value] : settings.items()) {
+      if (value.is_number_integer()) d.Set(Keep(name), number(value));
+      if (!value.is_array()) continue;
+      std::vector<int64_t> list;
+      for (const Json& j : value) list.push_back(number(j));
+      d.Set(Keep(name), std::move(list));
+    }
+  }
+
   static void ReadSequences(const Json& sequences, std::vector<SequenceRows>& out, Status& status) {
     for (const Json& s : sequences) {
       const Fields f(s, status);
@@ -346,6 +362,10 @@ class LedgerReader {
                              .touches = touches,
                              .start_nanoseconds = f.Number("start_ns", uint64_t{1} << 62),
                              .nanoseconds = f.Number("ns", uint64_t{1} << 62)};
+    if (op == "fetch" && status.ok()) {
+      ReadSettings(f.Object("settings"), description, status);
+      if (status.ok()) status = ReadExpertStep(record).status();
+    }
     if (status.ok()) report.Add(record);
   }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "engine/kernels/formats/weight_format.h"
 
@@ -69,10 +70,114 @@ void AddFinding(PageRow& row, uint32_t slice, PageFinding::Kind kind, uint64_t p
   row.findings.push_back({kind, slice, page, 1});
 }
 
+// Where the pages of a weight's slices are: in the arena, or in the records of a store.
+class PagesOfWeight {
+ public:
+  PagesOfWeight(const PackedWeights& weights, WeightId id, size_t page, const TouchedPages& touched)
+      : view_(weights.views()[id]), touched_(touched), page_(page) {
+    if (view_.slots == nullptr) {
+      begin_ = static_cast<uint64_t>(view_.data - weights.arena().data());
+      return;
+    }
+    const std::vector<ExpertRecords>& layers = weights.experts()->layers();
+    for (size_t l = 0; l < layers.size(); ++l) {
+      for (const ExpertRecords::Part& part : layers[l].parts) {
+        if (part.weight != id) continue;
+        layer_ = l;
+        begin_ = part.offset;
+      }
+    }
+  }
+  uint64_t lead() const { return begin_ % page_; }
+  // Page `p` of a slice, counted from the one where it begins.
+  bool Touched(uint32_t slice, uint64_t p) const {
+    if (view_.slots == nullptr) return touched_.arena[(begin_ + slice * view_.slice_stride) / page_ + p];
+    const auto record = touched_.records.find({layer_, static_cast<int32_t>(slice)});
+    return record != touched_.records.end() && record->second[begin_ / page_ + p];
+  }
+
+ private:
+  const WeightView& view_;
+  const TouchedPages& touched_;
+  const uint64_t page_;
+  uint64_t begin_ = 0;  // of its first slice in the arena, or of each in its record
+  size_t layer_ = 0;    // of the store
+};
+
 }  // namespace
 
+Result<std::unique_ptr<WeightWatch>> WeightWatch::New(const PackedWeights& weights) {
+  if (!weights.guarded()) return BadInput("the pages of weights are watched where the model was loaded with guard_slices");
+  std::unique_ptr<WeightWatch> watch(new WeightWatch(weights));
+  std::vector<std::span<const uint8_t>> ranges = {weights.arena()};
+  if (weights.experts() != nullptr) ranges.push_back(weights.experts()->memory());
+  TALLY_ASSIGN_OR_RETURN(watch->watch_, PageWatch::New(ranges));
+  watch->arena_pages_ = (weights.arena().size() + watch->page_bytes() - 1) / watch->page_bytes();
+  if (weights.experts() != nullptr) {
+    weights.experts()->SetBeforeRefill([w = watch.get()](size_t layer, int32_t expert) { w->TakeExpert(layer, expert); });
+  }
+  return watch;
+}
+
+WeightWatch::~WeightWatch() {
+  if (weights_.experts() != nullptr) weights_.experts()->SetBeforeRefill({});
+}
+
+size_t WeightWatch::FirstPage(size_t layer, int32_t expert) const {
+  const ExpertStore& store = *weights_.experts();
+  const ExpertRecords::Part& part = store.layers()[layer].parts[0];
+  const uint8_t* const slot = store.Table(part.weight)[expert] - part.offset;
+  return static_cast<size_t>(slot - store.memory().data()) / page_bytes();
+}
+
+size_t WeightWatch::RecordPages(size_t layer) const { return weights_.experts()->layers()[layer].bytes / page_bytes(); }
+
+void WeightWatch::AddRecord(size_t layer, int32_t expert, const std::vector<bool>& pages) {
+  std::vector<bool>& sum = touched_.records[{layer, expert}];
+  sum.resize(pages.size());
+  for (size_t i = 0; i < pages.size(); ++i) sum[i] = sum[i] || pages[i];
+}
+
+void WeightWatch::TakeExpert(size_t layer, int32_t expert) {
+  if (!watch_->started() || !failed_.ok()) return;
+  const Result<std::vector<bool>> pages = watch_->Take(arena_pages_ + FirstPage(layer, expert), RecordPages(layer));
+  if (!pages.ok()) {
+    failed_ = pages.status();
+    return;
+  }
+  AddRecord(layer, expert, *pages);
+}
+
+Status WeightWatch::Start() {
+  touched_ = {};
+  failed_ = {};
+  return watch_->Start();
+}
+
+Result<TouchedPages> WeightWatch::Stop() {
+  TALLY_ASSIGN_OR_RETURN(std::vector<bool> pages, watch_->Stop());
+  TALLY_RETURN_IF_ERROR(failed_);
+  const auto slots = pages.begin() + static_cast<std::ptrdiff_t>(arena_pages_);
+  if (const ExpertStore* const store = weights_.experts()) {
+    for (size_t layer = 0; layer < store->layers().size(); ++layer) {
+      const ExpertRecords& r = store->layers()[layer];
+      for (int32_t e = 0; e < r.experts; ++e) {
+        if (store->Table(r.parts[0].weight)[e] == nullptr) continue;
+        const auto first = slots + static_cast<std::ptrdiff_t>(FirstPage(layer, e));
+        const auto end = first + static_cast<std::ptrdiff_t>(RecordPages(layer));
+        AddRecord(layer, e, {first, end});
+        std::fill(first, end, false);
+      }
+    }
+  }
+  if (std::find(slots, pages.end(), true) != pages.end()) return InternalError("a slot was read that holds no expert");
+  pages.resize(arena_pages_);
+  touched_.arena = std::move(pages);
+  return std::move(touched_);
+}
+
 std::vector<PageRow> ComparePages(const Ledger& ledger, const PackedWeights& weights, size_t page_bytes,
-                                  const std::vector<bool>& touched) {
+                                  const TouchedPages& touched) {
   std::vector<PageRow> rows;
   for (size_t id = 0; id < weights.views().size(); ++id) {
     const WeightView& view = weights.views()[id];
@@ -82,20 +187,19 @@ std::vector<PageRow> ComparePages(const Ledger& ledger, const PackedWeights& wei
     row.layer = info.layer;
     row.component = info.component;
     const uint64_t slice_bytes = info.packed_bytes / info.slices;
+    const PagesOfWeight of_weight(weights, static_cast<WeightId>(id), page_bytes, touched);
     for (uint32_t s = 0; s < info.slices; ++s) {
-      const uint64_t begin = static_cast<uint64_t>(view.Slice(s) - weights.arena().data());
-      const uint64_t first = begin / page_bytes;
-      SlicePages pages(view, begin % page_bytes, slice_bytes, page_bytes);
+      SlicePages pages(view, of_weight.lead(), slice_bytes, page_bytes);
       pages.Charge(ledger.touched().ranges(static_cast<WeightId>(id), s));
       row.charged_bytes += pages.bytes();
       const uint64_t guard = pages.charged().size();
       for (uint64_t p = 0; p < guard; ++p) {
-        const bool charged = pages.charged()[p], read = touched[first + p];
+        const bool charged = pages.charged()[p], read = of_weight.Touched(s, p);
         row.charged_pages += charged ? 1 : 0;
         row.touched_pages += read ? 1 : 0;
         if (charged != read) AddFinding(row, s, read ? PageFinding::Kind::kTouched : PageFinding::Kind::kCharged, p);
       }
-      if (touched[first + guard]) {
+      if (of_weight.Touched(s, guard)) {
         ++row.touched_pages;
         AddFinding(row, s, PageFinding::Kind::kGuard, guard);
       }

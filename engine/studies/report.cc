@@ -12,6 +12,7 @@
 #include "counters/books/model_count.h"
 #include "counters/ledger/touch_set.h"
 #include "engine/kernels/formats/weight_format.h"
+#include "engine/studies/expert_replay.h"
 #include "engine/studies/report_metrics.h"
 
 namespace tally {
@@ -149,6 +150,7 @@ struct RunReport::Sums {
     parts.clear();
     op_ns.clear();
     for (TouchSet& t : touched) t.BeginStep();
+    began = r.start_nanoseconds;
   }
 
   void TakeRows(const OpRecord& r) {
@@ -170,6 +172,8 @@ struct RunReport::Sums {
     whole.Add(r, narrow);
     parts[PlaceOf(r.site.component)].Add(r, narrow);
     op_ns[PlaceOfOp(r.op)] += r.nanoseconds;
+    step.span_ns = r.start_nanoseconds + r.nanoseconds - std::min(began, r.start_nanoseconds);
+    if (r.op == "fetch") TakeExperts(r);
     auto& row = rows[{Index(r.phase), r.site.layer, r.site.component, std::string(r.op), std::string(r.implementation)}];
     row.first.Add(r, narrow);
     if (row.second.empty()) row.second = TypesOf(r.description);
@@ -177,6 +181,20 @@ struct RunReport::Sums {
     for (const WeightTouch& t : r.touches) {
       if (t.id < info.weights.size() && IsLearned(info.weights[t.id])) touched[Index(info.weights[t.id].component)].Touch(t);
     }
+  }
+
+  void TakeExperts(const OpRecord& r) {
+    Result<ExpertStep> read = ReadExpertStep(r);
+    const auto layer = experts.find(r.site.layer);
+    if (!read.ok()) return;
+    if (layer != experts.end()) {
+      ReportExperts& e = layer->second.second;
+      e.slots = static_cast<uint64_t>(read->slots);
+      e.record_bytes = read->record_bytes;
+      const ExpertUses uses = read->uses();
+      e.reads.push_back({r.step, uses.hits, uses.misses, uses.first_uses});
+    }
+    expert_steps.push_back(std::move(read).value());
   }
 
   void End() {
@@ -257,6 +275,7 @@ struct RunReport::Sums {
   ReportStep step;
   std::vector<SequenceRows> ran;  // its rows
   Phase phase = Phase::kPrefill;
+  uint64_t began = 0;  // of its first op
   Sum whole;
   std::map<size_t, Sum> parts;       // by place in `order`
   std::map<size_t, uint64_t> op_ns;  // by place in `ops`
@@ -264,6 +283,7 @@ struct RunReport::Sums {
   std::vector<Component> order;  // as they came
   std::vector<std::string> ops;
   std::vector<ReportStep> steps;
+  std::vector<ExpertStep> expert_steps;
   struct Last {
     SequenceRows rows = {};
     size_t step = 0;
@@ -476,6 +496,7 @@ RunReport::~RunReport() = default;
 
 void RunReport::Add(const OpRecord& record) { sums_->Add(record); }
 const RunInfo& RunReport::info() const { return sums_->info; }
+std::span<const ExpertStep> RunReport::expert_steps() const { return sums_->expert_steps; }
 void RunReport::SetRoofs(ReportRoofs roofs) { sums_->info.roofs = std::move(roofs); }
 
 ReportData RunReport::Finish(const std::string& source) {

@@ -19,6 +19,8 @@
 
 namespace tally {
 
+struct ExpertStep;
+
 // Takes the records of one recording, in their order. Not to be used by two threads at once.
 class TALLY_API RunReport {
  public:
@@ -30,6 +32,9 @@ class TALLY_API RunReport {
   void Add(const OpRecord& record);
   const RunInfo& info() const;
   void SetRoofs(ReportRoofs roofs);
+  // Experts that were read from disk, or not, of each step and layer (expert_replay.h); empty: all are always in memory. Valid until the
+  // next Add.
+  std::span<const ExpertStep> expert_steps() const;
   // The figures of all records, after the last one. `source` says where they are from: "tally run", or a file's name.
   ReportData Finish(const std::string& source);
 

@@ -115,6 +115,16 @@ std::string RunSummary(const RunFigures& f) {
           books::WithThousands(f.bad_touches).c_str());
   }
 
+  if (f.streams()) {
+    Print(out, "\nexperts%21s%15s%15s%24s\n", "in memory", "from disk", "first uses", "bytes from disk");
+    const auto uses = [&](const char* phase, const ExpertUses& u) {
+      Print(out, "  %-10s%16s%15s%15s%24s\n", phase, books::WithThousands(u.hits).c_str(), books::WithThousands(u.misses).c_str(),
+            books::WithThousands(u.first_uses).c_str(), books::WithThousands(u.disk_bytes).c_str());
+    };
+    uses("prompt", f.prompt_experts);
+    uses("decode", f.decode_experts);
+    out += "  each expert of a layer once a step, whatever its rows\n";
+  }
   if (f.decode_tokens == 0) {
     out += "\nno decode step ran: nothing to say of a generated token\n";
     return out;
@@ -137,6 +147,7 @@ std::string RunSummary(const RunFigures& f) {
   for (const int k : kStateRows) {
     if (states) row(k);
   }
+  if (f.streams()) row(static_cast<int>(ByteKind::kWeightsDisk));
   if (f.decode_gigabytes_per_second > 0) {
     Print(out, "  %-28s%20.2f GB/s\n", states ? "packed weights, KV, states" : "packed weights and KV",
           f.decode_gigabytes_per_second);

@@ -2,8 +2,10 @@
 #include "engine/weights/expert_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "engine/base/checked.h"
@@ -20,14 +22,20 @@ Result<std::unique_ptr<ExpertStore>> ExpertStore::Create(std::vector<ExpertRecor
     if (slots[i] < 1 || slots[i] > r.experts) return InternalError("a layer with " + std::to_string(slots[i]) + " slots");
     bytes = SaturatingAdd(bytes, SaturatingMul(static_cast<uint64_t>(slots[i]), r.bytes));
   }
-  TALLY_ASSIGN_OR_RETURN(store->memory_, AnonymousMemory::Allocate(bytes, /*huge=*/!guarded));
-  if (guarded) store->memory_.RefuseHugePages();
-  uint8_t* at = store->memory_.data();
+  if (guarded) {
+    TALLY_ASSIGN_OR_RETURN(store->mirrored_, MirroredMemory::Allocate(bytes));
+    store->view_ = store->mirrored_.mirror();
+  } else {
+    TALLY_ASSIGN_OR_RETURN(store->memory_, AnonymousMemory::Allocate(bytes, /*huge=*/true));
+    store->view_ = store->memory_.data();
+  }
+  store->bytes_ = bytes;
+  uint64_t at = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
     const ExpertRecords& r = store->records_[i];
     const size_t experts = static_cast<size_t>(r.experts);
     Layer& layer = store->layers_.emplace_back();
-    layer.memory = at;
+    layer.offset = at;
     layer.slots.resize(static_cast<size_t>(slots[i]));
     layer.slot_of.assign(experts, -1);
     layer.wanted.assign(experts, 0);
@@ -76,7 +84,7 @@ void ExpertStore::Put(size_t layer, int64_t slot, int32_t expert) {
   s.kept = l.keep[e];
   s.busy = true;
   l.slot_of[e] = static_cast<int32_t>(slot);
-  for (size_t p = 0; p < l.tables.size(); ++p) l.tables[p][e] = SlotOf(layer, slot) + records_[layer].parts[p].offset;
+  for (size_t p = 0; p < l.tables.size(); ++p) l.tables[p][e] = view_ + OffsetOf(layer, slot) + records_[layer].parts[p].offset;
 }
 
 void ExpertStore::Drop(size_t layer, int64_t slot) {
@@ -101,13 +109,49 @@ void ExpertStore::ReadTasks(int thread) {
     Slot& slot = layers_[task.layer].slots[static_cast<size_t>(task.slot)];
     const int32_t expert = slot.expert;
     lock.unlock();
-    uint8_t* const to = SlotOf(task.layer, task.slot);
+    uint8_t* const to = ToFill() + OffsetOf(task.layer, task.slot);
     Status status = reader_->Read(task.layer, expert, task.piece, to, thread);
     if (!status.ok()) status = reader_->Read(task.layer, expert, task.piece, to, thread);
     lock.lock();
     if (!status.ok() && slot.status.ok()) slot.status = std::move(status);
     if (--slot.pieces_left == 0) read_.notify_all();
   }
+}
+
+Status ExpertStore::ForEachRecord(const std::function<void(size_t layer, int64_t expert, const uint8_t* record)>& fn) {
+  const std::lock_guard turn(turn_);
+  uint64_t most = 0;
+  std::vector<std::pair<size_t, int64_t>> all;
+  for (size_t i = 0; i < records_.size(); ++i) {
+    most = std::max(most, records_[i].bytes);
+    for (int64_t e = 0; e < records_[i].experts; ++e) all.emplace_back(i, e);
+  }
+  std::vector<AnonymousMemory> buffers;
+  for (size_t t = 0; t < readers_.size(); ++t) {
+    TALLY_ASSIGN_OR_RETURN(AnonymousMemory buffer, AnonymousMemory::Allocate(most, /*huge=*/true));
+    buffers.push_back(std::move(buffer));
+  }
+  std::atomic<size_t> next{0};
+  std::vector<Status> failed(buffers.size());
+  const auto work = [&](size_t t) {
+    for (size_t i = next++; i < all.size(); i = next++) {
+      const auto& [layer, expert] = all[i];
+      for (int p = 0; p < reader_->pieces(layer) && failed[t].ok(); ++p) {
+        failed[t] = reader_->Read(layer, expert, p, buffers[t].data(), static_cast<int>(t));
+      }
+      if (!failed[t].ok()) return next.store(all.size());
+      fn(layer, expert, buffers[t].data());
+    }
+  };
+  std::vector<std::thread> threads;  // the readers have nothing to do meanwhile
+  try {
+    for (size_t t = 1; t < buffers.size(); ++t) threads.emplace_back(work, t);
+  } catch (const std::system_error&) {  // fewer do
+  }
+  work(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& status : failed) TALLY_RETURN_IF_ERROR(status);
+  return {};
 }
 
 ExpertStore::Visit ExpertStore::Begin(size_t layer, std::span<const ExpertUse> uses) {
@@ -185,7 +229,7 @@ int64_t ExpertStore::Visit::FindSlot() const {
   int64_t best = -1;
   size_t reading = 0;
   for (size_t i = 0; i < next_; ++i) reading += state_[i] == State::kReading ? 1 : 0;
-  const auto rank = [&](const Slot& s) { return s.expert < 0 ? std::pair(false, uint64_t{0}) : std::pair(s.kept, s.used + 1); };
+  const auto rank = [](const Slot& s) { return std::tuple(s.expert >= 0, s.kept, s.used, s.expert); };
   for (size_t i = 0; i < slots.size(); ++i) {
     const Slot& s = slots[i];
     if (s.busy || (s.expert >= 0 && s.kept && reading >= 2)) continue;
@@ -199,7 +243,8 @@ void ExpertStore::Visit::StartReads() {
   for (; next_ < misses_.size(); ++next_) {
     const int64_t slot = FindSlot();
     if (slot < 0) return;
-    const int32_t expert = misses_[next_];
+    const int32_t expert = misses_[next_], held = l.slots[static_cast<size_t>(slot)].expert;
+    if (store_->before_refill_ && held >= 0) store_->before_refill_(layer_, held);
     store_->Drop(layer_, slot);
     store_->Put(layer_, slot, expert);
     state_[next_] = State::kReading;

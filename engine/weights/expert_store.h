@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -43,8 +44,8 @@ class ExpertStore {
  public:
   static constexpr int kReaders = 4;  // threads that read: enough for the rate of the disks that we have measured
 
-  // slots: of each layer, at least 1 and at most its experts. `guarded`: slots are protected page by page for an audit, so that they have no
-  // huge pages. kNoRoom: memory or threads.
+  // slots: of each layer, at least 1 and at most its experts. `guarded`: pages of slots may be protected for an audit, so that they are
+  // filled through a view of their own, and none is huge. kNoRoom: memory or threads.
   static Result<std::unique_ptr<ExpertStore>> Create(std::vector<ExpertRecords> layers, std::vector<int64_t> slots, bool guarded,
                                                      std::unique_ptr<RecordReader> reader);
   ~ExpertStore();
@@ -56,9 +57,18 @@ class ExpertStore {
   int64_t IndexOf(int32_t layer) const;
   uint64_t DiskBytes(size_t layer) const { return reader_->bytes(layer); }
   int64_t slots(size_t layer) const { return static_cast<int64_t>(layers_[layer].slots.size()); }
-  std::span<const uint8_t> memory() const { return {memory_.data(), memory_.size()}; }
+  // As kernels see them: all slots, layer by layer; each has a record's bytes.
+  std::span<const uint8_t> memory() const { return {view_, bytes_}; }
   // Where the slices of the weight are (WeightView::slots); null if it is in no record.
   const uint8_t* const* Table(WeightId weight) const;
+  // Called on the thread of a visit before a slot changes hands: nothing touches it, and what it holds is still there. Null: no more calls.
+  // Not during a visit.
+  using BeforeRefill = std::function<void(size_t layer, int32_t expert)>;
+  void SetBeforeRefill(BeforeRefill hook) { before_refill_ = std::move(hook); }
+
+  // Reads every record once, past the slots; calls fn(layer, expert, record) for each from kReaders threads at a time, `record` laid out as a
+  // slot. Between visits. Errors of the reader.
+  Status ForEachRecord(const std::function<void(size_t layer, int64_t expert, const uint8_t* record)>& fn);
 
   // The use of a layer's experts by a step. One at a time in the process: Begin waits for its turn.
   class Visit {
@@ -106,7 +116,7 @@ class ExpertStore {
     Status status;        // of the read
   };
   struct Layer {
-    uint8_t* memory = nullptr;
+    uint64_t offset = 0;  // of the first slot
     std::vector<Slot> slots;
     std::vector<int32_t> slot_of;                     // [experts]; -1: not in memory
     std::vector<uint64_t> wanted;                     // [experts]: Slot::used of those that the visit reads
@@ -122,9 +132,10 @@ class ExpertStore {
 
   ExpertStore(std::vector<ExpertRecords> records, std::unique_ptr<RecordReader> reader)
       : records_(std::move(records)), reader_(std::move(reader)) {}
-  uint8_t* SlotOf(size_t layer, int64_t slot) const {
-    return layers_[layer].memory + static_cast<uint64_t>(slot) * records_[layer].bytes;
+  uint64_t OffsetOf(size_t layer, int64_t slot) const {
+    return layers_[layer].offset + static_cast<uint64_t>(slot) * records_[layer].bytes;
   }
+  uint8_t* ToFill() const { return mirrored_.size() > 0 ? mirrored_.data() : memory_.data(); }
   void Put(size_t layer, int64_t slot, int32_t expert);
   void Drop(size_t layer, int64_t slot);
   void ReadTasks(int thread);
@@ -132,6 +143,10 @@ class ExpertStore {
   const std::vector<ExpertRecords> records_;
   const std::unique_ptr<RecordReader> reader_;
   AnonymousMemory memory_;
+  MirroredMemory mirrored_;        // in its place, if guarded
+  const uint8_t* view_ = nullptr;  // the memory that kernels read
+  uint64_t bytes_ = 0;
+  BeforeRefill before_refill_;
   std::vector<Layer> layers_;
   uint64_t clock_ = 0;  // visits
   std::mutex turn_;     // held by the visit

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <span>
@@ -12,7 +10,8 @@
 #include <vector>
 
 #include "engine/base/aligned.h"
-#include "engine/base/format.h"
+#include "engine/machine/parallel.h"
+#include "engine/weights/file_tensors.h"
 #include "engine/weights/item_loader.h"
 #include "engine/weights/pack.h"
 #include "engine/weights/plan.h"
@@ -21,41 +20,6 @@
 
 namespace tally {
 namespace {
-
-// Reads the files of a checkpoint.
-class FileTensors final : public TensorReader {
- public:
-  // `forget`: the system is told to drop its copy of what was read.
-  FileTensors(const std::vector<FileReader>& files, const WeightPlan& plan, bool forget)
-      : files_(files), head_(plan.stored_head), embedding_(plan.embedding), forget_(forget) {}
-
-  Status Read(const StoredTensor& t, uint64_t offset, uint64_t size, uint8_t* out) const override {
-    const Status status = files_[t.file].ReadAt(t.offset + offset, {out, size});
-    if (!status.ok()) return {status.code(), status.message() + " (tensor " + Quote(t.name) + ")"};
-    if (forget_) files_[t.file].Forget(t.offset + offset, size);
-    return head_ != nullptr && &t == embedding_ ? CompareHead(offset, {out, size}) : Status();
-  }
-
-  std::string FileOf(const StoredTensor& t) const override { return Printable(files_[t.file].path()); }
-
- private:
-  // Compares bytes of the embedding with those of the stored head.
-  Status CompareHead(uint64_t offset, std::span<const uint8_t> bytes) const {
-    std::array<uint8_t, size_t{1} << 15> piece;
-    for (size_t at = 0; at < bytes.size(); at += piece.size()) {
-      const size_t n = std::min(piece.size(), bytes.size() - at);
-      TALLY_RETURN_IF_ERROR(Read(*head_, offset + at, n, piece.data()));
-      if (std::memcmp(piece.data(), bytes.data() + at, n) != 0) {
-        return HeadDiffers(FileOf(*head_), *head_, *embedding_);
-      }
-    }
-    return {};
-  }
-
-  const std::vector<FileReader>& files_;
-  const StoredTensor *head_, *embedding_;  // the head that is stored beside a tied embedding; null: none
-  bool forget_;
-};
 
 // State shared by the loading threads.
 class LoadState {
@@ -117,8 +81,9 @@ class LoadState {
 };
 
 // `beside`: one thread runs it before it loads.
-Status RunJobs(const std::vector<Job>& jobs, const TensorReader& reader, const PlaceSlice& place, Team& team,
+Status RunJobs(const std::vector<FileReader>& files, const WeightPlan& plan, bool forget, const PlaceSlice& place, Team& team,
                const LoadProgress& progress, const std::function<void()>& beside) {
+  const std::vector<Job> jobs = MakeJobs(plan);
   uint64_t total = 0;
   for (const Job& job : jobs) {
     const uint64_t slices = static_cast<uint64_t>(job.weights[0]->view.slices);
@@ -131,31 +96,41 @@ Status RunJobs(const std::vector<Job>& jobs, const TensorReader& reader, const P
       return NoRoom("not enough memory for " + std::to_string(staging_bytes) + " bytes to load through");
   }
   LoadState state(total, progress);
-  const int64_t items = jobs.empty() ? 0 : jobs.back().first_item + jobs.back().blocks * jobs.back().weights[0]->view.slices;
-  // A free thread takes the next run of items, so that files are read from front to back. Two threads that write to one huge page for the
-  // first time would both clear it: a run has several pages.
-  constexpr int64_t kRun = 8;
-  const int64_t runs = (items + kRun - 1) / kRun, before = beside ? 1 : 0;
-  std::atomic<int64_t> next{-before};
-  const auto load = [&](int thread, int64_t i) {
+  const std::vector<ItemRun> runs = MakeRuns(jobs, plan);
+  ReadAhead ahead(files, runs, !forget);
+  const auto load = [&](int thread, int64_t i, const Window* window) {
     const auto after = std::upper_bound(jobs.begin(), jobs.end(), i, [](int64_t v, const Job& j) { return v < j.first_item; });
     const Job& job = *(after - 1);
     const int64_t item = i - job.first_item, first = item % job.blocks * job.block;
+    const FileTensors reader(files, plan, forget, window);
     if (Status status = LoadItem(reader, place, job, item, staging[static_cast<size_t>(thread)].data()); !status.ok()) {
       state.Fail(i, std::move(status));
       return;
     }
     state.Done(thread, static_cast<uint64_t>(std::min(job.block, job.extent - first)) * job.bytes_per_unit);
   };
+  // A free thread takes the next run of items, so that files are read from front to back.
+  std::atomic<bool> idle{!beside};
   auto load_runs = [&](int thread, int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      const int64_t run = next.fetch_add(1, std::memory_order_relaxed);
-      if (run < 0) state.Guard(beside);
-      for (int64_t i = run * kRun; run >= 0 && i < std::min(items, (run + 1) * kRun) && !state.stopped(); ++i) load(thread, i);
+      if (!idle.exchange(true, std::memory_order_relaxed)) {
+        state.Guard(beside);
+      } else if (const auto taken = ahead.Take()) {
+        for (int64_t i = 0; i < taken->run->items && !state.stopped(); ++i)
+          load(thread, taken->run->first_item + i, taken->window);
+        ahead.GiveBack(taken->window);
+      }
+      if (state.stopped()) ahead.Stop();
     }
   };
   state.Done(0, 0);
-  team.Run(before + runs, 1, load_runs);
+  if (state.stopped()) ahead.Stop();
+  RunBeside(
+      ahead.readers(), [&] { ahead.Read(); },
+      [&](int readers) {
+        ahead.Expect(readers);
+        team.Run(static_cast<int64_t>(runs.size()) + (beside ? 1 : 0), 1, load_runs);
+      });
   return state.Finish();
 }
 
@@ -186,7 +161,7 @@ class WeightLoader {
     const PlaceSlice place = [arena = weights.arena_.data()](const PlannedWeight& w, int64_t slice) {
       return arena + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
     };
-    TALLY_RETURN_IF_ERROR(RunJobs(MakeJobs(plan), reader, place, team, progress, beside));
+    TALLY_RETURN_IF_ERROR(RunJobs(files, plan, forget, place, team, progress, beside));
     if (!plan.guarded) weights.arena_.CollapseToHugePages();
     for (const PlannedHostVector& v : plan.host_vectors) {
       std::vector<uint8_t> bytes(v.source->bytes);

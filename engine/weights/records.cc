@@ -4,6 +4,11 @@
 #include <algorithm>
 
 namespace tally {
+namespace {
+
+uint64_t BytesOf(const ExpertRecords& layer) { return layer.bytes - layer.guards; }
+
+}  // namespace
 
 std::vector<ExpertRecords> ExpertRecordsOf(const WeightPlan& plan) {
   std::vector<ExpertRecords> layers;
@@ -17,6 +22,7 @@ std::vector<ExpertRecords> ExpertRecordsOf(const WeightPlan& plan) {
     }
     at->parts.push_back({w.view.id, at->bytes + w.lead});
     at->bytes += w.view.slice_stride;
+    if (plan.guarded) at->guards += w.view.slice_stride - w.lead - w.slice_bytes;
   }
   std::ranges::sort(layers, {}, &ExpertRecords::layer);
   return layers;
@@ -31,7 +37,7 @@ std::vector<int64_t> SlotsIn(const std::vector<ExpertRecords>& layers, uint64_t 
     int64_t rounds = INT64_MAX;
     for (size_t i = 0; i < layers.size(); ++i) {
       if (slots[i] == layers[i].experts) continue;
-      round += layers[i].bytes;
+      round += BytesOf(layers[i]);
       rounds = std::min(rounds, layers[i].experts - slots[i]);
     }
     if (round == 0) break;
@@ -42,9 +48,9 @@ std::vector<int64_t> SlotsIn(const std::vector<ExpertRecords>& layers, uint64_t 
     bytes -= static_cast<uint64_t>(rounds) * round;
     more = rounds > 0;
     for (size_t i = 0; !more && i < layers.size(); ++i) {  // less than a round is left
-      if (slots[i] == layers[i].experts || layers[i].bytes > bytes) continue;
+      if (slots[i] == layers[i].experts || BytesOf(layers[i]) > bytes) continue;
       ++slots[i];
-      bytes -= layers[i].bytes;
+      bytes -= BytesOf(layers[i]);
     }
   }
   return slots;
@@ -52,7 +58,7 @@ std::vector<int64_t> SlotsIn(const std::vector<ExpertRecords>& layers, uint64_t 
 
 uint64_t SlotBytes(const std::vector<ExpertRecords>& layers, const std::vector<int64_t>& slots) {
   uint64_t bytes = 0;
-  for (size_t i = 0; i < layers.size(); ++i) bytes += static_cast<uint64_t>(slots[i]) * layers[i].bytes;
+  for (size_t i = 0; i < layers.size(); ++i) bytes += static_cast<uint64_t>(slots[i]) * BytesOf(layers[i]);
   return bytes;
 }
 

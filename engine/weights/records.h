@@ -20,13 +20,14 @@ struct ExpertRecords {
   std::vector<Part> parts;  // gate, up, down: those that the layer has
   int64_t experts = 0;      // that this process holds
   uint64_t bytes = 0;       // of a record; whole pages
+  uint64_t guards = 0;      // of these, pages that are never written and take no memory
 };
 
 // Of all layers with experts, in the order of layers. Biases and the like are no part of records.
 std::vector<ExpertRecords> ExpertRecordsOf(const WeightPlan& plan);
-// Slots of each layer's experts in `bytes` of memory: the same share of all layers' experts, and as many as fit.
+// Slots of each layer's experts in `bytes` of memory, without guards: the same share of all layers' experts, and as many as fit.
 std::vector<int64_t> SlotsIn(const std::vector<ExpertRecords>& layers, uint64_t bytes);
-// Bytes of so many slots.
+// Bytes of memory that so many slots take.
 uint64_t SlotBytes(const std::vector<ExpertRecords>& layers, const std::vector<int64_t>& slots);
 
 }  // namespace tally

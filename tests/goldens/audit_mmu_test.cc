@@ -14,9 +14,11 @@
 #include "engine/recipe/recipe.h"
 #include "engine/studies/audit.h"
 #include "engine/studies/synth.h"
+#include "engine/weights/expert_store.h"
 #include "engine/weights/weights.h"
 #include "tests/goldens/checkpoints.h"
 #include "tests/support/open_engine.h"
+#include "tests/support/smallest_budget.h"
 #include "tests/support/targets.h"
 #include "tests/support/temp_folder.h"
 
@@ -204,6 +206,62 @@ TEST(PageProofOf, WhatIsMadeToDifferIsFound) {
 
   found = spoiled([] {});
   EXPECT_EQ(found.differing, 0u) << Findings(found);
+}
+
+// Experts that are read from disk: slots hold several of them, one after the other, within a step, and each touch is of the one that was
+// there. What is wrong on either side is found.
+TEST(PageProofOf, SlotsThatChangeHands) {
+  for (const char* const model : {"gptoss/gptoss-a-top4of8-realyarn", "glm4_moe/glm45-a-f32-qknorm-groups-mtp"}) {
+    SCOPED_TRACE(model);
+    const std::string path = TALLY_SOURCE_DIR "/tests/goldens/" + std::string(model);
+    EngineOptions options = SmallOptions();
+    options.weights_budget = SmallestBudget(path, options);
+    ASSERT_GT(options.weights_budget, 0u);
+    const Opened opened = OpenGuarded(path, options);
+    ASSERT_NE(opened.engine, nullptr);
+    Engine& engine = *opened.engine;
+    EXPECT_LT(opened.model->memory_plan().expert_slots, opened.model->memory_plan().experts);
+    EXPECT_LE(opened.model->memory_plan().packed_weights, options.weights_budget);
+    const auto report = Audit(engine, Request());
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->differing, 0u) << Findings(*report);
+    EXPECT_GT(engine.ledger().last_step().experts.hits, 0u);
+    // More experts than there are slots, in the first step, are all seen.
+    uint64_t most = 0;
+    for (const AuditReport::Experts& e : report->experts) most = std::max(most, e.step_union[0]);
+    EXPECT_GT(static_cast<int64_t>(most), opened.model->memory_plan().expert_slots);
+
+    // The same with a page of an expert, or its guard, read by hand while it is in a slot.
+    const PackedWeights& weights = *engine.probe().weights()->packed;
+    const ExpertStore& store = *weights.experts();
+    const ExpertRecords& layer = store.layers()[0];
+    const WeightId down = layer.parts.back().weight;
+    const uint64_t slice = weights.infos()[down].packed_bytes / weights.infos()[down].slices;
+    for (const bool guard : {false, true}) {
+      bool ran = false, done = false;
+      engine.probe().SetTap([&](Site site, std::string_view, Mat<const float>) {
+        ran = ran || site.layer == layer.layer;
+        if (done || !ran || site.layer == layer.layer) return;  // the layer's own experts have run
+        for (int64_t e = 0; e < layer.experts && !done; ++e) {
+          const uint8_t* const at = store.Table(down)[e];
+          const bool charged = !engine.ledger().touched().ranges(down, static_cast<uint32_t>(e)).empty();
+          if (at == nullptr || charged != guard) continue;  // a whole page more of one that nobody chose, or behind one that was
+          (void)ReadByte(guard ? at + slice : at);
+          done = true;
+        }
+      });
+      AuditOptions one = Request();
+      one.prompt = {1};
+      const auto found = Audit(engine, one);
+      engine.probe().SetTap(nullptr);
+      ASSERT_TRUE(found.ok()) << found.status().message();
+      EXPECT_TRUE(done);
+      EXPECT_EQ(found->differing, 1u) << Findings(*found);
+      const std::string what = weights.infos()[down].name + "[";
+      EXPECT_NE(Findings(*found).find(what), std::string::npos) << Findings(*found);
+      EXPECT_NE(Findings(*found).find(guard ? " guard " : " touched "), std::string::npos) << Findings(*found);
+    }
+  }
 }
 
 TEST(PageProofOf, WhatItNeeds) {

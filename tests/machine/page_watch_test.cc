@@ -11,8 +11,10 @@
 #include <fstream>
 #include <memory>
 #include <random>
+#include <span>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "engine/machine/machine.h"
 
@@ -99,6 +101,35 @@ TEST(PageWatch, ManyThreadsOnPagesOfTheirOwnAndOnTheSame) {
   const auto touched = w.watch->Stop();
   ASSERT_TRUE(touched.ok()) << touched.status().message();
   EXPECT_EQ(*touched, expected);
+}
+
+// Two ranges; pages of the second change what they hold, through another view, while they are watched.
+TEST(PageWatch, PagesAreTakenAndFilledAgain) {
+  const size_t page = SystemPageBytes();
+  auto first = AnonymousMemory::Allocate(3 * page, /*huge=*/false);
+  auto second = MirroredMemory::Allocate(4 * page);
+  ASSERT_TRUE(first.ok() && second.ok());
+  const std::vector<std::span<const uint8_t>> ranges = {{first->data(), 2 * page + 1}, {second->mirror(), 4 * page}};
+  const auto made = PageWatch::New(ranges);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  PageWatch& watch = **made;
+  const auto read = [&](size_t p) { return *static_cast<const volatile uint8_t*>(second->mirror() + p * page); };
+  EXPECT_FALSE(watch.Take(3, 1).ok());
+  EXPECT_FALSE(watch.started());
+  ASSERT_TRUE(watch.Start().ok());
+  EXPECT_TRUE(watch.started());
+  second->data()[page] = 7;
+  EXPECT_EQ(read(1), 7);
+  EXPECT_EQ(read(3), 0);
+  EXPECT_EQ(*watch.Take(3, 2), (std::vector<bool>{false, true}));
+  second->data()[page] = 8;
+  EXPECT_EQ(*watch.Take(3, 2), (std::vector<bool>{false, false}));
+  EXPECT_EQ(read(1), 8);
+  (void)*static_cast<const volatile uint8_t*>(first->data());
+  for (const auto& [from, count] : {std::pair<size_t, size_t>{2, 2}, {6, 2}, {7, 1}, {SIZE_MAX, 2}}) {
+    EXPECT_FALSE(watch.Take(from, count).ok()) << from;
+  }
+  EXPECT_EQ(*watch.Stop(), (std::vector<bool>{true, false, false, false, true, false, true}));
 }
 
 TEST(PageWatch, APrefetchIsNoTouch) {

@@ -160,6 +160,30 @@ TEST(Page, IsTheSameEachTimeAndSmall) {
   EXPECT_LT(Page(SampleMoe(20000)).size(), 2 * page.size());  // many steps are drawn together
 }
 
+// Experts that were not in memory: a picture, a headline and the disk's bytes beside memory's, which other models do not have.
+TEST(Page, OfAModelThatReadsExpertsFromDisk) {
+  ReportData run = SampleMoe();
+  EXPECT_EQ(Page(run).find("from disk"), std::string::npos);
+  run.byte_kinds.emplace_back("weights from disk");
+  for (ReportStep& step : run.steps) {
+    step.span_ns = step.all.ns + 10'000'000;
+    step.all.bytes.push_back(24 * 13'000'000);
+    for (ReportWork& work : step.by_component) work.bytes.push_back(0);
+    for (ReportExperts& layer : run.experts) layer.reads.push_back({step.number, 3, 1, step.number == 0 ? 1u : 0u});
+  }
+  for (ReportExperts& layer : run.experts) layer.slots = 12, layer.record_bytes = 13'000'000;
+  const std::string page = Page(run);
+  ASSERT_EQ(Body(page).error, "");
+  EXPECT_EQ(Count(page, "<figure id=\"reads\">"), 1u);
+  for (const char* text :
+       {"<dt>experts in memory</dt><dd>75.00 %</dd><dd>of 19,200 that decode steps chose; 312 MB a token from disk</dd>",
+        "Of 19,296 experts that the steps chose, 75.00 % were in memory; 4,824 were read from disk, 62.7 GB, 24 of "
+        "them for the first time.",
+        "3 steps each", "experts from disk, over the steps' time with its waits: mean ", "bytes from disk, a token"}) {
+    EXPECT_NE(page.find(text), std::string::npos) << text;
+  }
+}
+
 TEST(Page, ARunThatKnowsNothingIsAPage) {
   EXPECT_EQ(Body(Page({})).error, "");
   EXPECT_TRUE(RenderFigures({}).empty());

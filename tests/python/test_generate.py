@@ -118,6 +118,21 @@ def test_hidden_states_and_taps_are_what_the_layers_compute(model):
     assert np.array_equal(first, states[0]) and np.array_equal(normed, states[n]) and np.array_equal(logits, model.logits(ids))
 
 
+def test_experts_from_disk():
+    with tally.load("demo", context=64, weights_budget=3_800_000) as small:
+        assert small.info["memory"]["packed_weights"] <= 3_800_000
+        answers = small.generate_many([PROMPT, "The"], max_tokens=7, temperature=0)
+        ledger = small.ledger()
+        read = sum(phase["bytes_from_disk"] for phase in ledger.experts.values())
+        assert read == sum(phase["bytes"]["weights from disk"] for phase in ledger.phases.values()) > 0
+        assert read == sum(a.cost.prefill.bytes["weights from disk"] + a.cost.decode.bytes["weights from disk"] for a in answers)
+        assert [layer["layer"] for layer in ledger.experts["decode"]["layers"]] == list(range(6))
+        assert sum(layer["misses"] for layer in ledger.experts["decode"]["layers"]) == ledger.experts["decode"]["misses"]
+    with tally.load("demo", context=64) as whole:
+        assert [a.text for a in whole.generate_many([PROMPT, "The"], max_tokens=7, temperature=0)] == [a.text for a in answers]
+        assert whole.ledger().experts == {}
+
+
 def test_costs_add_up_to_the_ledger(model):
     model.ledger(reset=True)
     answers = model.generate_many([PROMPT, "JULIET:\nO", "The"], max_tokens=7, seed=1)

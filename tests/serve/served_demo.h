@@ -14,13 +14,16 @@ namespace tally {
 
 class ServedDemo {
  public:
-  ServedDemo() {
-    const Result<std::string> path = DemoModelPath();
-    EXPECT_TRUE(path.ok());
+  static EngineOptions Options() {
     EngineOptions options;
     options.threads = 1;
     options.context = 512;
     options.sequences = 4;
+    return options;
+  }
+  explicit ServedDemo(const EngineOptions& options = Options()) {
+    const Result<std::string> path = DemoModelPath();
+    EXPECT_TRUE(path.ok());
     opened_ = Open(*path, options);
     model.engine = opened_.engine.get();
     model.name = "demo";

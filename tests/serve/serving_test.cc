@@ -14,6 +14,7 @@
 #include "tests/serve/served_api.h"
 #include "tests/serve/served_demo.h"
 #include "tests/session/fake_engine.h"
+#include "tests/support/smallest_budget.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
@@ -317,8 +318,8 @@ TEST_F(Demo, AConversationOutlivesItsServer) {
 }
 
 // Sums of bills are the ledger's, to the integer: FLOPs, rows and bytes of every kind.
-TEST_F(Demo, BillsAreTheLedger) {
-  const ServedApi api(demo_.model);
+void ExpectBillsAreTheLedger(const ServedModel& model, bool streams) {
+  const ServedApi api(model);
   std::mutex mutex;
   std::map<std::string, uint64_t> billed;
   const auto add = [&](const OrderedJson& bill) {
@@ -367,7 +368,25 @@ TEST_F(Demo, BillsAreTheLedger) {
     const uint64_t experts = api.Metric("tally_experts_read_total{layer=\"" + std::to_string(layer) + "\"}");
     EXPECT_GE(experts, 2 * steps);
     EXPECT_LE(experts, 8 * steps);
+    const std::string label = "{layer=\"" + std::to_string(layer) + "\"}";
+    const std::string metrics = Get(api.port, "/metrics").body;
+    EXPECT_EQ(metrics.find("tally_expert_hits_total" + label) != metrics.npos, streams);
+    if (!streams) continue;
+    EXPECT_EQ(api.Metric("tally_expert_hits_total" + label) + api.Metric("tally_expert_misses_total" + label), experts);
+    billed["disk"] += api.Metric("tally_expert_disk_bytes_total" + label);
   }
+  EXPECT_EQ(billed["disk"], billed["tally_bytes_total{kind=\"weights from disk\"}"]);
+  EXPECT_EQ(billed["disk"] > 0, streams);
+}
+
+TEST_F(Demo, BillsAreTheLedger) { ExpectBillsAreTheLedger(demo_.model, /*streams=*/false); }
+
+// The same where experts are read from disk.
+TEST(Serving, BillsAreTheLedgerUnderABudget) {
+  EngineOptions options = ServedDemo::Options();
+  options.weights_budget = SmallestBudget(DemoModelPath().value(), options);
+  ASSERT_GT(options.weights_budget, 0u);
+  ExpectBillsAreTheLedger(ServedDemo(options).model, /*streams=*/true);
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "engine/kernels/unpack.h"
-#include "engine/machine/page_watch.h"
 #include "tests/support/charges.h"
 #include "tests/weights/everything.h"
 #include "tests/weights/written.h"
@@ -31,7 +30,7 @@ class PageProof : public testing::Test {
     ASSERT_TRUE(weights.ok()) << weights.status().message();
     weights_ = std::move(weights).value();
     ledger_.SetWeights(weights_.infos());
-    auto watch = PageWatch::New(weights_.arena().data(), weights_.arena().size());
+    auto watch = WeightWatch::New(weights_);
     ASSERT_TRUE(watch.ok()) << watch.status().message();
     watch_ = std::move(watch).value();
   }
@@ -52,7 +51,7 @@ class PageProof : public testing::Test {
   WrittenCheckpoint c_;
   PackedWeights weights_;
   Ledger ledger_;
-  std::unique_ptr<PageWatch> watch_;
+  std::unique_ptr<WeightWatch> watch_;
 };
 
 TEST_F(PageProof, EveryRowOfEveryLayoutTouchesThePagesItIsChargedWith) {

@@ -172,6 +172,29 @@ TEST(ExpertStore, ReadsAgainOnceAndGoesOnAfterAnError) {
   EXPECT_TRUE(Visit(s, 1, others).empty());
 }
 
+// Filled through a view of their own; before an expert is dropped, what it held is still there.
+TEST(ExpertStore, TellsBeforeASlotChangesHands) {
+  auto store = ExpertStore::Create(Layers(6), {2, 2}, /*guarded=*/true, std::make_unique<Records>()).value();
+  std::vector<std::pair<size_t, int32_t>> told;
+  store->SetBeforeRefill([&](size_t layer, int32_t expert) {
+    EXPECT_EQ(Held(*store, static_cast<WeightId>(2 * layer), expert), layer * 1000 + static_cast<uint64_t>(expert));
+    told.emplace_back(layer, expert);
+  });
+  const auto run = [&](const std::vector<ExpertUse>& uses) {
+    ExpertStore::Visit visit = store->Begin(1, uses);
+    visit.FreeHits();
+    for (size_t i = 0; i < visit.misses().size(); ++i) {
+      EXPECT_TRUE(visit.Wait(i).ok());
+      visit.Free(i);
+    }
+  };
+  run({{1, 0}, {2, 1}});
+  EXPECT_TRUE(told.empty());
+  run({{2, 1}, {3, 0}, {4, 2}, {5, 3}});
+  using Told = std::vector<std::pair<size_t, int32_t>>;
+  EXPECT_EQ(told, (Told{{1, 1}, {1, 2}, {1, 3}}));
+}
+
 TEST(ExpertRecords, SlotsTakeTheirBudget) {
   std::vector<ExpertRecords> layers = Layers(8);
   EXPECT_EQ(SlotsIn(layers, 0), (std::vector<int64_t>{0, 0}));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/fetch/fetch.h"
 
+#include <utility>
+#include <vector>
+
 namespace tally {
 namespace {
 
@@ -38,7 +41,17 @@ void FetchOp::Touches(WeightTouches& touches) const {
 }
 
 void FetchOp::Describe(OpDescription& d) const {
-  d.Set("experts", static_cast<int64_t>(missed.size()));
+  std::vector<int64_t> experts, last_rows, read;
+  for (const RowGroup& g : chosen) {
+    experts.push_back(g.slice);
+    last_rows.push_back(g.step_rows[g.rows - 1]);
+  }
+  for (const RowGroup& g : missed) read.push_back(g.slice);
+  d.Set("slots", slots);
+  d.Set("experts", std::move(experts));
+  d.Set("last_rows", std::move(last_rows));
+  d.Set("missed", std::move(read));
+  d.Set("first_uses", static_cast<int64_t>(first_uses));
   d.Set("record_bytes", static_cast<int64_t>(record_bytes));
 }
 

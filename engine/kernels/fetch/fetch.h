@@ -10,10 +10,13 @@ namespace tally {
 struct FetchOp {
   static constexpr std::string_view kName = "fetch";
   static constexpr bool kTouchesNothing = true;
-  int64_t layer = 0;                 // of the store
-  WeightView weight;                 // the first one of the records
-  uint64_t record_bytes = 0;         // gate, up and down of an expert
-  std::span<const RowGroup> missed;  // the rows that chose each expert that is read
+  int64_t layer = 0;                      // of the store
+  WeightView weight;                      // the first one of the records
+  uint64_t record_bytes = 0;              // gate, up and down of an expert
+  std::span<const RowGroup> chosen = {};  // the rows that chose each expert, ascending by expert
+  std::span<const RowGroup> missed = {};  // of these, experts that are read
+  int64_t slots = 0;                      // experts of the layer that may be in memory
+  uint64_t first_uses = 0;                // of the missed: never read before
   Status Validate() const;
   // kCalls: 1 if any is read; kSlices: experts that are read.
   CostAmounts Amounts() const;
@@ -21,6 +24,8 @@ struct FetchOp {
   Cost Useful(const CostAmounts& n) const;
   void Touches(WeightTouches& touches) const;
   Mat<const float> Output() const { return {}; }
+  // What the store decided, to be replayed (engine/studies/expert_replay.h): the chosen experts and the last row of each, those
+  // that were read.
   void Describe(OpDescription& d) const;
 };
 

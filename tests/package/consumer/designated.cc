@@ -115,6 +115,7 @@ int main() {
   TALLY_DESIGNATED(tally::BillWork, rows);
   TALLY_DESIGNATED(tally::Bill, work);
   TALLY_DESIGNATED(tally::StepRecord, phase);
+  TALLY_DESIGNATED(tally::ExpertUses, hits);
   TALLY_DESIGNATED(tally::SiteCost, site);
   TALLY_DESIGNATED(tally::SequenceRows, sequence);
   TALLY_DESIGNATED(tally::RowRange, begin);
