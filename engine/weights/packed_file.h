@@ -7,13 +7,15 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/recipe/shard.h"
+#include "engine/machine/parallel.h"
 #include "engine/weights/item_loader.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/records.h"
+#include "engine/weights/weights.h"
 #include "loaders/inventory/inventory.h"
 #include "loaders/inventory/packed_header.h"
 
@@ -24,13 +26,15 @@ inline constexpr uint32_t kPackedLayoutVersion = 1;
 // The instruction families that share a layout of panels. There is one (weight_view.h).
 inline constexpr std::string_view kPackedFamily = "panel16";
 
+PackedWeight PackedWeightOf(const PlannedWeight& w);
+
 // Where the slices of weights lie in the data of a packed file: first the slices of dense weights, in the plan's order, then the records of
 // experts, in order of layer and expert. Everything starts on a page of kWeightPage bytes. The same for plans with and without guards.
 class PackedLayout {
  public:
   PackedLayout() = default;
-  static PackedLayout Of(const WeightPlan& plan);
-  // kBadInput: sizes that no file can have.
+  // kBadInput: sizes that no file can have. `place`: the file's name, for messages.
+  static Result<PackedLayout> Of(const WeightPlan& plan, const std::string& place);
   static Result<PackedLayout> Of(std::vector<PackedWeight> weights, const std::string& place);
 
   struct Piece {
@@ -39,8 +43,6 @@ class PackedLayout {
     uint64_t first_sum =
         0;  // index of its first checksum; each covers kPackedBlock bytes of the slice with its filled page, or what is left
   };
-  // Index of the weight of a role; -1: it is not in the file.
-  int64_t Find(Role role, int32_t layer) const;
   Piece SliceOf(size_t weight, int64_t slice) const;
 
   // The layers with experts, as ExpertRecordsOf gives them; Part::weight is an index into weights().
@@ -66,10 +68,13 @@ class PackedLayout {
 // Reads a packed file. Holds it open: removing or replacing it does no harm. Movable; all const members may be called from any thread.
 class PackedFile {
  public:
-  // `inventory` was read from the packed file, and `plan` made from it, for `shard`. Points into neither afterwards. kBadInput, naming the
-  // file: it has changed since its header was read, has another version, family or shard, or does not hold the plan's weights with the plan's
-  // shapes and types (it may hold more).
-  static Result<PackedFile> Open(const Inventory& inventory, const WeightPlan& plan, const Shard& shard = {});
+  // Bytes [offset, offset + out.size()) of the file.
+  using ReadBytes = std::function<Status(uint64_t offset, std::span<uint8_t> out)>;
+
+  // `inventory` was read from the packed file, and `plan` made from it. Points into neither afterwards. kBadInput, naming the file: it has
+  // changed since its header was read, has another version, family or shard, or does not hold the plan's weights with the plan's shapes
+  // and types (it may hold more). `read`: in place of reading the file, for tests of read errors.
+  static Result<PackedFile> Open(const Inventory& inventory, const WeightPlan& plan, ReadBytes read = {});
   PackedFile(PackedFile&&) noexcept;
   PackedFile& operator=(PackedFile&&) noexcept;
   ~PackedFile();
@@ -77,19 +82,18 @@ class PackedFile {
   // The plan's layers with experts, in the order of ExpertRecordsOf(plan). Part::weight is the plan's; offsets and bytes are those of the
   // file, which equal ExpertRecordsOf's where the plan has no guards.
   const std::vector<ExpertRecords>& records() const;
-  // Reads the record of an expert of records()[layer] into `out`, records()[layer].bytes bytes on a page boundary, by one direct read. Checks
-  // its checksums at its first read in this object's life. A read error, or a checksum that does not agree, is read once more; then the error
-  // (kBadInput) names layer, expert, file and offset. `out` is undefined then.
+  // Reads the record of an expert of records()[layer] into `out`, records()[layer].bytes bytes on a page boundary, by one direct read.
+  // Checks its checksums at its first read in this object's life. A read error, or a checksum that does not agree, is read once more; then
+  // the error (kBadInput) names layer, expert, file and offset. `out` is undefined then.
   Status ReadRecord(size_t layer, int64_t expert, uint8_t* out) const;
 
-  // Reads all slices of the plan that `place` has a place for (null: none, such as experts that a store reads) by several threads, checks them,
-  // and puts them there. A slice is written with what fills its last page only where its place starts on a page and the place of the
-  // weight's view has room for it (no guards). progress: as LoadWeights calls it, with bytes of the file; on the calling thread.
-  // beside: other work, done on the calling thread meanwhile.
-  Status ReadSlices(const WeightPlan& plan, const PlaceSlice& place, int threads,
-                    const std::function<bool(uint64_t, uint64_t)>& progress, const std::function<void()>& beside = {}) const;
-
-  const std::string& path() const;
+  // Reads all slices of the plan that `place` has a place for (null: none, such as experts that a store reads), on the team, checks them
+  // and puts them there. `plan`: as Open had it. Places that start on pages, as those of plans without guards do, get what fills a slice's
+  // last page too: zeros. progress, beside: as LoadWeights has them, with bytes of the file.
+  Status ReadSlices(const WeightPlan& plan, const PlaceSlice& place, Team& team, const LoadProgress& progress,
+                    const std::function<void()>& beside = {}) const;
+  // The stored bytes of a tensor that is no weight (WeightPlan::host_vectors). kBadInput: the file has none, or other ones.
+  Result<std::span<const uint8_t>> Buffer(const StoredTensor& t) const;
 
  private:
   PackedFile();

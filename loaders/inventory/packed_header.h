@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -37,11 +36,15 @@ struct PackedHeader {
   std::vector<InventoryFile> sources = {};         // names without directories; sizes and stamps when it was packed
   uint64_t source_checksum = 0;                    // of the names, types, shapes and places of the source's tensors
   std::vector<PackedWeight> weights = {};
-  uint64_t layout_checksum = 0;                              // of `weights`
-  std::map<std::string, std::vector<uint8_t>> buffers = {};  // stored bytes of tensors that are no weights, by name
-  std::vector<uint64_t> sums = {};                           // of the data's blocks
-  uint64_t data_offset = 0, data_bytes = 0;                  // in the file
-  InventoryFile file = {};                                   // the packed file itself, when its header was read
+  uint64_t layout_checksum = 0;  // of `weights`
+  struct Buffer {
+    std::string name = {};
+    std::vector<uint8_t> bytes = {};
+  };
+  std::vector<Buffer> buffers = {};  // tensors that are no weights (rope factors), with their bytes as the source stores them
+  std::vector<uint64_t> sums = {};   // of the data's blocks
+  uint64_t data_offset = 0, data_bytes = 0;  // in the file
+  InventoryFile file = {};                   // the packed file itself, when its header was read
 };
 
 }  // namespace tally
