@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -19,6 +20,18 @@ class FileReader {
   FileReader& operator=(FileReader&& o) noexcept;
   ~FileReader();
   Status ReadAt(uint64_t offset, std::span<uint8_t> out) const;  // thread-safe
+  // ReadAt at the disk's own speed: past the page cache, of which no more is held afterwards than before. The pages of `out` that lie as
+  // pages of the file do (offset and address are multiples of direct_alignment()) are read in place; the rest goes through a small buffer.
+  // Megabytes at a time, several threads and huge pages are fast. Where the file system refuses, reads through the page cache and drops
+  // what was not there before. Any thread.
+  Status ReadDirect(uint64_t offset, std::span<uint8_t> out) const;
+  // A power of two, at least 4096.
+  uint64_t direct_alignment() const;
+  // False where the file system has refused reads past the page cache, or would.
+  bool direct() const;
+  void RefuseDirect() const;  // as if the file system had: for tests
+  // How much of the range the page cache holds, in whole pages; 0 where the system does not say.
+  uint64_t CachedBytes(uint64_t offset, uint64_t size) const;
   // The system need not keep its copy of these bytes: they will not be read again soon, and memory is scarce.
   void Forget(uint64_t offset, uint64_t size) const;
   uint64_t size() const { return size_; }
@@ -28,8 +41,16 @@ class FileReader {
   const std::string& path() const { return path_; }
 
  private:
-  FileReader() = default;
+  struct Direct;
+  FileReader();
+  const Direct& OpenDirect() const;
+  Status CheckRange(uint64_t offset, uint64_t size) const;
+  Status ReadError(uint64_t offset, int error) const;
+  Status HasShrunk(uint64_t end) const;
+  Status ReadPages(uint64_t offset, std::span<uint8_t> out, uint64_t bytes) const;
+  Status ReadAndDrop(uint64_t offset, std::span<uint8_t> out) const;
   int fd_ = -1;
+  std::unique_ptr<Direct> direct_;  // the second descriptor
   uint64_t size_ = 0;
   FileStamp stamp_;
   std::string path_;
