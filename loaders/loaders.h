@@ -51,7 +51,8 @@ int GgufFileType(DType dtype);
 
 // Writers call fill(tensor index, byte offset in the tensor, piece) until all is written, in order; a piece is at most 8 MiB and whole
 // rows, or, of longer rows, whole blocks. The file gets its name when it is complete, replacing one that was there; on any error the
-// partial file is removed and the status says what happened. Missing room on the file system is an error before a byte is written.
+// partial file is removed and the status says what happened. Missing room on the file system is an error before a byte is written. Without
+// a fill, the tensors are a hole, which reads as zeros and takes no room.
 using FillTensor = std::function<void(size_t tensor, uint64_t offset, std::span<uint8_t> piece)>;
 using WriteProgress = std::function<bool(uint64_t done, uint64_t total)>;  // false: stop, kInterrupted
 

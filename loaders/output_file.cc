@@ -211,6 +211,11 @@ Status OutputFile::Append(std::string_view bytes) {
   return {};
 }
 
+Status OutputFile::Extend(uint64_t total) {
+  TALLY_RETURN_IF_ERROR(Flush());
+  return ::ftruncate(fd_, static_cast<off_t>(total)) == 0 ? Status() : Failed("cannot be made longer", errno);
+}
+
 Status OutputFile::Commit(bool durable) {
   TALLY_RETURN_IF_ERROR(Flush());
   // Some file systems report a full disk only now, or when the file is closed.

@@ -34,6 +34,8 @@ class OutputFile {
   // Bytes from `offset` on. Past the page cache where offset, size and address are multiples of 4096 and the file system allows it. Any
   // thread; ranges must not overlap.
   Status WriteAt(uint64_t offset, std::span<const uint8_t> bytes) const;
+  // Makes the file longer by a hole, which takes no room.
+  Status Extend(uint64_t total);
   // `durable`: it is on the disk when this returns; else a crash of the system may leave it cut short.
   Status Commit(bool durable = true);
   uint64_t position() const { return written_ + used_; }

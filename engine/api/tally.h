@@ -57,6 +57,7 @@
 #include "engine/studies/inspect.h"
 #include "engine/studies/kept_bench.h"
 #include "engine/studies/logits.h"
+#include "engine/studies/packed_model.h"
 #include "engine/studies/perplexity.h"
 #include "engine/studies/quantize.h"
 #include "engine/studies/report.h"

@@ -11,6 +11,7 @@
 
 #include "engine/base/aligned.h"
 #include "engine/base/format.h"
+#include "engine/weights/file_tensors.h"
 #include "engine/weights/item_loader.h"
 #include "engine/weights/load_state.h"
 #include "engine/weights/pack.h"
@@ -21,41 +22,6 @@
 
 namespace tally {
 namespace {
-
-// Reads the files of a checkpoint.
-class FileTensors final : public TensorReader {
- public:
-  // `forget`: the system is told to drop its copy of what was read.
-  FileTensors(const std::vector<FileReader>& files, const WeightPlan& plan, bool forget)
-      : files_(files), head_(plan.stored_head), embedding_(plan.embedding), forget_(forget) {}
-
-  Status Read(const StoredTensor& t, uint64_t offset, uint64_t size, uint8_t* out) const override {
-    const Status status = files_[t.file].ReadAt(t.offset + offset, {out, size});
-    if (!status.ok()) return {status.code(), status.message() + " (tensor " + Quote(t.name) + ")"};
-    if (forget_) files_[t.file].Forget(t.offset + offset, size);
-    return head_ != nullptr && &t == embedding_ ? CompareHead(offset, {out, size}) : Status();
-  }
-
-  std::string FileOf(const StoredTensor& t) const override { return Printable(files_[t.file].path()); }
-
- private:
-  // Compares bytes of the embedding with those of the stored head.
-  Status CompareHead(uint64_t offset, std::span<const uint8_t> bytes) const {
-    std::array<uint8_t, size_t{1} << 15> piece;
-    for (size_t at = 0; at < bytes.size(); at += piece.size()) {
-      const size_t n = std::min(piece.size(), bytes.size() - at);
-      TALLY_RETURN_IF_ERROR(Read(*head_, offset + at, n, piece.data()));
-      if (std::memcmp(piece.data(), bytes.data() + at, n) != 0) {
-        return HeadDiffers(FileOf(*head_), *head_, *embedding_);
-      }
-    }
-    return {};
-  }
-
-  const std::vector<FileReader>& files_;
-  const StoredTensor *head_, *embedding_;  // the head that is stored beside a tied embedding; null: none
-  bool forget_;
-};
 
 // `beside`: one thread runs it before it loads.
 Status RunJobs(const std::vector<Job>& jobs, const TensorReader& reader, const PlaceSlice& place, Team& team,
@@ -106,7 +72,7 @@ class WeightLoader {
  public:
   static Result<PackedWeights> Load(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
                                     const std::function<void()>& beside) {
-    if (inventory.packed != nullptr) return LoadPacked(inventory, plan, team, progress, beside);
+    if (inventory.packed != nullptr) return LoadPacked(inventory, plan, progress, beside);
     std::vector<FileReader> files;
     uint64_t file_bytes = 0;
     for (const InventoryFile& file : inventory.files) {
@@ -133,12 +99,12 @@ class WeightLoader {
   }
 
  private:
-  static Result<PackedWeights> LoadPacked(const Inventory& inventory, const WeightPlan& plan, Team& team,
-                                          const LoadProgress& progress, const std::function<void()>& beside) {
+  static Result<PackedWeights> LoadPacked(const Inventory& inventory, const WeightPlan& plan, const LoadProgress& progress,
+                                          const std::function<void()>& beside) {
     TALLY_ASSIGN_OR_RETURN(const PackedFile file, PackedFile::Open(inventory, plan));
     PackedWeights weights;
     TALLY_RETURN_IF_ERROR(Allocate(plan, weights));
-    TALLY_RETURN_IF_ERROR(file.ReadSlices(plan, PlacesIn(weights), team, progress, beside));
+    TALLY_RETURN_IF_ERROR(file.ReadSlices(plan, PlacesIn(weights), progress, beside));
     if (!plan.guarded) weights.arena_.CollapseToHugePages();
     for (const PlannedHostVector& v : plan.host_vectors) {
       TALLY_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, file.Buffer(*v.source));

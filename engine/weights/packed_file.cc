@@ -14,6 +14,7 @@
 #include "engine/base/checksum.h"
 #include "engine/base/format.h"
 #include "engine/machine/machine.h"
+#include "engine/machine/parallel.h"
 #include "engine/recipe/roles.h"
 #include "engine/weights/load_state.h"
 #include "loaders/inventory/file_reader.h"
@@ -21,7 +22,8 @@
 namespace tally {
 namespace {
 
-constexpr uint64_t kReadBytes = uint64_t{4} << 20;      // at a time, where slices are no larger; a multiple of kPackedBlock
+constexpr uint64_t kReadBytes = uint64_t{4} << 20;  // at a time, where slices are no larger; a multiple of kPackedBlock
+constexpr int64_t kLeastReaders = 4, kMostReaders = 8;
 constexpr uint64_t kDirectBytes = uint64_t{256} << 10;  // smaller pieces with places apart are read together and copied
 
 std::string ShardText(int32_t rank, int32_t ranks, bool own_experts) {
@@ -220,7 +222,7 @@ Result<PackedFile> PackedFile::Open(const Inventory& inventory, const WeightPlan
   } else {
     TALLY_ASSIGN_OR_RETURN(s.file, FileReader::Open(s.path()));
     TALLY_RETURN_IF_ERROR(s.file->CheckUnchanged(s.header->file));
-    s.read = [state = &s](uint64_t offset, std::span<uint8_t> out) { return state->file->ReadAt(offset, out); };
+    s.read = [state = &s](uint64_t offset, std::span<uint8_t> out) { return state->file->ReadDirect(offset, out); };
   }
   TALLY_ASSIGN_OR_RETURN(s.layout, PackedLayout::Of(s.header->weights, Printable(s.path())));
   if (s.layout.data_bytes() != s.header->data_bytes || s.layout.sums() != s.header->sums.size()) {
@@ -262,7 +264,7 @@ Status PackedFile::ReadRecord(size_t layer, int64_t expert, uint8_t* out) const 
                   status.message());
 }
 
-Status PackedFile::ReadSlices(const WeightPlan& plan, const PlaceSlice& place, Team& team, const LoadProgress& progress,
+Status PackedFile::ReadSlices(const WeightPlan& plan, const PlaceSlice& place, const LoadProgress& progress,
                               const std::function<void()>& beside) const {
   const std::vector<Piece> pieces = state_->Pieces(plan, place);
   // Runs of pieces that are read together.
@@ -277,33 +279,31 @@ Status PackedFile::ReadSlices(const WeightPlan& plan, const PlaceSlice& place, T
     run_bytes += pieces[i].bytes;
     total += pieces[i].bytes;
   }
-  std::vector<AnonymousMemory> staging(static_cast<size_t>(team.threads()));
-  for (AnonymousMemory& buffer : staging) {
-    TALLY_ASSIGN_OR_RETURN(buffer, AnonymousMemory::Allocate(kReadBytes, /*huge=*/true));
-  }
   LoadState state(total, progress);
-  const int64_t count = static_cast<int64_t>(runs.size()), before = beside ? 1 : 0;
-  std::atomic<int64_t> next{-before};  // from front to back, whoever is free
-  auto read_runs = [&](int thread, int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end && !state.stopped(); ++n) {
-      const int64_t run = next.fetch_add(1, std::memory_order_relaxed);
-      if (run < 0) {
-        state.Guard(beside);
-        continue;
-      }
+  const int64_t count = static_cast<int64_t>(runs.size());
+  std::atomic<int64_t> next{0};  // from front to back, whoever is free
+  const auto read_runs = [&](int thread) {
+    Result<AnonymousMemory> staging = AnonymousMemory::Allocate(kReadBytes, /*huge=*/true);
+    if (!staging.ok()) return state.Fail(-1, staging.status());
+    for (int64_t run = next.fetch_add(1); run < count && !state.stopped(); run = next.fetch_add(1)) {
       const size_t first = runs[static_cast<size_t>(run)],
                    last = run + 1 < count ? runs[static_cast<size_t>(run) + 1] : pieces.size();
       const std::span<const Piece> together = std::span(pieces).subspan(first, last - first);
-      if (Status status = state_->ReadTogether(plan, place, together, staging[static_cast<size_t>(thread)].data());
-          !status.ok()) {
-        state.Fail(run, std::move(status));
-        return;
+      if (Status status = state_->ReadTogether(plan, place, together, staging->data()); !status.ok()) {
+        return state.Fail(run, std::move(status));
       }
       state.Done(thread, together.back().offset + together.back().bytes - together.front().offset);
     }
   };
   state.Done(0, 0);
-  team.Run(before + count, 1, read_runs);
+  // Threads that wait for the disk more than they compute: more of them than cores do no harm.
+  const int64_t readers = std::clamp<int64_t>(AvailableCores(), kLeastReaders, kMostReaders);
+  RunBeside(
+      static_cast<int>(std::min(readers, count)) - 1, [&] { read_runs(1); },
+      [&](int) {
+        if (beside) state.Guard(beside);
+        state.Guard([&] { read_runs(0); });
+      });
   return state.Finish();
 }
 

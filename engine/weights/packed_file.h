@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/machine/parallel.h"
 #include "engine/weights/item_loader.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/records.h"
@@ -87,10 +86,11 @@ class PackedFile {
   // the error (kBadInput) names layer, expert, file and offset. `out` is undefined then.
   Status ReadRecord(size_t layer, int64_t expert, uint8_t* out) const;
 
-  // Reads all slices of the plan that `place` has a place for (null: none, such as experts that a store reads), on the team, checks them
-  // and puts them there. `plan`: as Open had it. Places that start on pages, as those of plans without guards do, get what fills a slice's
-  // last page too: zeros. progress, beside: as LoadWeights has them, with bytes of the file.
-  Status ReadSlices(const WeightPlan& plan, const PlaceSlice& place, Team& team, const LoadProgress& progress,
+  // Reads all slices of the plan that `place` has a place for (null: none, such as experts that a store reads), on several threads of its own
+  // besides the caller's, checks them and puts them there. `plan`: as Open had it. Places that start on pages, as those of plans without
+  // guards do, get what fills a slice's last page too: zeros. progress, beside: as LoadWeights has them, with bytes of the file; both on
+  // the calling thread.
+  Status ReadSlices(const WeightPlan& plan, const PlaceSlice& place, const LoadProgress& progress,
                     const std::function<void()>& beside = {}) const;
   // The stored bytes of a tensor that is no weight (WeightPlan::host_vectors). kBadInput: the file has none, or other ones.
   Result<std::span<const uint8_t>> Buffer(const StoredTensor& t) const;
