@@ -36,6 +36,9 @@ Result<Inventory> ReadConfigText(std::string_view json, const std::string& sourc
 // A packed file (inventory/packed_header.h): the inventory of its source, with `packed` set. Reads the header alone. kBadInput also for
 // another version, a header that has changed, and a file that is longer or shorter than the header says.
 Result<Inventory> ReadPacked(const std::string& path);
+// The inventory that the header of such a file holds: `header` is all between the first page and the data; `packed` what the first page
+// says, and the file.
+Result<Inventory> DecodePackedHeader(std::span<const uint8_t> header, const std::string& path, PackedHeader packed);
 // True for a file that begins as packed files do.
 bool IsPacked(const std::string& path);
 // The first bytes of a packed file: all before its data, with the inventory of a source. Sets header.data_offset and what it says of the

@@ -363,14 +363,22 @@ Result<FirstPage> CheckFirstPage(std::span<const uint8_t> bytes, uint64_t file_s
   return page;
 }
 
-Result<Inventory> Decode(std::span<const uint8_t> header, const std::string& path, PackedHeader h) {
+}  // namespace
+
+bool IsPacked(const std::string& path) {
+  const Result<FileReader> file = FileReader::Open(path);
+  std::array<uint8_t, kMagic.size()> magic = {};
+  return file.ok() && file->size() >= magic.size() && file->ReadAt(0, magic).ok() &&
+         std::memcmp(magic.data(), kMagic.data(), magic.size()) == 0;
+}
+
+Result<Inventory> DecodePackedHeader(std::span<const uint8_t> header, const std::string& path, PackedHeader h) {
   Source io(header, Printable(path));
   Inventory inventory;
   SideTexts texts;
   WalkHeader(io, h, inventory, texts);
   if (io.ok() && !io.at_end()) io.Fail("something stands behind its end");
   if (inventory.tensors.size() > internal::kMaxTensors) io.Fail("too many tensors");
-  if (io.ok() && h.layout_checksum != LayoutChecksum(h.weights)) io.Fail("the layout's checksum does not agree");
   TALLY_RETURN_IF_ERROR(io.status());
   inventory.path = inventory.metadata.source = path;
   for (InventoryFile file : h.sources) {
@@ -388,15 +396,6 @@ Result<Inventory> Decode(std::span<const uint8_t> header, const std::string& pat
   return inventory;
 }
 
-}  // namespace
-
-bool IsPacked(const std::string& path) {
-  const Result<FileReader> file = FileReader::Open(path);
-  std::array<uint8_t, kMagic.size()> magic = {};
-  return file.ok() && file->size() >= magic.size() && file->ReadAt(0, magic).ok() &&
-         std::memcmp(magic.data(), kMagic.data(), magic.size()) == 0;
-}
-
 Result<Inventory> ReadPacked(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const FileReader file, FileReader::Open(path));
   std::array<uint8_t, sizeof(FirstPage)> first = {};
@@ -412,7 +411,11 @@ Result<Inventory> ReadPacked(const std::string& path) {
   h.data_offset = page.data_offset;
   h.data_bytes = page.data_bytes;
   h.file = {path, file.size(), file.stamp()};
-  return Decode(header, path, std::move(h));
+  TALLY_ASSIGN_OR_RETURN(Inventory inventory, DecodePackedHeader(header, path, std::move(h)));
+  if (inventory.packed->layout_checksum != LayoutChecksum(inventory.packed->weights)) {
+    return BadInput(Printable(path) + ": the packed file's header is damaged: the layout's checksum does not agree");
+  }
+  return inventory;
 }
 
 Result<std::string> EncodePackedHeader(const Inventory& source, PackedHeader& header) {
