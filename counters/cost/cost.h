@@ -46,12 +46,13 @@ enum class ByteKind : uint8_t {
   kStateRead,  // of recurrent layers
   kStateWritten,
   kSent,  // to other processes that run the model, once for each that receives; class communication
-  kReceived
+  kReceived,
+  kWeightsDisk  // experts that were not in memory, whole records
 };
-inline constexpr int kByteKinds = 10;
+inline constexpr int kByteKinds = 11;
 inline constexpr std::array<std::string_view, kByteKinds> kByteKindNames = {
-    "weights stored",      "weights packed", "KV read",       "KV written", "activations read",
-    "activations written", "state read",     "state written", "sent",       "received"};
+    "weights stored", "weights packed", "KV read", "KV written", "activations read", "activations written",
+    "state read",     "state written",  "sent",    "received",   "weights from disk"};
 
 // What a step moves between memory and the cores, without activations.
 inline constexpr std::array kMovedBytes = {ByteKind::kWeightsPacked, ByteKind::kKvRead, ByteKind::kKvWritten,

@@ -30,6 +30,7 @@ void Ledger::Reset() {
   alone_ != nullptr ? BillAlone() : SumPending();  // what a step in progress has charged
   for (Op& op : ops_) op.amounts = {};
   counts_ = {};
+  expert_uses_ = {};
   touched_ = TouchSet(*slices_);
   unbilled_ = {};
   drafts_ = {};

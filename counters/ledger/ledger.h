@@ -67,12 +67,29 @@ inline constexpr size_t kRowSets = 3;
 // The phase that the once-per-step work of a step with these rows is booked under. No rows: kPrefill.
 TALLY_API Phase PhaseOf(std::span<const BookedRow> rows);
 
+// Experts of a layer that a step's rows chose, each once, of a model that reads some from disk.
+struct ExpertUses {
+  uint64_t hits = 0;        // in memory
+  uint64_t misses = 0;      // read from disk
+  uint64_t first_uses = 0;  // of the misses: never read before
+  uint64_t disk_bytes = 0;
+  ExpertUses& operator+=(const ExpertUses& o) {
+    hits += o.hits;
+    misses += o.misses;
+    first_uses += o.first_uses;
+    disk_bytes += o.disk_bytes;
+    return *this;
+  }
+  bool operator==(const ExpertUses&) const = default;
+};
+
 // One Step() of the engine.
 struct StepRecord {
   Phase phase = Phase::kPrefill;
   uint32_t rows = 0;  // tokens in the batch
   uint32_t logit_rows = 0;
   uint64_t parameters_touched = 0;  // the union over the step's ops and tokens
+  ExpertUses experts = {};          // of all layers
 };
 
 // Unit costs of an op at one site.
@@ -119,6 +136,12 @@ class Ledger {
   TALLY_API void ChooseSlices(uint32_t op, std::span<const WeightTouch> touches);
   // With bills: adds a touch for one row of the step to the touches that AddOp was given.
   TALLY_API void TouchForRow(size_t row, const WeightTouch& touch);
+  void BookUses(int32_t layer, const ExpertUses& uses) {
+    std::vector<ExpertUses>& layers = expert_uses_[static_cast<size_t>(phase_)];
+    if (layers.size() <= static_cast<size_t>(layer)) layers.resize(static_cast<size_t>(layer) + 1);
+    layers[static_cast<size_t>(layer)] += uses;
+    last_.experts += uses;
+  }
   TALLY_API void EndStep();
 
   // --- bills
@@ -152,6 +175,8 @@ class Ledger {
   uint64_t logit_rows(Phase p) const { return counts_[static_cast<size_t>(p)].logit_rows; }
   // Sum over the steps that have ended of the parameters that each touched; divided by steps(p) it is the mean.
   uint64_t parameters_touched(Phase p) const { return counts_[static_cast<size_t>(p)].parameters_touched; }
+  // By layer of the model; empty: all experts are always in memory. Steps with rows of both phases are in kMixed.
+  std::span<const ExpertUses> expert_uses(Phase p) const { return expert_uses_[static_cast<size_t>(p)]; }
   const DraftWork& drafts() const { return drafts_; }  // of all bills
   TALLY_API StepRecord last_step() const;
   // The weight rows touched in the last step, and in any step.
@@ -230,6 +255,7 @@ class Ledger {
   std::vector<Entry> entries_;
   std::vector<uint32_t> units_;  // the op of each set of weight rows that a run touches together
   std::array<Counts, kPhases> counts_;
+  std::array<std::vector<ExpertUses>, kPhases> expert_uses_;
   uint64_t resets_ = 0;
   TouchSet touched_;
   BillSlot nobody_;              // of rows without a bill

@@ -110,6 +110,11 @@ void AddSharedModelSettings(Command& command, ModelFlags& flags) {
   command.Option("--kv-bytes", flags.kv_bytes, "memory of the KV cache, as in 2GiB or 500M (0: what the context takes)")
       .Type("SIZE")
       .Preset();
+  command
+      .Option("--weights-budget", flags.weights_budget,
+              "memory for weights, as in 20GB; experts that do not fit are read from disk (auto: what is free; all: no limit)")
+      .Type("SIZE")
+      .Preset();
   Choices(command.Option("--activations", flags.activations, "type of the activations"), NamesOf(kActivations)).Preset();
   AddYes(command, flags.yes);
   command.Flag("--keep-binding", RankOptionsOf().keep_binding,
@@ -161,6 +166,14 @@ Result<EngineOptions> ToEngineOptions(const ModelFlags& flags) {
   if (flags.kv_bytes != "0") {
     options.kv_bytes = static_cast<uint64_t>(ParseAmount(flags.kv_bytes, {"B"}));
     if (options.kv_bytes == 0) return BadInput("--kv-bytes: " + Quote(flags.kv_bytes) + " is not a size such as 2GiB, 500M or 0");
+  }
+  if (flags.weights_budget == "auto") {
+    options.weights_budget = EngineOptions::kAutoBudget;
+  } else if (flags.weights_budget != "all") {
+    options.weights_budget = static_cast<uint64_t>(ParseAmount(flags.weights_budget, {"B"}));
+    if (options.weights_budget == 0) {
+      return BadInput("--weights-budget: " + Quote(flags.weights_budget) + " is not a size such as 20GB, auto or all");
+    }
   }
   TALLY_RETURN_IF_ERROR(Choose("--activations", flags.activations, kActivations, options.activations));
   std::vector<std::pair<std::string_view, std::optional<KvType>>> kv = {{"auto", std::nullopt}};

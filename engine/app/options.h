@@ -20,11 +20,11 @@ struct ModelFlags {
   std::string model = "demo";
   int64_t threads = 0, context = 0;
   bool threads_given = false;
-  std::string activations = "auto", kv = "auto", kv_bytes = "0", impl = "auto";
+  std::string activations = "auto", kv = "auto", kv_bytes = "0", impl = "auto", weights_budget = "all";
   bool yes = false;
 };
 void AddModel(Command& command, std::string& model);  // [MODEL] or -m MODEL; what it holds is the default
-// -c --ctx --kv-bytes --activations --impl --yes
+// -c --ctx --kv-bytes --weights-budget --activations --impl --yes
 void AddSharedModelSettings(Command& command, ModelFlags& flags);
 // These, and [MODEL] -m
 void AddSharedModelFlags(Command& command, ModelFlags& flags);

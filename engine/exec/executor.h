@@ -73,6 +73,11 @@ class Executor {
   size_t Add(std::vector<Site> sites, uint8_t of = kAllRows, CopiedWork copied = {}, bool counted_rows = false);
   // [rows of the step]; valid until the step's next call.
   void SetRowCounts(std::span<const int32_t> counts) { row_counts_ = counts; }
+  void BookUses(int32_t layer, const ExpertUses& uses) {
+    if (ledger_ != nullptr) ledger_->BookUses(layer, uses);
+  }
+  // Ops run for further rows of the step, as parts of a run that has been charged: what is charged once a run is not charged again.
+  void SetContinued(bool continued) { continued_ = continued; }
 
   // Runs op `index`. `reshaped`: its shapes may differ from its last run. The first run of an index is always treated as reshaped.
   template <class Op>
@@ -80,7 +85,8 @@ class Executor {
     Slot& slot = slots_[index];
     if (reshaped || slot.version != version_) TALLY_RETURN_IF_ERROR(Setup(slot, op));
     const Kernel<Op>& kernel = *static_cast<const Kernel<Op>*>(slot.kernel);
-    const CostAmounts amounts = op.Amounts();
+    CostAmounts amounts = op.Amounts();
+    if (continued_) amounts[Amount::kCalls] = 0;
     const bool shared = SharedGain(slot.estimate, amounts) >= share_gain_ns_;
     if (ledger_ != nullptr && slot.charged != kNotCharged) Charge(slot, op, amounts);
     auto body = [&](int thread, int64_t begin, int64_t end) {
@@ -262,7 +268,9 @@ class Executor {
     ledger_->Charge(slot.charged, amounts, group_amounts_);
     touches_.clear();
     op.Touches(touches_);
-    for (const WeightTouch& t : touches_) ledger_->Touch(t);
+    if constexpr (!TouchesNothing<Op>) {
+      for (const WeightTouch& t : touches_) ledger_->Touch(t);
+    }
     if (!ledger_->billed()) return;
     if constexpr (HasRowTouch<Op>) {
       for (size_t i = 0; i < op.ids.size(); ++i) ledger_->TouchForRow(op.StepRow(i), op.RowTouch(i));
@@ -279,7 +287,7 @@ class Executor {
       OpDescription description;
       op.Describe(description);
       touches_.clear();
-      op.Touches(touches_);
+      if constexpr (!TouchesNothing<Op>) op.Touches(touches_);
       const CostAmounts amounts = op.Amounts();
       for (size_t part = 0; part < slot.sites.size(); ++part) {
         recorder_({.site = slot.sites[part],
@@ -324,6 +332,7 @@ class Executor {
   WeightTouches touches_;
   std::vector<CostAmounts> group_amounts_;
   std::span<const int32_t> row_counts_;
+  bool continued_ = false;
   size_t scratch_bytes_ = 0;
   std::vector<AlignedBuffer<uint8_t>> scratch_;
 };

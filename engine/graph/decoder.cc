@@ -35,8 +35,10 @@ uint8_t RowSetOf(RowsOf rows) { return rows == RowsOf::kLogits ? kLogitRows : ro
 Result<std::unique_ptr<Decoder>> Decoder::Create(const PlanSource& source, const PlanOptions& options, Executor& executor) {
   std::unique_ptr<Decoder> d(new Decoder(options, source.shard, executor));
   TALLY_RETURN_IF_ERROR(MakePlan(source, options, d->plan_));
+  d->store_ = source.experts;
+  const bool counted = d->plan_.own_experts || !d->plan_.fetched.empty();
   for (const PlannedOp& op : d->plan_.ops)
-    d->slots_.push_back(executor.Add(op.sites, RowSetOf(op.rows), op.copied, d->plan_.own_experts && op.rows == RowsOf::kRouted));
+    d->slots_.push_back(executor.Add(op.sites, RowSetOf(op.rows), op.copied, counted && op.rows == RowsOf::kRouted));
   for (int32_t rank = 0; rank < source.shard.ranks; ++rank) {
     d->vocab_.push_back(PartOf(source.recipe.vocab, kShardRows, source.shard.Of(rank)));
     d->experts_.push_back(PartOf(ExpertsOf(source.recipe).n_experts, 1, source.shard.Of(rank)));
@@ -93,8 +95,13 @@ void Decoder::TakeOwnExperts(const RouteOp& op) {
   }
   std::copy_n(plan_.group_tokens + begin, rows, plan_.group_tokens);
   std::copy_n(plan_.group_slots + begin, rows, plan_.group_slots);
-  rows_of_row_.assign(static_cast<size_t>(op.experts.rows), 0);
-  for (int64_t i = 0; i < rows; ++i) ++rows_of_row_[static_cast<size_t>(plan_.group_tokens[i])];
+  CountRows(op.experts.rows, rows);
+}
+
+// Counts the first `routed` of the plan's routed rows for each of `rows` rows of the step.
+void Decoder::CountRows(int64_t rows, int64_t routed) {
+  rows_of_row_.assign(static_cast<size_t>(rows), 0);
+  for (int64_t i = 0; i < routed; ++i) ++rows_of_row_[static_cast<size_t>(plan_.group_tokens[i])];
   executor_.SetRowCounts(rows_of_row_);
 }
 
@@ -243,7 +250,7 @@ void Decoder::CheckFinite(Mat<const float> m, std::span<const int32_t> logit_row
 Status Decoder::Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache) {
   PlannedOp& planned = plan_.ops[index];
   const bool routed = planned.rows == RowsOf::kRouted || planned.rows == RowsOf::kSlots;
-  reshaped |= planned.rows == RowsOf::kOwned || index == plan_.place || (plan_.own_experts && routed);
+  reshaped |= planned.rows == RowsOf::kOwned || index == plan_.place || ((plan_.own_experts || !plan_.fetched.empty()) && routed);
   if (reshaped) Reshape(plan_, rows, groups_, planned);
   return std::visit(
       [&](auto& op) -> Status {
@@ -257,6 +264,78 @@ Status Decoder::Run(size_t index, int64_t rows, bool reshaped, SequenceStore& ca
         return {};
       },
       planned.op);
+}
+
+// Runs the ops of a layer's experts: at once, if all that were chosen are in memory. Else first those that are, while the others are read,
+// then these, one after another. Groups share nothing, and their outputs are added up later, so that the bits are the same.
+Status Decoder::RunFetched(const Plan::Fetched& fetched, int64_t rows, SequenceStore& cache) {
+  FetchOp& fetch = std::get<FetchOp>(plan_.ops[fetched.op].op);
+  all_groups_.assign(plan_.groups, plan_.groups + groups_);
+  const int64_t routed = all_groups_.empty() ? 0 : all_groups_.back().row_begin + all_groups_.back().rows;
+  all_tokens_.assign(plan_.group_tokens, plan_.group_tokens + routed);
+  all_slots_.assign(plan_.group_slots, plan_.group_slots + routed);
+  uses_.clear();
+  group_of_expert_.resize(static_cast<size_t>(fetch.weight.slices));
+  for (size_t g = 0; g < all_groups_.size(); ++g) {
+    RowGroup& group = all_groups_[g];
+    group.step_rows = all_tokens_.data() + group.row_begin;
+    uses_.push_back({static_cast<int32_t>(group.slice), group.step_rows[group.rows - 1]});
+    group_of_expert_[static_cast<size_t>(group.slice)] = static_cast<int32_t>(g);
+  }
+  ExpertStore::Visit visit = store_->Begin(static_cast<size_t>(fetch.layer), uses_);
+  const std::span<const int32_t> misses = visit.misses();
+  missed_.clear();
+  for (const int32_t e : misses) missed_.push_back(all_groups_[static_cast<size_t>(group_of_expert_[static_cast<size_t>(e)])]);
+  std::ranges::sort(missed_, {}, &RowGroup::slice);
+  fetch.missed = missed_;
+  executor_.BookUses(store_->layers()[static_cast<size_t>(fetch.layer)].layer,
+                     {.hits = visit.hits().size(),
+                      .misses = misses.size(),
+                      .first_uses = visit.first_uses(),
+                      .disk_bytes = misses.size() * fetch.record_bytes});
+  TALLY_RETURN_IF_ERROR(executor_.Run(slots_[fetched.op], fetch, /*reshaped=*/true));
+  Status status;
+  if (misses.empty()) {
+    status = RunPart(fetched, visit.hits(), rows, cache);
+  } else {
+    if (!visit.hits().empty()) status = RunPart(fetched, visit.hits(), rows, cache);
+    executor_.SetContinued(!visit.hits().empty());
+    visit.FreeHits();
+    for (size_t i = 0; i < misses.size() && status.ok(); ++i) {
+      status = visit.Wait(i);
+      if (status.ok()) status = RunPart(fetched, misses.subspan(i, 1), rows, cache);
+      if (status.ok()) visit.Free(i);
+      executor_.SetContinued(true);
+    }
+    executor_.SetContinued(false);
+  }
+  // Later ops see the rows of all groups.
+  groups_ = static_cast<int64_t>(all_groups_.size());
+  std::ranges::copy(all_groups_, plan_.groups);
+  for (int64_t g = 0; g < groups_; ++g) plan_.groups[g].step_rows = plan_.group_tokens + plan_.groups[g].row_begin;
+  std::ranges::copy(all_tokens_, plan_.group_tokens);
+  std::ranges::copy(all_slots_, plan_.group_slots);
+  CountRows(rows, routed);
+  return status;
+}
+
+// Runs the ops for some of the experts.
+Status Decoder::RunPart(const Plan::Fetched& fetched, std::span<const int32_t> experts, int64_t rows, SequenceStore& cache) {
+  int64_t routed = 0;
+  groups_ = 0;
+  for (const int32_t e : experts) {
+    RowGroup group = all_groups_[static_cast<size_t>(group_of_expert_[static_cast<size_t>(e)])];
+    const int64_t from = std::exchange(group.row_begin, routed);
+    std::copy_n(all_tokens_.data() + from, group.rows, plan_.group_tokens + routed);
+    std::copy_n(all_slots_.data() + from, group.rows, plan_.group_slots + routed);
+    for (int64_t r = 0; r < group.rows; ++r) plan_.group_places[routed + r] = static_cast<int32_t>(from + r);
+    group.step_rows = plan_.group_tokens + routed;
+    plan_.groups[groups_++] = group;
+    routed += group.rows;
+  }
+  CountRows(rows, routed);
+  for (size_t i = fetched.op + 1; i < fetched.end; ++i) TALLY_RETURN_IF_ERROR(Run(i, rows, /*reshaped=*/true, cache));
+  return {};
 }
 
 Result<Mat<const float>> Decoder::Predict(const StepBatch& batch, Mat<const float> hidden, bool normed, SequenceStore& cache) {
@@ -300,7 +379,14 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
   bad_rows_.clear();
   rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};
+  auto fetched = plan_.fetched.begin();
   for (size_t i = first_op; i < plan_.head; ++i) {
+    if (fetched != plan_.fetched.end() && i == fetched->op) {
+      TALLY_RETURN_IF_ERROR(RunFetched(*fetched, n, cache));
+      i = fetched->end - 1;
+      ++fetched;
+      continue;
+    }
     if (stream_tap_) [[unlikely]]
       TapStream(i, n);
     if (i == plan_.place && !given_) continue;

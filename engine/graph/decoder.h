@@ -64,10 +64,13 @@ class Decoder {
       : options_(options), shard_(shard), executor_(executor) {}
   Result<Mat<const float>> Forward(const StepBatch& batch, SequenceStore& cache, size_t first_op);
   Status Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache);
+  Status RunFetched(const Plan::Fetched& fetched, int64_t rows, SequenceStore& cache);
+  Status RunPart(const Plan::Fetched& fetched, std::span<const int32_t> experts, int64_t rows, SequenceStore& cache);
   void GroupByExpert(const RouteOp& op);
   void GroupByHead(int64_t n);
   void GroupByOwner(std::span<const int32_t> tokens, const int32_t* rows);
   void TakeOwnExperts(const RouteOp& op);
+  void CountRows(int64_t rows, int64_t routed);
   void GroupBySequence(int64_t n);
   void SetGiven(const StepBatch& batch);
   void FindOutputs(const StepBatch& batch);
@@ -92,7 +95,12 @@ class Decoder {
   int64_t groups_ = 0;  // experts chosen by the last router
   std::vector<int32_t> next_of_expert_;
   std::vector<int32_t> rows_of_row_;  // [rows of the step]: how many rows this process's experts have for each
-  std::vector<int32_t> run_of_;       // by sequence: its run in this step
+  // Of a layer whose experts are read from disk: the groups of all experts, with their rows.
+  ExpertStore* store_ = nullptr;
+  std::vector<RowGroup> all_groups_, missed_;
+  std::vector<int32_t> all_tokens_, all_slots_, group_of_expert_;
+  std::vector<ExpertUse> uses_;
+  std::vector<int32_t> run_of_;  // by sequence: its run in this step
   std::vector<BadRow> bad_rows_;
   std::vector<float>* kept_ = nullptr;
   StreamTap stream_tap_;

@@ -49,7 +49,7 @@ class Rows {
   }
   void operator()(MatMulOp& op) const {
     Set(op.x);
-    op.out.rows = op.x.rows;
+    op.out.rows = op.out_row.data() != nullptr ? n_ * plan_.top_k : op.x.rows;
     if (op.out_row.data() != nullptr) op.out_row = {op.out_row.data(), static_cast<size_t>(op.x.rows)};
   }
   void operator()(GatedMatMulOp& op) const {
@@ -86,6 +86,7 @@ class Rows {
   void operator()(DeltaRuleOp& op) const { Set(op.q, op.k, op.v, op.decay, op.beta, op.runs, op.out); }
   void operator()(SsmScanOp& op) const { Set(op.x, op.b, op.c, op.step, op.decay, op.runs, op.out); }
   void operator()(GatedNormOp& op) const { Set(op.x, op.gate, op.out); }
+  void operator()(FetchOp&) const {}  // the decoder sets what is missed
   void operator()(GatherPackOp& op) const {
     Set(op.own, op.all);
     for (GatherPart& part : op.parts) part.rows = op.all.rows;

@@ -21,6 +21,7 @@
 #include "engine/recipe/model_spec.h"
 #include "engine/recipe/rope_freqs.h"
 #include "engine/recipe/shard.h"
+#include "engine/weights/expert_store.h"
 
 namespace tally {
 
@@ -61,6 +62,8 @@ struct PlanSource {
   Shard shard = {};
   Communicator* group = nullptr;
   int32_t first_cache = 0;  // the number of the stack's first cache in the store (KvLayers of the stacks before it)
+  // Brings experts to memory whose views have slots; null: all weights are in memory.
+  ExpertStore* experts = nullptr;
 };
 
 // The rows of an op.
@@ -139,6 +142,13 @@ struct Plan {
   bool own_experts = false;
   int32_t* routed_slots = nullptr;
   GatherRoom* routed = nullptr;
+  // With experts that are read from disk: the ops from a FetchOp on, up to `end`, run for some experts at a time. group_places, with
+  // own_experts: the rows of the last of these ops' output, which are the group's rows when all experts run together.
+  struct Fetched {
+    size_t op = 0, end = 0;
+  };
+  std::vector<Fetched> fetched;
+  int32_t* group_places = nullptr;
   std::deque<GatherRoom> gathers;
   AnonymousMemory memory;
 

@@ -32,6 +32,18 @@ std::vector<LayerCache> LayerCaches(const Recipe& r, KvType type, const Shard& s
   return caches;
 }
 
+bool PlanBuilder::Fetch(Role role) {
+  const WeightView weight = Get(role);
+  if (weight.slots == nullptr) return false;
+  const int64_t layer = source_.experts->IndexOf(layer_);
+  plan_.fetched.push_back({.op = plan_.ops.size()});
+  Add(role, FetchOp{.layer = layer,
+                    .weight = weight,
+                    .record_bytes = source_.experts->DiskBytes(static_cast<size_t>(layer)),
+                    .missed = {}});
+  return true;
+}
+
 int32_t PlanBuilder::CacheOf(Mixer mixer, int32_t of) const {
   const int32_t layer = of >= 0 ? of : layer_;
   const auto at = std::ranges::find_if(caches_, [&](const LayerCache& c) { return c.layer == layer && c.mixer == mixer; });

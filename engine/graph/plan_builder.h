@@ -181,6 +181,10 @@ class PlanBuilder {
   // Where all parts of a block are added up.
   Mat<float> BlockOut() const { return OwnOutput() ? block_out_ : plan_.x; }
 
+  // If the role's experts are read from disk: adds the op that books it, and begins the ops that run for some experts at a time. False: they
+  // are in memory.
+  bool Fetch(Role role);
+
   // What the mixer keeps of earlier positions, an index of KvLayers. `of`: another layer's; -1: of the layer at hand.
   int32_t CacheOf(Mixer mixer, int32_t of = -1) const;
   std::span<const KvRow> Rows() const { return {plan_.kv_rows, static_cast<size_t>(n_)}; }

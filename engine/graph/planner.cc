@@ -12,6 +12,7 @@ namespace tally {
 void Planner::Make() {
   plan_.ops.clear();
   plan_.gathers.clear();
+  plan_.fetched.clear();
   plan_.routed = nullptr;
   const Experts& experts = ExpertsOf(r_);
   plan_.own_experts = !shard_.alone() && shard_.own_experts && AnyLayer(r_, &LayerRecipe::sparse);
@@ -56,6 +57,7 @@ void Planner::Buffers() {
   plan_.groups = arena_.Take<RowGroup>(static_cast<uint64_t>(std::max(experts.n_experts, 0)));
   plan_.group_tokens = arena_.Take<int32_t>(routed);
   plan_.group_slots = arena_.Take<int32_t>(routed);
+  plan_.group_places = arena_.Take<int32_t>(routed);
   plan_.top_k = k;
   plan_.x = Floats(E);
   normed_ = Floats(E);

@@ -69,6 +69,8 @@ Role ExpertsPlanner::Make(Mat<float> in) {
   if (x.weighted_inputs) {
     b_.Add(Component::kMoeCombine, ScaleRowsOp{.x = given_in, .weights = route_weights_, .out = expert_in_});
   }
+  bool fetched = false;  // a process may have a part of some of these alone
+  for (const Role role : {Role::kExpertGate, Role::kExpertUp, Role::kExpertDown}) fetched = fetched || b_.Fetch(role);
   b_.SetRows(RowsOf::kRouted);
   const bool owned = b_.plan().own_experts;
   const As experts(b_, owned ? Work::kOwn : Work::kWhole);
@@ -86,8 +88,11 @@ Role ExpertsPlanner::Make(Mat<float> in) {
                                              .w = b_.Get(Role::kExpertDown),
                                              .bias = b_.GetBias(Role::kExpertDown),
                                              .out = given,
-                                             .out_row = owned ? std::span<const int32_t>() : slots});
+                                             .out_row = !owned    ? slots
+                                                        : fetched ? std::span(b_.plan().group_places, slots.size())
+                                                                  : std::span<const int32_t>()});
   }
+  if (fetched) b_.plan().fetched.back().end = b_.plan().ops.size();
   if (owned) given = b_.GatherSlots(given);
   b_.SetRows(RowsOf::kBatch);
   const PlanBuilder::Destination to =

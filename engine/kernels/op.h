@@ -57,6 +57,12 @@ concept HasRowTouch = requires(const Op& op) {
   { op.RowTouch(size_t{0}) } -> std::same_as<WeightTouch>;
 };
 
+// Its Touches say which slices' rows of the step it is charged to; it reads none of them.
+template <class Op>
+concept TouchesNothing = requires {
+  Op::kTouchesNothing;
+};
+
 template <class Op>
 struct Kernel {
   using Executed = std::conditional_t<InParts<Op>, Cost (*)(const Op&, const CostAmounts&, size_t part),

@@ -9,6 +9,7 @@
 #include "engine/kernels/delta_rule/delta_rule.h"
 #include "engine/kernels/elementwise/elementwise.h"
 #include "engine/kernels/embed/embed.h"
+#include "engine/kernels/fetch/fetch.h"
 #include "engine/kernels/gated_add/gated_add.h"
 #include "engine/kernels/gated_norm/gated_norm.h"
 #include "engine/kernels/gather/gather.h"

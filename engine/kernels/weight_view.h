@@ -34,12 +34,15 @@ struct WeightView {
   // Scales in the file that rows share: of a whole slice, and those that one row needs.
   uint64_t stored_scale_bytes = 0, row_scale_bytes = 0;
   const uint8_t* data = nullptr;
+  // Of weights that are read from disk when they are used: where each slice is now, null if it is not in memory. `data` then is the memory
+  // that they are read to.
+  const uint8_t* const* slots = nullptr;
 
   bool empty() const { return data == nullptr; }
   int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
-  const uint8_t* Slice(int64_t s) const { return data + s * slice_stride; }
-  const uint8_t* Panel(int64_t s, int64_t p) const { return data + s * slice_stride + p * panel_stride; }
-  const float* Vector(int64_t s = 0) const { return reinterpret_cast<const float*>(data + s * slice_stride); }
+  const uint8_t* Slice(int64_t s) const { return slots != nullptr ? slots[s] : data + s * slice_stride; }
+  const uint8_t* Panel(int64_t s, int64_t p) const { return Slice(s) + p * panel_stride; }
+  const float* Vector(int64_t s = 0) const { return reinterpret_cast<const float*>(Slice(s)); }
 };
 
 // Bytes of one panel of 16 rows by `cols`; 0 if `t` is no weight type.

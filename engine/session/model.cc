@@ -24,6 +24,8 @@
 #include "engine/session/loaded_model.h"
 #include "engine/session/split.h"
 #include "engine/weights/plan.h"
+#include "engine/weights/records.h"
+#include "engine/weights/source_records.h"
 #include "loaders/loaders.h"
 #include "models/family.h"
 
@@ -115,7 +117,8 @@ class ModelLoader {
     const ModelSpec& spec = model_->spec_;
     stepper_ = MakeStepperOptions(spec.recipe, engine_);
     const uint64_t guard = options_.guard_slices ? SystemPageBytes() : 0;
-    TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, spec, guard, model_->shard_));
+    const bool stream = engine_.weights_budget != EngineOptions::kAllWeights;
+    TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, spec, guard, model_->shard_, stream));
     const auto planned = [&](Role role, int32_t layer) { return weight_plan_.View(role, layer); };
     const RopePair no_rope;  // not needed to measure
     const std::vector<PlanSource> stacks = SourcesOf(spec.stacks(), planned, no_rope, model_->shard_);
@@ -123,7 +126,72 @@ class ModelLoader {
     plan = PlanEngine(stacks, stepper_, team_->threads());
     plan.packed_weights = weight_plan_.packed_bytes();
     plan.available = AvailableMemoryBytes() / RanksHere(model_->group_);
+    if (stream) TALLY_RETURN_IF_ERROR(Prefixed(path_, PlanExperts(guard)));
     return Prefixed(path_, CheckPlan(plan, plan.packed_weights, stacks, stepper_));
+  }
+
+  // Divides the budget: what experts do not take is always in memory.
+  Status PlanExperts(uint64_t guard) {
+    MemoryPlan& plan = model_->plan_;
+    records_ = ExpertRecordsOf(weight_plan_);
+    const auto full = [](const ExpertRecords& r) { return r.experts; };
+    std::vector<int64_t> all;
+    std::ranges::transform(records_, std::back_inserter(all), full);
+    plan.dense_weights = plan.packed_weights;
+    plan.all_weights = SaturatingAdd(plan.dense_weights, SlotBytes(records_, all));
+    uint64_t budget = engine_.weights_budget;
+    if (budget == EngineOptions::kAutoBudget) {
+      const uint64_t kept = std::max(uint64_t{1} << 30, plan.available / 10), used = SaturatingAdd(plan.kv, plan.scratch);
+      budget = plan.available - std::min(plan.available, SaturatingAdd(kept, used));
+    }
+    if (plan.all_weights <= budget) {
+      slots_ = all;
+      return TakeSlots();
+    }
+    const std::string sizes = BytesText(budget) + " for weights: of " + BytesText(plan.all_weights) + " of them, " +
+                              BytesText(plan.dense_weights) + " are not experts and are always in memory";
+    if (records_.empty()) {
+      return NoRoom(sizes + "; only experts can be read from disk when they are needed, and this model has none");
+    }
+    slots_ = SlotsIn(records_, budget - std::min(budget, plan.dense_weights));
+    const int64_t k = ExpertsOf(model_->spec_.recipe).top_k;
+    for (size_t i = 0; i < records_.size(); ++i) {
+      const int64_t least = std::min(records_[i].experts, k + 2);
+      if (slots_[i] >= least) continue;
+      const uint64_t needed =
+          SaturatingAdd(plan.dense_weights, SlotBytes(records_, std::vector<int64_t>(records_.size(), least)));
+      return NoRoom(sizes + ", which leaves room for " + std::to_string(slots_[i]) + " of " +
+                    std::to_string(records_[i].experts) + " experts of layer " + std::to_string(records_[i].layer) +
+                    "; a token uses " + std::to_string(k) + ", and " + std::to_string(least) +
+                    " are the least: " + GibText(needed, Rounding::kUp));
+    }
+    return TakeSlots();
+  }
+
+  // Sets what the slots make of the memory plan. If all experts have one, all weights are in the arena.
+  Status TakeSlots() {
+    MemoryPlan& plan = model_->plan_;
+    plan.packed_weights = plan.dense_weights + SlotBytes(records_, slots_);
+    const bool all = plan.packed_weights == plan.all_weights;
+    plan.expert_slots = all ? 0 : *std::ranges::min_element(slots_);
+    plan.experts = all ? 0 : records_[0].experts;
+    return {};
+  }
+
+  // Where every process has a part of each expert, all read the same experts at the same time: they have as many slots as the one that has
+  // the fewest.
+  Status AgreeOnSlots() {
+    Communicator* const group = Group();
+    if (group == nullptr || model_->shard_.own_experts || engine_.weights_budget == EngineOptions::kAllWeights) return {};
+    const std::pair<std::string_view, std::string> facts[] = {{"layers with a part of experts", std::to_string(records_.size())}};
+    TALLY_RETURN_IF_ERROR(AgreeOn(*group, facts));
+    const size_t layers = records_.size(), ranks = static_cast<size_t>(group->ranks());
+    std::vector<int64_t> all(layers * ranks);
+    const std::vector<uint64_t> bytes(ranks, layers * sizeof(int64_t));
+    TALLY_RETURN_IF_ERROR(
+        group->AllGather(bytes, reinterpret_cast<const uint8_t*>(slots_.data()), reinterpret_cast<uint8_t*>(all.data())));
+    for (size_t i = 0; i < all.size(); ++i) slots_[i % layers] = std::min(slots_[i % layers], all[i]);
+    return TakeSlots();
   }
 
   // Checks what must be the same in all processes of a group, since the bits depend on it.
@@ -137,7 +205,16 @@ class ModelLoader {
     const auto beside = [this] {
       if (!has_tokenizer_) MakeTokenizer();
     };
-    TALLY_ASSIGN_OR_RETURN(model_->weights_, LoadWeights(inventory_, weight_plan_, *team_, options_.progress, beside));
+    std::unique_ptr<ExpertStore> experts;
+    if (!records_.empty() && !model_->plan_.streams()) {
+      TALLY_ASSIGN_OR_RETURN(
+          weight_plan_, PlanWeights(inventory_, model_->spec_, weight_plan_.guarded ? SystemPageBytes() : 0, model_->shard_));
+    } else if (!records_.empty()) {
+      TALLY_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader, OpenSourceRecords(read_, planned_, records_));
+      TALLY_ASSIGN_OR_RETURN(experts, ExpertStore::Create(records_, slots_, options_.guard_slices, std::move(reader)));
+    }
+    TALLY_ASSIGN_OR_RETURN(model_->weights_,
+                           LoadWeights(inventory_, weight_plan_, *team_, options_.progress, beside, std::move(experts)));
     TALLY_RETURN_IF_ERROR(SetXielus());
     TALLY_RETURN_IF_ERROR(Prefixed(path_, model_->MakeRope(stepper_.context).status()));
     const ModelSpec& spec = model_->spec_;
@@ -210,11 +287,16 @@ class ModelLoader {
   const EngineOptions& engine_;
   const LoadOptions& options_;
   std::shared_ptr<LoadedModel> model_ = std::make_shared<LoadedModel>();
-  Inventory inventory_;
+  // A reader of experts keeps both.
+  const std::shared_ptr<Inventory> read_ = std::make_shared<Inventory>();
+  const std::shared_ptr<WeightPlan> planned_ = std::make_shared<WeightPlan>();
+  Inventory& inventory_ = *read_;
+  WeightPlan& weight_plan_ = *planned_;
+  std::vector<ExpertRecords> records_;  // of experts that are read from disk; empty: none are
+  std::vector<int64_t> slots_;          // of each
   bool has_tokenizer_ = false;
   std::optional<Team> team_;
   StepperOptions stepper_;
-  WeightPlan weight_plan_;
 };
 
 Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const EngineOptions& engine, const LoadOptions& options) {
@@ -225,6 +307,7 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const En
     loaded = AgreeOnStatus(loader.Group(), loader.Plan());
     if (!loaded.ok() && loader.DivideAll()) loaded = AgreeOnStatus(loader.Group(), loader.Plan());
   }
+  if (loaded.ok()) loaded = loader.AgreeOnSlots();
   if (loaded.ok()) loaded = AgreeOnStatus(loader.Group(), loader.Load());
   if (!loaded.ok()) {
     loader.DropLog();

@@ -49,6 +49,10 @@ struct EngineOptions {
   // An op is shared among the threads only if that is estimated to save at least this many nanoseconds, since joining threads has
   // a cost, which is high on a busy machine. 0: always share.
   uint64_t share_gain_ns = 20'000;
+  // Bytes of memory for packed weights, of LoadModel. Experts that do not fit are read from disk when rows choose them, with the same
+  // results; all else is in memory. kAutoBudget: what memory leaves after KV cache and scratch. kAllWeights: all weights are in memory.
+  uint64_t weights_budget = kAllWeights;
+  static constexpr uint64_t kAllWeights = UINT64_MAX, kAutoBudget = 0;
 };
 
 // How a model is divided among several processes. kAll: every matrix is divided. kExperts: each expert belongs to one process, and every
@@ -75,10 +79,16 @@ struct LoadOptions {
 // Bytes of memory of a model and an engine, checked before anything is allocated. LoadModel checks its weights together with an
 // engine of the options that it is given; NewEngine checks its engine together with the weights and the model's other engines.
 struct MemoryPlan {
-  uint64_t packed_weights = 0, kv = 0, scratch = 0;  // scratch: activations and logits of a batch, kernel scratch
+  // In memory; without guards. scratch: activations and logits of a batch, kernel scratch.
+  uint64_t packed_weights = 0, kv = 0, scratch = 0;
   uint64_t total() const { return packed_weights + kv + scratch; }
   uint64_t available = 0;  // at the check; for an engine the weights, already in memory, are included
   int64_t context = 0;     // KV positions of a sequence
+  // Of a model whose experts are not all in memory: of packed_weights, those that always are, and of all weights; slots of a layer, of the
+  // layer that has the fewest, and its experts.
+  uint64_t dense_weights = 0, all_weights = 0;
+  int64_t expert_slots = 0, experts = 0;
+  bool streams() const { return expert_slots > 0; }
 };
 
 // Parameter counts by convention (counters/books/books.h): total, active(all), active(head), active(none).

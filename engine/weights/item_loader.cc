@@ -325,10 +325,11 @@ Job MakeJob(const PlannedWeight& w) {
 
 }  // namespace
 
-std::vector<Job> MakeJobs(const WeightPlan& plan) {
+std::vector<Job> MakeJobs(const WeightPlan& plan, bool streamed_weights) {
   std::vector<Job> jobs;
   std::map<const StoredTensor*, size_t> striped;
   for (const PlannedWeight& w : plan.weights) {
+    if (w.streamed != streamed_weights) continue;
     if (w.striped()) {
       const auto [found, first] = striped.try_emplace(w.sources[0], jobs.size());
       Job* const job = first ? nullptr : &jobs[found->second];

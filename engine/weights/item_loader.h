@@ -43,8 +43,8 @@ struct Job {
   bool widened = false;  // quantised rows that are transposed: an item is staged as a whole
 };
 
-// All weights of the plan, in file order, so that files are read from front to back. Points into the plan.
-std::vector<Job> MakeJobs(const WeightPlan& plan);
+// The weights of the plan that are streamed, or the others; in file order, so that files are read from front to back. Points into the plan.
+std::vector<Job> MakeJobs(const WeightPlan& plan, bool streamed = false);
 // Of the staging buffer that LoadItem needs for items of these jobs.
 uint64_t StagingBytes(std::span<const Job> jobs);
 

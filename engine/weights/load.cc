@@ -71,8 +71,8 @@ Status RunJobs(const std::vector<Job>& jobs, const TensorReader& reader, const P
 class WeightLoader {
  public:
   static Result<PackedWeights> Load(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
-                                    const std::function<void()>& beside) {
-    if (inventory.packed != nullptr) return LoadPacked(inventory, plan, progress, beside);
+                                    const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
+    if (inventory.packed != nullptr) return LoadPacked(inventory, plan, progress, beside, std::move(experts));
     std::vector<FileReader> files;
     uint64_t file_bytes = 0;
     for (const InventoryFile& file : inventory.files) {
@@ -94,13 +94,13 @@ class WeightLoader {
       TALLY_RETURN_IF_ERROR(AddHostVector(v, bytes, reader.FileOf(*v.source), weights));
     }
     for (size_t i = 0; i < files.size(); ++i) TALLY_RETURN_IF_ERROR(files[i].CheckUnchanged(inventory.files[i]));
-    SetViews(plan, weights);
+    TALLY_RETURN_IF_ERROR(SetViews(plan, std::move(experts), weights));
     return weights;
   }
 
  private:
   static Result<PackedWeights> LoadPacked(const Inventory& inventory, const WeightPlan& plan, const LoadProgress& progress,
-                                          const std::function<void()>& beside) {
+                                          const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
     TALLY_ASSIGN_OR_RETURN(const PackedFile file, PackedFile::Open(inventory, plan));
     PackedWeights weights;
     TALLY_RETURN_IF_ERROR(Allocate(plan, weights));
@@ -110,7 +110,7 @@ class WeightLoader {
       TALLY_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, file.Buffer(*v.source));
       TALLY_RETURN_IF_ERROR(AddHostVector(v, bytes, inventory.path, weights));
     }
-    SetViews(plan, weights);
+    TALLY_RETURN_IF_ERROR(SetViews(plan, std::move(experts), weights));
     return weights;
   }
 
@@ -124,7 +124,8 @@ class WeightLoader {
   }
 
   static PlaceSlice PlacesIn(const PackedWeights& weights) {
-    return [arena = weights.arena_.data()](const PlannedWeight& w, int64_t slice) {
+    return [arena = weights.arena_.data()](const PlannedWeight& w, int64_t slice) -> uint8_t* {
+      if (w.streamed) return nullptr;
       return arena + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
     };
   }
@@ -138,11 +139,16 @@ class WeightLoader {
     return {};
   }
 
-  static void SetViews(const WeightPlan& plan, PackedWeights& weights) {
+  static Status SetViews(const WeightPlan& plan, std::unique_ptr<ExpertStore> experts, PackedWeights& weights) {
     for (const PlannedWeight& w : plan.weights) {
       weights.infos_.push_back(w.info);
       WeightView view = w.view;
       view.data = weights.arena_.data() + w.arena_offset;
+      if (w.streamed) {
+        if (experts == nullptr) return InternalError("streamed weights without a store");
+        view.data = experts->memory().data();
+        view.slots = experts->Table(view.id);
+      }
       weights.views_.push_back(view);
       weights.entries_.push_back({w.role, w.layer, view});
       if (w.role == Role::kTokenEmbedding && plan.tied_head) weights.entries_.push_back({Role::kHead, -1, view});
@@ -154,6 +160,8 @@ class WeightLoader {
     std::sort(weights.entries_.begin(), weights.entries_.end(), [](const PackedWeights::Entry& a, const PackedWeights::Entry& b) {
       return std::tuple(a.layer, a.role) < std::tuple(b.layer, b.role);
     });
+    weights.experts_ = std::move(experts);
+    return {};
   }
 };
 
@@ -172,8 +180,8 @@ std::span<const float> PackedWeights::HostVector(Role role, int32_t layer) const
 }
 
 Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
-                                  const std::function<void()>& beside) {
-  return WeightLoader::Load(inventory, plan, team, progress, beside);
+                                  const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
+  return WeightLoader::Load(inventory, plan, team, progress, beside, std::move(experts));
 }
 
 }  // namespace tally

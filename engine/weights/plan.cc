@@ -17,8 +17,8 @@ namespace {
 
 class Planner {
  public:
-  Planner(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard)
-      : inventory_(inventory), spec_(spec), guard_(guard_page), shard_(shard) {}
+  Planner(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard, bool stream_experts)
+      : inventory_(inventory), spec_(spec), guard_(guard_page), shard_(shard), stream_experts_(stream_experts) {}
 
   Result<WeightPlan> Plan() {
     plan_.guarded = guard_ > 0;
@@ -321,14 +321,16 @@ class Planner {
     const uint64_t page = guard_ > 0 ? guard_ : kWeightPage;
     const std::optional<uint64_t> room = slice ? CheckedAdd(*slice, page - 1 + guard_) : std::nullopt;
     const std::optional<uint64_t> all = room ? CheckedMul(*room / page * page, slices) : std::nullopt;
-    const std::optional<uint64_t> arena = all ? CheckedAdd(plan_.arena_bytes, *all) : std::nullopt;
+    w.streamed = stream_experts_ && InRecords(w.role);
+    const std::optional<uint64_t> arena = all ? CheckedAdd(plan_.arena_bytes, w.streamed ? 0 : *all) : std::nullopt;
     if (!arena) return BadInput(inventory_.path + ": " + name + " is too large for any machine");
     view.id = static_cast<WeightId>(plan_.weights.size());
     view.slice_stride = *room / page * page;
     w.slice_bytes = *slice;
-    w.arena_offset = plan_.arena_bytes + (guard_ > 0 ? view.slice_stride - guard_ - *slice : 0);
+    w.lead = guard_ > 0 ? view.slice_stride - guard_ - *slice : 0;
+    w.arena_offset = plan_.arena_bytes + w.lead;
     plan_.arena_bytes = *arena;
-    plan_.guard_bytes += slices * guard_;
+    if (!w.streamed) plan_.guard_bytes += slices * guard_;
 
     w.info.stored_bytes = slices * (rows * view.stored_row_bytes + view.stored_scale_bytes);
     w.info.scale_bytes = slices * view.stored_scale_bytes;
@@ -341,6 +343,7 @@ class Planner {
   const ModelSpec& spec_;
   const uint64_t guard_;
   const Shard shard_;
+  const bool stream_experts_;
   WeightPlan plan_;
 };
 
@@ -367,8 +370,11 @@ Status HeadDiffers(const std::string& file, const StoredTensor& head, const Stor
                   ", yet tie_word_embeddings is true: set it to false to use the stored head, or remove the tensor");
 }
 
-Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard) {
-  return Planner(inventory, spec, guard_page, shard).Plan();
+bool InRecords(Role role) { return role == Role::kExpertGate || role == Role::kExpertUp || role == Role::kExpertDown; }
+
+Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard,
+                               bool stream_experts) {
+  return Planner(inventory, spec, guard_page, shard, stream_experts).Plan();
 }
 
 }  // namespace tally

@@ -30,7 +30,9 @@ struct PlannedWeight {
   ScaleGrid grid;                           // of each of them
   WeightView view;                          // data is null
   WeightInfo info;
+  bool streamed = false;      // read from disk when it is used; it has no place in the arena
   uint64_t arena_offset = 0;  // of the first slice
+  uint64_t lead = 0;          // with guards: bytes of a slice's stride before its first one
   uint64_t slice_bytes = 0;   // packed bytes of a slice, page padding excluded
 
   RowMap rows;               // TensorBinding::rows
@@ -105,9 +107,13 @@ WeightLayout LayoutFor(Role role, const Recipe& recipe);
 
 // The plan points into `inventory`, which must outlive it. It has what the shard holds of each weight.
 // guard_page: 0, slices start on a page; else the bytes of a page: slices end at a page boundary and are followed by an unused page
-// (for engine/machine/page_watch.h). kBadInput: a missing tensor, a type that cannot be run, an unexpected shape, rows that are
+// (for engine/machine/page_watch.h). stream_experts: the weights of records (records.h) have no place in the arena. kBadInput: a missing tensor, a type that cannot be run, an unexpected shape, rows that are
 // not a whole number of blocks, a tied head that is stored with another type or shape than the embedding.
-Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard = {});
+Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard = {},
+                               bool stream_experts = false);
+
+// The weights of experts' records: kExpertGate, kExpertUp, kExpertDown.
+bool InRecords(Role role);
 
 // kBadInput: the tied head that is stored in `file` is not a copy of the embedding.
 Status HeadDiffers(const std::string& file, const StoredTensor& head, const StoredTensor& embedding);

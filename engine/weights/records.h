@@ -14,7 +14,7 @@ namespace tally {
 struct ExpertRecords {
   struct Part {
     WeightId weight = kNoWeight;  // index in WeightPlan::weights
-    uint64_t offset = 0;          // of its slice in the record; whole pages
+    uint64_t offset = 0;          // of its slice in the record; whole pages, or, in a plan with guards, with the slice's lead
   };
   int32_t layer = -1;
   std::vector<Part> parts;  // gate, up, down: those that the layer has
@@ -24,7 +24,9 @@ struct ExpertRecords {
 
 // Of all layers with experts, in the order of layers. Biases and the like are no part of records.
 std::vector<ExpertRecords> ExpertRecordsOf(const WeightPlan& plan);
-// The weights of records: kExpertGate, kExpertUp, kExpertDown.
-bool InRecords(Role role);
+// Slots of each layer's experts in `bytes` of memory: the same share of all layers' experts, and as many as fit.
+std::vector<int64_t> SlotsIn(const std::vector<ExpertRecords>& layers, uint64_t bytes);
+// Bytes of so many slots.
+uint64_t SlotBytes(const std::vector<ExpertRecords>& layers, const std::vector<int64_t>& slots);
 
 }  // namespace tally

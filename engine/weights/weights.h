@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "engine/kernels/weight_view.h"
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
+#include "engine/weights/expert_store.h"
 #include "engine/weights/plan.h"
 #include "loaders/inventory/inventory.h"
 
@@ -34,10 +36,13 @@ class PackedWeights {
   uint64_t packed_bytes() const { return packed_bytes_; }
   // Values of a buffer, which no kernel reads (kRopeFactors, kXieluBeta). Empty if absent.
   std::span<const float> HostVector(Role role, int32_t layer = -1) const;
+  // Of experts that are read from disk; null: all weights are in the arena.
+  ExpertStore* experts() const { return experts_.get(); }
 
  private:
   friend class WeightLoader;
   AnonymousMemory arena_;
+  std::unique_ptr<ExpertStore> experts_;
   struct Entry {
     Role role;
     int32_t layer;
@@ -66,7 +71,8 @@ using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_byte
 // system is told to drop its copies of what was read, which would take the room of huge pages. kBadInput: a head that is stored beside the
 // embedding it is tied to and is not a copy of it, byte for byte. kNoRoom: not enough memory. `beside`: other work for one of the threads,
 // done when this returns; its exceptions pass through too.
+// `experts`: holds the streamed weights of the plan; null if it has none.
 Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
-                                  const std::function<void()>& beside = {});
+                                  const std::function<void()>& beside = {}, std::unique_ptr<ExpertStore> experts = nullptr);
 
 }  // namespace tally

@@ -16,7 +16,7 @@ template <class Op>
 void CheckKernels() {
   const std::span<const Kernel<Op>> kernels = Kernels<Op>();
   if constexpr (std::is_same_v<Op, TemperatureOp> || std::is_same_v<Op, GatherOp> || std::is_same_v<Op, GatherPackOp> ||
-                std::is_same_v<Op, PlaceRowsOp>) {  // no vectors
+                std::is_same_v<Op, PlaceRowsOp> || std::is_same_v<Op, FetchOp>) {  // no vectors
     ASSERT_EQ(kernels.size(), 1u);
     EXPECT_EQ(kernels[0].name, "ref");
     return;

@@ -156,7 +156,8 @@ TaskPlan PlanOf(const MatJob& job, int threads) {
 }
 
 std::span<const uint8_t> StreamOfJob(const MatJob& job, int64_t task, int64_t tasks, int64_t chunk) {
-  if (job.x.groups.size() != 1 || tasks <= 0 || job.max_group_rows() > StreamRows(job.x.format.kind)) return {};
+  if (job.x.groups.size() != 1 || job.w.slots != nullptr || tasks <= 0 || job.max_group_rows() > StreamRows(job.x.format.kind))
+    return {};
   // Gate and up take turns in a chunk.
   const int64_t first = job.gated ? task : 2 * task, panels = job.gated ? std::min(tasks, chunk) : 2 * tasks;
   return {job.w.Panel(job.x.groups[0].slice, first),

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/weights/expert_store.h"
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/checked.h"
+
+namespace tally {
+
+Result<std::unique_ptr<ExpertStore>> ExpertStore::Create(std::vector<ExpertRecords> records, std::vector<int64_t> slots,
+                                                         bool guarded, std::unique_ptr<RecordReader> reader) {
+  if (records.size() != slots.size()) return InternalError("slots of " + std::to_string(slots.size()) + " layers");
+  std::unique_ptr<ExpertStore> store(new ExpertStore(std::move(records), std::move(reader)));
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const ExpertRecords& r = store->records_[i];
+    if (slots[i] < 1 || slots[i] > r.experts) return InternalError("a layer with " + std::to_string(slots[i]) + " slots");
+    bytes = SaturatingAdd(bytes, SaturatingMul(static_cast<uint64_t>(slots[i]), r.bytes));
+  }
+  TALLY_ASSIGN_OR_RETURN(store->memory_, AnonymousMemory::Allocate(bytes, /*huge=*/!guarded));
+  if (guarded) store->memory_.RefuseHugePages();
+  uint8_t* at = store->memory_.data();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const ExpertRecords& r = store->records_[i];
+    const size_t experts = static_cast<size_t>(r.experts);
+    Layer& layer = store->layers_.emplace_back();
+    layer.memory = at;
+    layer.slots.resize(static_cast<size_t>(slots[i]));
+    layer.slot_of.assign(experts, -1);
+    layer.wanted.assign(experts, 0);
+    layer.keep.assign(experts, false);
+    layer.seen.assign(experts, false);
+    layer.tables.assign(r.parts.size(), std::vector<const uint8_t*>(experts));
+    at += static_cast<uint64_t>(slots[i]) * r.bytes;
+  }
+  try {
+    for (int t = 0; t < kReaders; ++t) store->readers_.emplace_back([s = store.get(), t] { s->ReadTasks(t); });
+  } catch (const std::system_error& error) {
+    if (store->readers_.empty()) return NoRoom(std::string("no thread to read experts with: ") + error.what());
+  }
+  return store;
+}
+
+ExpertStore::~ExpertStore() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  work_.notify_all();
+  for (std::thread& reader : readers_) reader.join();
+}
+
+int64_t ExpertStore::IndexOf(int32_t layer) const {
+  const auto at = std::ranges::find(records_, layer, &ExpertRecords::layer);
+  return at == records_.end() ? -1 : at - records_.begin();
+}
+
+const uint8_t* const* ExpertStore::Table(WeightId weight) const {
+  for (size_t i = 0; i < records_.size(); ++i) {
+    for (size_t p = 0; p < records_[i].parts.size(); ++p) {
+      if (records_[i].parts[p].weight == weight) return layers_[i].tables[p].data();
+    }
+  }
+  return nullptr;
+}
+
+void ExpertStore::Put(size_t layer, int64_t slot, int32_t expert) {
+  Layer& l = layers_[layer];
+  Slot& s = l.slots[static_cast<size_t>(slot)];
+  const size_t e = static_cast<size_t>(expert);
+  s.expert = expert;
+  s.used = l.wanted[e];
+  s.kept = l.keep[e];
+  s.busy = true;
+  l.slot_of[e] = static_cast<int32_t>(slot);
+  for (size_t p = 0; p < l.tables.size(); ++p) l.tables[p][e] = SlotOf(layer, slot) + records_[layer].parts[p].offset;
+}
+
+void ExpertStore::Drop(size_t layer, int64_t slot) {
+  Layer& l = layers_[layer];
+  Slot& s = l.slots[static_cast<size_t>(slot)];
+  if (s.expert < 0) return;
+  const size_t e = static_cast<size_t>(s.expert);
+  l.slot_of[e] = -1;
+  for (std::vector<const uint8_t*>& table : l.tables) table[e] = nullptr;
+  s.expert = -1;
+  s.busy = s.kept = false;
+}
+
+// A reader's thread. A piece that cannot be read is tried once more.
+void ExpertStore::ReadTasks(int thread) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_.wait(lock, [&] { return stop_ || !tasks_.empty(); });
+    if (stop_) return;
+    const Task task = tasks_.front();
+    tasks_.pop_front();
+    Slot& slot = layers_[task.layer].slots[static_cast<size_t>(task.slot)];
+    const int32_t expert = slot.expert;
+    lock.unlock();
+    uint8_t* const to = SlotOf(task.layer, task.slot);
+    Status status = reader_->Read(task.layer, expert, task.piece, to, thread);
+    if (!status.ok()) status = reader_->Read(task.layer, expert, task.piece, to, thread);
+    lock.lock();
+    if (!status.ok() && slot.status.ok()) slot.status = std::move(status);
+    if (--slot.pieces_left == 0) read_.notify_all();
+  }
+}
+
+ExpertStore::Visit ExpertStore::Begin(size_t layer, std::span<const ExpertUse> uses) {
+  Visit visit(*this, layer);
+  Layer& l = layers_[layer];
+  ++clock_;
+  std::vector<std::pair<uint64_t, int32_t>> all;  // (used, expert): in memory, or to be read
+  for (const ExpertUse& use : uses) {
+    const uint64_t used = clock_ << 24 | static_cast<uint64_t>(use.last_row & 0xFFFFFF);
+    const int32_t at = l.slot_of[static_cast<size_t>(use.expert)];
+    if (at >= 0) {
+      l.slots[static_cast<size_t>(at)].used = used;
+      l.slots[static_cast<size_t>(at)].busy = true;
+      visit.hits_.push_back(use.expert);
+    } else {
+      l.wanted[static_cast<size_t>(use.expert)] = used;
+      visit.misses_.push_back(use.expert);
+      all.emplace_back(used, use.expert);
+      if (!l.seen[static_cast<size_t>(use.expert)]) ++visit.first_uses_;
+    }
+  }
+  for (const Slot& s : l.slots) {
+    if (s.expert >= 0) all.emplace_back(s.used, s.expert);
+  }
+  // The slots end with the most recently used; these of the misses come last.
+  const size_t kept = std::min(all.size(), l.slots.size());
+  std::ranges::sort(all, std::greater());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const size_t e = static_cast<size_t>(all[i].second);
+    const int32_t at = l.slot_of[e];
+    if (at >= 0) {
+      l.slots[static_cast<size_t>(at)].kept = i < kept;
+    } else {
+      l.keep[e] = i < kept;
+    }
+  }
+  std::ranges::sort(visit.misses_, {}, [&](int32_t e) { return std::pair(l.wanted[static_cast<size_t>(e)], e); });
+  visit.state_.assign(visit.misses_.size(), Visit::State::kWaiting);
+  if (visit.hits_.empty()) visit.FreeHits();
+  visit.StartReads();
+  return visit;
+}
+
+ExpertStore::Visit::Visit(Visit&& o) noexcept
+    : store_(std::exchange(o.store_, nullptr)),
+      layer_(o.layer_),
+      turn_(std::move(o.turn_)),
+      hits_(std::move(o.hits_)),
+      misses_(std::move(o.misses_)),
+      state_(std::move(o.state_)),
+      next_(o.next_),
+      hits_freed_(o.hits_freed_),
+      first_uses_(o.first_uses_) {}
+
+ExpertStore::Visit::~Visit() {
+  if (store_ == nullptr) return;
+  FreeHits();
+  for (size_t i = 0; i < next_; ++i) {
+    if (state_[i] == State::kReading) (void)Wait(i);
+  }
+  for (Slot& slot : store_->layers_[layer_].slots) slot.busy = slot.kept = false;
+}
+
+void ExpertStore::Visit::FreeHits() {
+  if (std::exchange(hits_freed_, true)) return;
+  Layer& l = store_->layers_[layer_];
+  for (const int32_t e : hits_) l.slots[static_cast<size_t>(l.slot_of[static_cast<size_t>(e)])].busy = false;
+  StartReads();
+}
+
+// The slot for the next miss: an empty one, or that of the least recently used expert that is not to be kept. If all others are to be kept
+// and fewer than two slots are being read, one of those. -1: none now.
+int64_t ExpertStore::Visit::FindSlot() const {
+  const std::vector<Slot>& slots = store_->layers_[layer_].slots;
+  int64_t best = -1;
+  size_t reading = 0;
+  for (size_t i = 0; i < next_; ++i) reading += state_[i] == State::kReading ? 1 : 0;
+  const auto rank = [&](const Slot& s) { return s.expert < 0 ? std::pair(false, uint64_t{0}) : std::pair(s.kept, s.used + 1); };
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot& s = slots[i];
+    if (s.busy || (s.expert >= 0 && s.kept && reading >= 2)) continue;
+    if (best < 0 || rank(s) < rank(slots[static_cast<size_t>(best)])) best = static_cast<int64_t>(i);
+  }
+  return best;
+}
+
+void ExpertStore::Visit::StartReads() {
+  Layer& l = store_->layers_[layer_];
+  for (; next_ < misses_.size(); ++next_) {
+    const int64_t slot = FindSlot();
+    if (slot < 0) return;
+    const int32_t expert = misses_[next_];
+    store_->Drop(layer_, slot);
+    store_->Put(layer_, slot, expert);
+    state_[next_] = State::kReading;
+    const int pieces = store_->reader_->pieces(layer_);
+    const std::lock_guard lock(store_->mutex_);
+    Slot& s = l.slots[static_cast<size_t>(slot)];
+    s.pieces_left = pieces;
+    s.status = {};
+    for (int p = 0; p < pieces; ++p) store_->tasks_.push_back({layer_, static_cast<int32_t>(slot), p});
+    store_->work_.notify_all();
+  }
+}
+
+Status ExpertStore::Visit::Wait(size_t i) {
+  Layer& l = store_->layers_[layer_];
+  const size_t e = static_cast<size_t>(misses_[i]);
+  if (state_[i] != State::kReading) return InternalError("an expert that is not being read is waited for");
+  const int64_t at = l.slot_of[e];
+  Slot& slot = l.slots[static_cast<size_t>(at)];
+  Status status;
+  {
+    std::unique_lock lock(store_->mutex_);
+    store_->read_.wait(lock, [&] { return slot.pieces_left == 0; });
+    status = slot.status;
+  }
+  if (status.ok()) {
+    l.seen[e] = true;
+    return {};
+  }
+  state_[i] = State::kFreed;
+  store_->Drop(layer_, at);
+  return {status.code(), "layer " + std::to_string(store_->records_[layer_].layer) + ", expert " + std::to_string(misses_[i]) +
+                             ": " + status.message()};
+}
+
+void ExpertStore::Visit::Free(size_t i) {
+  Layer& l = store_->layers_[layer_];
+  l.slots[static_cast<size_t>(l.slot_of[static_cast<size_t>(misses_[i])])].busy = false;
+  state_[i] = State::kFreed;
+  StartReads();
+}
+
+}  // namespace tally

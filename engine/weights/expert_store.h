@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Experts of a model that is larger than memory: each layer has slots for some of its experts, and reads others from disk when rows choose
+// them.
+//
+// A slot holds one record (records.h). What is dropped for an expert that is read is the least recently used of its layer, as if the rows
+// of a step ran one after another; decisions depend on the chosen experts alone, never on time, so that two runs agree. What a kernel
+// computes does not depend on them.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/machine/machine.h"
+#include "engine/weights/records.h"
+
+namespace tally {
+
+// Brings records to memory.
+class RecordReader {
+ public:
+  virtual ~RecordReader() = default;
+  // Pieces of a record of the layer, which threads read side by side; at least 1.
+  virtual int pieces(size_t layer) const = 0;
+  virtual uint64_t bytes(size_t layer) const = 0;  // that a record of the layer takes on disk
+  // Reads one of them to its place in a slot. Any of kReaders threads, by number. Errors name file and place.
+  virtual Status Read(size_t layer, int64_t expert, int piece, uint8_t* slot, int thread) const = 0;
+};
+
+// An expert that rows of a step chose. last_row: the last of these.
+struct ExpertUse {
+  int32_t expert = 0;
+  int32_t last_row = 0;
+};
+
+class ExpertStore {
+ public:
+  static constexpr int kReaders = 4;  // threads that read: enough for the rate of the disks that we have measured
+
+  // slots: of each layer, at least 1 and at most its experts. `guarded`: slots are protected page by page for an audit, so that they have no
+  // huge pages. kNoRoom: memory or threads.
+  static Result<std::unique_ptr<ExpertStore>> Create(std::vector<ExpertRecords> layers, std::vector<int64_t> slots, bool guarded,
+                                                     std::unique_ptr<RecordReader> reader);
+  ~ExpertStore();
+  ExpertStore(const ExpertStore&) = delete;
+  ExpertStore& operator=(const ExpertStore&) = delete;
+
+  const std::vector<ExpertRecords>& layers() const { return records_; }
+  // The index in layers() of a layer of the model; -1: none.
+  int64_t IndexOf(int32_t layer) const;
+  uint64_t DiskBytes(size_t layer) const { return reader_->bytes(layer); }
+  int64_t slots(size_t layer) const { return static_cast<int64_t>(layers_[layer].slots.size()); }
+  std::span<const uint8_t> memory() const { return {memory_.data(), memory_.size()}; }
+  // Where the slices of the weight are (WeightView::slots); null if it is in no record.
+  const uint8_t* const* Table(WeightId weight) const;
+
+  // The use of a layer's experts by a step. One at a time in the process: Begin waits for its turn.
+  class Visit {
+   public:
+    Visit(Visit&& o) noexcept;
+    Visit& operator=(Visit&&) = delete;
+    ~Visit();  // waits for reads that have begun
+    // Experts that are in memory, ascending.
+    std::span<const int32_t> hits() const { return hits_; }
+    // The others, in the order in which they are to be used.
+    std::span<const int32_t> misses() const { return misses_; }
+    uint64_t first_uses() const { return first_uses_; }  // misses that were never read before
+    // The work on the hits is done: their slots may be taken. To be called before the first Wait.
+    void FreeHits();
+    // Until misses()[i] is in memory; i ascending, each once. An error: it could not be read, twice.
+    Status Wait(size_t i);
+    void Free(size_t i);  // the work on it is done
+
+   private:
+    friend class ExpertStore;
+    enum class State : uint8_t { kWaiting, kReading, kFreed };
+    Visit(ExpertStore& store, size_t layer) : store_(&store), layer_(layer), turn_(store.turn_) {}
+    void StartReads();
+    int64_t FindSlot() const;
+
+    ExpertStore* store_;
+    size_t layer_;
+    std::unique_lock<std::mutex> turn_;
+    std::vector<int32_t> hits_, misses_;
+    std::vector<State> state_;  // of misses_
+    size_t next_ = 0;           // the first miss that is not being read
+    bool hits_freed_ = false;
+    uint64_t first_uses_ = 0;
+  };
+  // uses: ascending by expert, each once.
+  Visit Begin(size_t layer, std::span<const ExpertUse> uses);
+
+ private:
+  struct Slot {
+    int32_t expert = -1;  // -1: empty
+    uint64_t used = 0;    // larger: later
+    bool busy = false;    // in use by the visit
+    bool kept = false;    // among the most recently used ones at the end of the visit
+    int pieces_left = 0;  // being read
+    Status status;        // of the read
+  };
+  struct Layer {
+    uint8_t* memory = nullptr;
+    std::vector<Slot> slots;
+    std::vector<int32_t> slot_of;                     // [experts]; -1: not in memory
+    std::vector<uint64_t> wanted;                     // [experts]: Slot::used of those that the visit reads
+    std::vector<bool> keep;                           // [experts]: the same for Slot::kept
+    std::vector<bool> seen;                           // [experts]: was read before
+    std::vector<std::vector<const uint8_t*>> tables;  // [parts][experts]
+  };
+  struct Task {
+    size_t layer = 0;
+    int32_t slot = 0;
+    int piece = 0;
+  };
+
+  ExpertStore(std::vector<ExpertRecords> records, std::unique_ptr<RecordReader> reader)
+      : records_(std::move(records)), reader_(std::move(reader)) {}
+  uint8_t* SlotOf(size_t layer, int64_t slot) const {
+    return layers_[layer].memory + static_cast<uint64_t>(slot) * records_[layer].bytes;
+  }
+  void Put(size_t layer, int64_t slot, int32_t expert);
+  void Drop(size_t layer, int64_t slot);
+  void ReadTasks(int thread);
+
+  const std::vector<ExpertRecords> records_;
+  const std::unique_ptr<RecordReader> reader_;
+  AnonymousMemory memory_;
+  std::vector<Layer> layers_;
+  uint64_t clock_ = 0;  // visits
+  std::mutex turn_;     // held by the visit
+  std::mutex mutex_;    // of tasks_, stop_, and pieces_left and status of slots
+  std::condition_variable work_, read_;
+  std::deque<Task> tasks_;
+  bool stop_ = false;
+  std::vector<std::thread> readers_;
+};
+
+}  // namespace tally

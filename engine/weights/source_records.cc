@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/weights/source_records.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/aligned.h"
+#include "engine/base/format.h"
+#include "engine/machine/machine.h"
+#include "engine/weights/item_loader.h"
+#include "loaders/inventory/file_reader.h"
+
+namespace tally {
+namespace {
+
+// The stored bytes of a slice, which are read in one go.
+struct Stretch {
+  const StoredTensor* tensor = nullptr;
+  uint64_t offset = 0, size = 0;  // in the tensor
+};
+
+// Serves reads from stretches that are in memory.
+class Stretches final : public TensorReader {
+ public:
+  Stretches(std::span<const FileReader> files, uint8_t* memory, uint64_t room)
+      : files_(files), at_(memory), end_(memory + room) {}
+
+  Status Load(const Stretch& s) {
+    const FileReader& file = files_[s.tensor->file];
+    const uint64_t from = s.tensor->offset + s.offset;
+    at_ += (from - reinterpret_cast<uintptr_t>(at_)) % kWeightPage;  // pages of the file are pages of the memory
+    if (s.size > static_cast<uint64_t>(end_ - at_)) return InternalError("a stretch without room");
+    TALLY_RETURN_IF_ERROR(Named(*s.tensor, file.ReadDirect(from, {at_, s.size})));
+    held_.push_back({s, at_});
+    at_ += s.size;
+    return {};
+  }
+
+  Status Read(const StoredTensor& t, uint64_t offset, uint64_t size, uint8_t* out) const override {
+    for (const auto& [stretch, bytes] : held_) {
+      if (stretch.tensor != &t || offset < stretch.offset || offset + size > stretch.offset + stretch.size) continue;
+      std::memcpy(out, bytes + (offset - stretch.offset), size);
+      return {};
+    }
+    return Named(t, files_[t.file].ReadAt(t.offset + offset, {out, size}));
+  }
+
+  std::string FileOf(const StoredTensor& t) const override { return Printable(files_[t.file].path()); }
+
+ private:
+  static Status Named(const StoredTensor& t, const Status& status) {
+    return status.ok() ? status : Status(status.code(), status.message() + " (tensor " + Quote(t.name) + ")");
+  }
+
+  std::span<const FileReader> files_;
+  uint8_t *at_, *end_;
+  std::vector<std::pair<Stretch, const uint8_t*>> held_;
+};
+
+// A piece is a job of the layer: a matrix, or those that are stored together.
+class SourceRecords final : public RecordReader {
+ public:
+  SourceRecords(std::shared_ptr<const Inventory> inventory, std::shared_ptr<const WeightPlan> plan)
+      : inventory_(std::move(inventory)), plan_(std::move(plan)), jobs_(MakeJobs(*plan_, /*streamed_weights=*/true)) {}
+
+  Status Open(const std::vector<ExpertRecords>& records) {
+    for (const InventoryFile& file : inventory_->files) {
+      TALLY_ASSIGN_OR_RETURN(FileReader reader, FileReader::Open(file.path));
+      TALLY_RETURN_IF_ERROR(reader.CheckUnchanged(file));
+      files_.push_back(std::move(reader));
+    }
+    uint64_t most = 0;
+    for (const ExpertRecords& layer : records) {
+      std::vector<const Job*>& own = jobs_of_.emplace_back();
+      for (const ExpertRecords::Part& part : layer.parts) offsets_.emplace_back(part.weight, part.offset);
+      for (const Job& job : jobs_) {
+        if (job.weights[0]->layer != layer.layer) continue;
+        own.push_back(&job);
+        uint64_t bytes = 0;
+        for (const Stretch& s : StretchesOf(*job.weights[0], 0)) bytes += s.size + kWeightPage;
+        most = std::max(most, bytes);
+      }
+    }
+    std::ranges::sort(offsets_);
+    room_ = most;
+    const uint64_t staging = StagingBytes(jobs_);
+    for (Thread& thread : threads_) {
+      TALLY_ASSIGN_OR_RETURN(thread.memory, AnonymousMemory::Allocate(most, /*huge=*/true));
+      if (!thread.staging.Resize(staging)) return NoRoom("not enough memory to read experts through");
+    }
+    return {};
+  }
+
+  int pieces(size_t layer) const override { return static_cast<int>(jobs_of_[layer].size()); }
+
+  uint64_t bytes(size_t layer) const override {
+    uint64_t sum = 0;
+    for (const Job* job : jobs_of_[layer]) {
+      for (const Stretch& s : StretchesOf(*job->weights[0], 0)) sum += s.size;
+    }
+    return sum;
+  }
+
+  Status Read(size_t layer, int64_t expert, int piece, uint8_t* slot, int thread) const override {
+    const Job& job = *jobs_of_[layer][static_cast<size_t>(piece)];
+    Thread& own = threads_[static_cast<size_t>(thread)];
+    Stretches reader(files_, own.memory.data(), room_);
+    for (const Stretch& s : StretchesOf(*job.weights[0], expert)) TALLY_RETURN_IF_ERROR(reader.Load(s));
+    const PlaceSlice place = [&](const PlannedWeight& w, int64_t) {
+      return slot + std::ranges::lower_bound(offsets_, w.view.id, {}, &std::pair<WeightId, uint64_t>::first)->second;
+    };
+    for (int64_t block = 0; block < job.blocks; ++block) {
+      TALLY_RETURN_IF_ERROR(LoadItem(reader, place, job, expert * job.blocks + block, own.staging.data()));
+    }
+    return {};
+  }
+
+ private:
+  struct Thread {
+    AnonymousMemory memory;  // for stretches
+    AlignedBuffer<uint8_t> staging;
+  };
+
+  static std::vector<Stretch> StretchesOf(const PlannedWeight& w, int64_t slice) {
+    std::vector<Stretch> stretches;
+    const auto add = [&](const StoredTensor* t, bool whole) {
+      const uint64_t size = whole ? t->bytes : t->bytes / static_cast<uint64_t>(w.all_slices);
+      stretches.push_back({t, whole ? 0 : size * static_cast<uint64_t>(w.held.slices.begin + slice), size});
+    };
+    for (const std::vector<const StoredTensor*>* tensors : {&w.sources, &w.scales}) {
+      if (tensors->empty()) continue;
+      if (w.source_per_slice) {
+        add((*tensors)[static_cast<size_t>(slice)], true);
+      } else {
+        for (const StoredTensor* t : *tensors) add(t, false);
+      }
+    }
+    return stretches;
+  }
+
+  const std::shared_ptr<const Inventory> inventory_;
+  const std::shared_ptr<const WeightPlan> plan_;
+  const std::vector<Job> jobs_;
+  std::vector<FileReader> files_;
+  std::vector<std::vector<const Job*>> jobs_of_;        // [layers]
+  std::vector<std::pair<WeightId, uint64_t>> offsets_;  // of slices in their records, by weight
+  uint64_t room_ = 0;
+  mutable std::array<Thread, ExpertStore::kReaders> threads_;  // each is one thread's
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RecordReader>> OpenSourceRecords(std::shared_ptr<const Inventory> inventory,
+                                                        std::shared_ptr<const WeightPlan> plan,
+                                                        const std::vector<ExpertRecords>& records) {
+  auto reader = std::make_unique<SourceRecords>(std::move(inventory), std::move(plan));
+  TALLY_RETURN_IF_ERROR(reader->Open(records));
+  return std::unique_ptr<RecordReader>(std::move(reader));
+}
+
+}  // namespace tally
