@@ -111,10 +111,9 @@ std::vector<ItemRun> MakeRuns(std::span<const Job> jobs, const WeightPlan& plan)
   return runs;
 }
 
-ReadAhead::ReadAhead(const std::vector<FileReader>& files, const std::vector<ItemRun>& runs, int takers, bool may_cache)
+ReadAhead::ReadAhead(const std::vector<FileReader>& files, const std::vector<ItemRun>& runs, bool may_cache)
     : files_(files), runs_(runs), may_cache_(may_cache) {
-  const size_t most = kMostReadAhead / kWindowBytes;
-  const size_t n = std::min({most, runs.size(), static_cast<size_t>(kReaders + std::min(takers, 64) + 2)});
+  const size_t n = std::min<size_t>(kMostReadAhead / kWindowBytes, runs.size());
   Result<AnonymousMemory> memory = AnonymousMemory::Allocate(n * kWindowBytes, /*huge=*/true);
   if (n == 0 || !memory.ok()) return;
   memory_ = std::move(memory).value();

@@ -79,7 +79,7 @@ class ReadAhead {
  public:
   // `may_cache`: there is room for copies of the files. A disk that is slow enough for it is then read through the page cache, so that the
   // next load finds them there. The arguments must outlive this.
-  ReadAhead(const std::vector<FileReader>& files, const std::vector<ItemRun>& runs, int takers, bool may_cache);
+  ReadAhead(const std::vector<FileReader>& files, const std::vector<ItemRun>& runs, bool may_cache);
 
   int readers() const;  // that are of use
   // So many calls of Read are under way or will be. Before the first Take.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cstring>
 #include <span>
 #include <string>
 #include <tuple>
@@ -10,7 +8,7 @@
 #include <vector>
 
 #include "engine/base/aligned.h"
-#include "engine/base/format.h"
+#include "engine/machine/parallel.h"
 #include "engine/weights/file_tensors.h"
 #include "engine/weights/item_loader.h"
 #include "engine/weights/load_state.h"
@@ -24,8 +22,9 @@ namespace tally {
 namespace {
 
 // `beside`: one thread runs it before it loads.
-Status RunJobs(const std::vector<Job>& jobs, const TensorReader& reader, const PlaceSlice& place, Team& team,
+Status RunJobs(const std::vector<FileReader>& files, const WeightPlan& plan, bool forget, const PlaceSlice& place, Team& team,
                const LoadProgress& progress, const std::function<void()>& beside) {
+  const std::vector<Job> jobs = MakeJobs(plan);
   uint64_t total = 0;
   for (const Job& job : jobs) {
     const uint64_t slices = static_cast<uint64_t>(job.weights[0]->view.slices);
@@ -38,31 +37,41 @@ Status RunJobs(const std::vector<Job>& jobs, const TensorReader& reader, const P
       return NoRoom("not enough memory for " + std::to_string(staging_bytes) + " bytes to load through");
   }
   LoadState state(total, progress);
-  const int64_t items = jobs.empty() ? 0 : jobs.back().first_item + jobs.back().blocks * jobs.back().weights[0]->view.slices;
-  // A free thread takes the next run of items, so that files are read from front to back. Two threads that write to one huge page for the
-  // first time would both clear it: a run has several pages.
-  constexpr int64_t kRun = 8;
-  const int64_t runs = (items + kRun - 1) / kRun, before = beside ? 1 : 0;
-  std::atomic<int64_t> next{-before};
-  const auto load = [&](int thread, int64_t i) {
+  const std::vector<ItemRun> runs = MakeRuns(jobs, plan);
+  ReadAhead ahead(files, runs, !forget);
+  const auto load = [&](int thread, int64_t i, const Window* window) {
     const auto after = std::upper_bound(jobs.begin(), jobs.end(), i, [](int64_t v, const Job& j) { return v < j.first_item; });
     const Job& job = *(after - 1);
     const int64_t item = i - job.first_item, first = item % job.blocks * job.block;
+    const FileTensors reader(files, plan, forget, window);
     if (Status status = LoadItem(reader, place, job, item, staging[static_cast<size_t>(thread)].data()); !status.ok()) {
       state.Fail(i, std::move(status));
       return;
     }
     state.Done(thread, static_cast<uint64_t>(std::min(job.block, job.extent - first)) * job.bytes_per_unit);
   };
+  // A free thread takes the next run of items, so that files are read from front to back.
+  std::atomic<bool> idle{!beside};
   auto load_runs = [&](int thread, int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      const int64_t run = next.fetch_add(1, std::memory_order_relaxed);
-      if (run < 0) state.Guard(beside);
-      for (int64_t i = run * kRun; run >= 0 && i < std::min(items, (run + 1) * kRun) && !state.stopped(); ++i) load(thread, i);
+      if (!idle.exchange(true, std::memory_order_relaxed)) {
+        state.Guard(beside);
+      } else if (const auto taken = ahead.Take()) {
+        for (int64_t i = 0; i < taken->run->items && !state.stopped(); ++i)
+          load(thread, taken->run->first_item + i, taken->window);
+        ahead.GiveBack(taken->window);
+      }
+      if (state.stopped()) ahead.Stop();
     }
   };
   state.Done(0, 0);
-  team.Run(before + runs, 1, load_runs);
+  if (state.stopped()) ahead.Stop();
+  RunBeside(
+      ahead.readers(), [&] { ahead.Read(); },
+      [&](int readers) {
+        ahead.Expect(readers);
+        team.Run(static_cast<int64_t>(runs.size()) + (beside ? 1 : 0), 1, load_runs);
+      });
   return state.Finish();
 }
 
@@ -86,7 +95,7 @@ class WeightLoader {
     PackedWeights weights;
     TALLY_RETURN_IF_ERROR(Allocate(plan, weights));
     const FileTensors reader(files, plan, forget);
-    TALLY_RETURN_IF_ERROR(RunJobs(MakeJobs(plan), reader, PlacesIn(weights), team, progress, beside));
+    TALLY_RETURN_IF_ERROR(RunJobs(files, plan, forget, PlacesIn(weights), team, progress, beside));
     if (!plan.guarded) weights.arena_.CollapseToHugePages();
     for (const PlannedHostVector& v : plan.host_vectors) {
       std::vector<uint8_t> bytes(v.source->bytes);
