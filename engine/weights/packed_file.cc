@@ -78,7 +78,7 @@ struct PackedFile::State {
   std::vector<size_t> weight_of;       // of each weight of the plan: its index in the layout
   std::vector<ExpertRecords> records;  // the plan's
   std::vector<size_t> record_of;       // of each of them: its index in the layout
-  // Of each record, whether its checksums have agreed; by layer of the plan.
+  // By layer of the plan: of each part of each record, whether its checksums have agreed.
   std::vector<std::unique_ptr<std::atomic<bool>[]>> checked;
 
   const std::string& path() const { return header->file.path; }
@@ -166,6 +166,34 @@ struct PackedFile::State {
     return {};
   }
 
+  // Reads parts [first, last) of a record of the plan's layer, or as many as it has.
+  Status ReadParts(size_t layer, int64_t expert, size_t first, size_t last, uint8_t* out) const {
+    if (layer >= records.size() || expert < 0 || expert >= records[layer].experts || first >= records[layer].parts.size()) {
+      return InternalError("PackedFile: no such record");
+    }
+    const ExpertRecords& record = layout.records()[record_of[layer]];
+    last = std::min(last, record.parts.size());
+    const auto begin_of = [&](size_t part) { return part < record.parts.size() ? record.parts[part].offset : record.bytes; };
+    const uint64_t skip = begin_of(first), bytes = begin_of(last) - skip;
+    const uint64_t offset = layout.RecordOffset(record_of[layer], expert) + skip;
+    std::atomic<bool>* const flags = &checked[layer][static_cast<size_t>(expert) * record.parts.size()];
+    const auto check = [&]() -> Status {
+      for (size_t i = first; i < last; ++i) {
+        if (flags[i].load(std::memory_order_relaxed)) continue;
+        const std::span<const uint8_t> part(out + (begin_of(i) - skip), begin_of(i + 1) - begin_of(i));
+        const uint64_t first_sum = layout.SliceOf(record.parts[i].weight, expert).first_sum;
+        if (const auto bad = Damaged(part, offset + begin_of(i) - skip, first_sum)) return DamagedAt(*bad);
+        flags[i].store(true, std::memory_order_relaxed);
+      }
+      return {};
+    };
+    const Status status = ReadTwice(offset, {out, bytes}, check);
+    if (status.ok()) return status;
+    return BadInput("layer " + std::to_string(record.layer) + ", expert " + std::to_string(expert) + ", " +
+                    std::to_string(bytes) + " bytes at byte " + std::to_string(header->data_offset + offset) + ": " +
+                    status.message());
+  }
+
   // Finds the plan's weights in the file.
   Status Match(const WeightPlan& plan) {
     std::map<std::tuple<int32_t, std::string_view>, size_t> index;
@@ -197,7 +225,7 @@ struct PackedFile::State {
         return BadInput(Printable(path()) + ": holds other expert weights of layer " + std::to_string(record.layer) +
                         " than the model has: pack it again (tally pack)");
       }
-      checked.push_back(std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(record.experts)));
+      checked.push_back(std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(record.experts) * record.parts.size()));
       record_of.push_back(i);
       records.push_back(std::move(record));
     }
@@ -238,30 +266,11 @@ Result<PackedFile> PackedFile::Open(const Inventory& inventory, const WeightPlan
 const std::vector<ExpertRecords>& PackedFile::records() const { return state_->records; }
 
 Status PackedFile::ReadRecord(size_t layer, int64_t expert, uint8_t* out) const {
-  const State& s = *state_;
-  if (layer >= s.records.size() || expert < 0 || expert >= s.records[layer].experts) {
-    return InternalError("PackedFile::ReadRecord of no record");
-  }
-  const size_t index = s.record_of[layer];
-  const ExpertRecords& record = s.layout.records()[index];
-  const uint64_t offset = s.layout.RecordOffset(index, expert);
-  std::atomic<bool>& checked = s.checked[layer][static_cast<size_t>(expert)];
-  const auto check = [&]() -> Status {
-    if (checked.load(std::memory_order_relaxed)) return {};
-    for (size_t i = 0; i < record.parts.size(); ++i) {
-      const uint64_t begin = record.parts[i].offset,
-                     end = i + 1 < record.parts.size() ? record.parts[i + 1].offset : record.bytes;
-      const uint64_t first_sum = s.layout.SliceOf(record.parts[i].weight, expert).first_sum;
-      if (const auto bad = s.Damaged({out + begin, end - begin}, offset + begin, first_sum)) return s.DamagedAt(*bad);
-    }
-    checked.store(true, std::memory_order_relaxed);
-    return {};
-  };
-  const Status status = s.ReadTwice(offset, {out, record.bytes}, check);
-  if (status.ok()) return status;
-  return BadInput("layer " + std::to_string(record.layer) + ", expert " + std::to_string(expert) + ", " +
-                  std::to_string(record.bytes) + " bytes at byte " + std::to_string(s.header->data_offset + offset) + ": " +
-                  status.message());
+  return state_->ReadParts(layer, expert, 0, SIZE_MAX, out);
+}
+
+Status PackedFile::ReadPart(size_t layer, int64_t expert, size_t part, uint8_t* out) const {
+  return state_->ReadParts(layer, expert, part, part + 1, out);
 }
 
 Status PackedFile::ReadSlices(const WeightPlan& plan, const PlaceSlice& place, const LoadProgress& progress,

@@ -85,6 +85,8 @@ class PackedFile {
   // Checks its checksums at its first read in this object's life. A read error, or a checksum that does not agree, is read once more; then
   // the error (kBadInput) names layer, expert, file and offset. `out` is undefined then.
   Status ReadRecord(size_t layer, int64_t expert, uint8_t* out) const;
+  // The same for one of the record's parts alone, with what fills its last page; `out` is where the part begins.
+  Status ReadPart(size_t layer, int64_t expert, size_t part, uint8_t* out) const;
 
   // Reads all slices of the plan that `place` has a place for (null: none, such as experts that a store reads), on several threads of its own
   // besides the caller's, checks them and puts them there. `plan`: as Open had it. Places that start on pages, as those of plans without

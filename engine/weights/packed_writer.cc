@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -50,7 +52,9 @@ struct PackWindow {
 
 class WindowMaker {
  public:
-  WindowMaker(const WeightPlan& plan, const PackedLayout& layout, uint64_t most) : plan_(plan), layout_(layout), most_(most) {
+  // cut_jobs: takes jobs that windows point to.
+  WindowMaker(const WeightPlan& plan, const PackedLayout& layout, uint64_t most, std::deque<Job>& cut_jobs)
+      : plan_(plan), layout_(layout), most_(most), cut_jobs_(cut_jobs) {
     for (const ExpertRecords& record : layout.records()) {
       for (const ExpertRecords::Part& part : record.parts) in_records_.insert(part.weight);
     }
@@ -87,23 +91,28 @@ class WindowMaker {
   // Items after which a slice can be cut: they have packed whole blocks of it, and nothing beyond. 0: it cannot.
   static int64_t ItemsOfCut(const Job& job) {
     const PlannedWeight& w = *job.weights[0];
-    if (job.weights.size() > 1 || w.vector() || w.transposed())
-      return 0;  // an item of a transposed weight is a part of all panels
-    const uint64_t unit = w.view.panel_stride * static_cast<uint64_t>(w.view.layout == WeightLayout::kPanel16 ? 1 : kPanelRows);
-    const uint64_t item = unit * static_cast<uint64_t>(job.block / kPanelRows);
-    return job.block % kPanelRows == 0 ? static_cast<int64_t>(kPackedBlock / std::gcd(item, kPackedBlock)) : 0;
+    if (job.weights.size() > 1 || w.vector() || w.transposed() || job.block % kPanelRows != 0)
+      return 0;  // transposed: items cut all panels
+    return static_cast<int64_t>(kPackedBlock / std::gcd(BytesOfItem(job), kPackedBlock));
+  }
+  static uint64_t BytesOfItem(const Job& job) {
+    const PlannedWeight& w = *job.weights[0];
+    const int64_t units = w.view.layout == WeightLayout::kPanel16 ? job.block / kPanelRows : job.block;
+    return static_cast<uint64_t>(units) * w.view.panel_stride;
   }
 
   // A slice that is larger than a window, in parts.
-  bool AddParts(const Job& job, int64_t slice) {
+  bool AddParts(const Job& whole, int64_t slice) {
+    Job job = whole;  // with items of a power of two of rows, so that few of them are whole blocks
+    job.block = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(whole.block)));
+    job.blocks = (job.extent + job.block - 1) / job.block;
     const int64_t cut = ItemsOfCut(job);
     const PlannedWeight& w = *job.weights[0];
     if (cut == 0) return false;
-    const uint64_t rows = static_cast<uint64_t>(job.block * cut);
-    const uint64_t bytes =
-        w.view.layout == WeightLayout::kPanel16 ? rows / kPanelRows * w.view.panel_stride : rows * w.view.panel_stride;
+    const uint64_t bytes = BytesOfItem(job) * static_cast<uint64_t>(cut);
     const uint64_t all = RoundUp(w.slice_bytes, kWeightPage);
     if (bytes > most_) return false;
+    cut_jobs_.push_back(job);
     const int64_t items = static_cast<int64_t>(most_ / bytes) * cut;
     for (int64_t first = 0; first < job.blocks; first += items) {
       Close();
@@ -113,7 +122,7 @@ class WindowMaker {
       open_.slices.push_back({w.view.id, slice, 1, 0, own, skip, own});
       open_.parts.push_back({layout_.SliceOf(w.view.id, slice).offset + skip, 0, own});
       open_.bytes = own;
-      open_.items.push_back({&job, slice * job.blocks + first, n});
+      open_.items.push_back({&cut_jobs_.back(), slice * job.blocks + first, n});
     }
     Close();
     return true;
@@ -163,6 +172,7 @@ class WindowMaker {
   const WeightPlan& plan_;
   const PackedLayout& layout_;
   const uint64_t most_;
+  std::deque<Job>& cut_jobs_;
   std::set<WeightId> in_records_;
   PackWindow open_;
   std::vector<PackWindow> windows_;
@@ -228,7 +238,8 @@ class Packer {
 
   Result<std::vector<uint64_t>> Run(uint64_t window_bytes) {
     const std::vector<Job> jobs = MakeJobs(plan_);
-    const std::vector<PackWindow> windows = WindowMaker(plan_, layout_, window_bytes).Make(jobs);
+    std::deque<Job> cut_jobs;
+    const std::vector<PackWindow> windows = WindowMaker(plan_, layout_, window_bytes, cut_jobs).Make(jobs);
     staging_.resize(static_cast<size_t>(team_.threads()));
     for (AlignedBuffer<uint8_t>& buffer : staging_) {
       if (!buffer.Resize(StagingBytes(jobs))) return NoRoom("not enough memory to pack through");
@@ -254,6 +265,7 @@ class Packer {
       if (buffer == nullptr) break;
       const bool large = window.bytes > window_bytes;  // alone in memory
       AnonymousMemory* const other = large ? exchange_.TakeEmpty() : nullptr;
+      if (other != nullptr) *other = AnonymousMemory();
       Status status = Pack(window, *buffer);
       if (other != nullptr) exchange_.GiveEmpty(other);
       if (!status.ok()) {

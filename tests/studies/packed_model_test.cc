@@ -26,6 +26,7 @@
 #include "models/family.h"
 #include "tests/app/text_model.h"
 #include "tests/support/open_engine.h"
+#include "tests/support/small_config.h"
 #include "tests/support/temp_folder.h"
 
 namespace tally {
@@ -100,7 +101,7 @@ TEST_F(PackedModels, GgufOfSeveralTypes) {
     EXPECT_EQ(first->metadata.values(), made->metadata.values());
     fs::remove(source);
     EXPECT_EQ(Fingerprint(packed), plain) << model;
-    EXPECT_EQ(Names(), std::set<std::string>{"m.tally"});
+    EXPECT_EQ(Names(), (std::set<std::string>{"gpt-oss.json", "m.tally"}));
   }
 }
 
@@ -147,8 +148,9 @@ TEST_F(PackedModels, TextsOfADirectory) {
   const auto write = [&](const std::string& name, const std::string& text) {
     ASSERT_TRUE(WriteTextFile(directory + "/" + name, text).ok());
   };
-  write("tokenizer.json",
-        R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"c":2,"ab":3},"merges":[["a","b"]]},"added_tokens":[]})");
+  write(
+      "tokenizer.json",
+      R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"c":2,"ab":3},"merges":[["a","b"]]},"added_tokens":[],"decoder":{"type":"Fuse"}})");
   write("tokenizer_config.json", R"({"eos_token":"c","chat_template":"never"})");
   write("chat_template.jinja", "{{ messages[0].content }}");
   write("generation_config.json", R"({"stop_strings":["END"],"temperature":0.25})");
