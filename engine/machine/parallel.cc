@@ -419,6 +419,33 @@ void RunBeside(int threads, const std::function<void()>& work, const std::functi
   own(static_cast<int>(started.threads.size()));
 }
 
+struct WaitingThreads::Threads {
+  std::vector<std::thread> all;
+};
+
+Result<WaitingThreads> WaitingThreads::Start(int n, std::function<void(int)> work) {
+  WaitingThreads threads;
+  threads.threads_ = std::make_unique<Threads>();
+  std::vector<std::thread>& all = threads.threads_->all;
+  try {
+    for (int t = 0; t < n; ++t) all.emplace_back(work, t);
+  } catch (const std::system_error& error) {
+    if (all.empty()) return NoRoom(std::string("no thread: ") + error.what());
+  }
+  return threads;
+}
+
+WaitingThreads::WaitingThreads() = default;
+WaitingThreads::WaitingThreads(WaitingThreads&&) noexcept = default;
+WaitingThreads& WaitingThreads::operator=(WaitingThreads&&) noexcept = default;
+WaitingThreads::~WaitingThreads() { Join(); }
+int WaitingThreads::count() const { return threads_ == nullptr ? 0 : static_cast<int>(threads_->all.size()); }
+void WaitingThreads::Join() {
+  if (threads_ == nullptr) return;
+  for (std::thread& thread : threads_->all) thread.join();
+  threads_ = nullptr;
+}
+
 bool RunWithin(double seconds, std::function<void()> work) {
   struct Shared {
     std::mutex mutex;

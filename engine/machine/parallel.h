@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <type_traits>
 
@@ -74,6 +75,23 @@ class Team {
 // when all have ended. For work that waits, such as reading files, beside a team that computes. An exception of `own` passes through, once
 // the threads have ended: it must see to that. `work` throws none.
 void RunBeside(int threads, const std::function<void()>& work, const std::function<void(int)>& own);
+
+// Threads beside the team that wait for something most of the time, such as a disk. Each runs work(its number).
+class WaitingThreads {
+ public:
+  // kNoRoom: the system has no thread; it may have fewer than `n`.
+  static Result<WaitingThreads> Start(int n, std::function<void(int)> work);
+  WaitingThreads();
+  WaitingThreads(WaitingThreads&&) noexcept;
+  WaitingThreads& operator=(WaitingThreads&&) noexcept;
+  ~WaitingThreads();  // Join
+  int count() const;
+  void Join();  // `work` must have been told to return
+
+ private:
+  struct Threads;
+  std::unique_ptr<Threads> threads_;
+};
 
 // Runs `work` on a thread of its own. False: it has not ended after `seconds`. It then keeps running, and its result is lost.
 bool RunWithin(double seconds, std::function<void()> work);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -44,11 +43,7 @@ Result<std::unique_ptr<ExpertStore>> ExpertStore::Create(std::vector<ExpertRecor
     layer.tables.assign(r.parts.size(), std::vector<const uint8_t*>(experts));
     at += static_cast<uint64_t>(slots[i]) * r.bytes;
   }
-  try {
-    for (int t = 0; t < kReaders; ++t) store->readers_.emplace_back([s = store.get(), t] { s->ReadTasks(t); });
-  } catch (const std::system_error& error) {
-    if (store->readers_.empty()) return NoRoom(std::string("no thread to read experts with: ") + error.what());
-  }
+  TALLY_ASSIGN_OR_RETURN(store->readers_, WaitingThreads::Start(kReaders, [s = store.get()](int t) { s->ReadTasks(t); }));
   return store;
 }
 
@@ -58,7 +53,7 @@ ExpertStore::~ExpertStore() {
     stop_ = true;
   }
   work_.notify_all();
-  for (std::thread& reader : readers_) reader.join();
+  readers_.Join();
 }
 
 int64_t ExpertStore::IndexOf(int32_t layer) const {
@@ -127,7 +122,7 @@ Status ExpertStore::ForEachRecord(const std::function<void(size_t layer, int64_t
     for (int64_t e = 0; e < records_[i].experts; ++e) all.emplace_back(i, e);
   }
   std::vector<AnonymousMemory> buffers;
-  for (size_t t = 0; t < readers_.size(); ++t) {
+  for (int t = 0; t < readers_.count(); ++t) {
     TALLY_ASSIGN_OR_RETURN(AnonymousMemory buffer, AnonymousMemory::Allocate(most, /*huge=*/true));
     buffers.push_back(std::move(buffer));
   }
@@ -143,13 +138,9 @@ Status ExpertStore::ForEachRecord(const std::function<void(size_t layer, int64_t
       fn(layer, expert, buffers[t].data());
     }
   };
-  std::vector<std::thread> threads;  // the readers have nothing to do meanwhile
-  try {
-    for (size_t t = 1; t < buffers.size(); ++t) threads.emplace_back(work, t);
-  } catch (const std::system_error&) {  // fewer do
-  }
-  work(0);
-  for (std::thread& thread : threads) thread.join();
+  std::atomic<size_t> thread{1};  // the readers have nothing to do meanwhile
+  RunBeside(
+      static_cast<int>(buffers.size()) - 1, [&] { work(thread++); }, [&](int) { work(0); });
   for (const Status& status : failed) TALLY_RETURN_IF_ERROR(status);
   return {};
 }

@@ -14,11 +14,11 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "engine/base/status.h"
 #include "engine/machine/machine.h"
+#include "engine/machine/parallel.h"
 #include "engine/weights/records.h"
 
 namespace tally {
@@ -154,7 +154,7 @@ class ExpertStore {
   std::condition_variable work_, read_;
   std::deque<Task> tasks_;
   bool stop_ = false;
-  std::vector<std::thread> readers_;
+  WaitingThreads readers_;
 };
 
 }  // namespace tally

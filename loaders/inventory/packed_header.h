@@ -2,7 +2,7 @@
 // What a packed file (model.tally) says of itself. The file, little endian:
 //   first page  magic, version, sizes of the header and of the data, a checksum of the header
 //   header      the source's inventory, its fingerprint, the shard, the weights, a checksum of each block of data
-//   data        the weights as they lie in memory (engine/weights/packed_file.h), from a page on
+//   data        the weights as they lie in memory (layout: docs/files.md), from a page on
 #pragma once
 
 #include <cstdint>
