@@ -254,10 +254,10 @@ std::vector<Table> ResidentTables(const CountedModel& m, const StreamingForecast
     exact("other weights, bytes", N);
     exact("all experts, bytes", L * X * R);
     exact("least budget, bytes", N + L * (Form::Symbol("k", static_cast<uint64_t>(l->top_k)) + Form(2)) * R);
-    const auto more = static_cast<uint64_t>(std::ranges::count(f.at.slots_of, f.at.slots + 1));
+    const auto one_more = static_cast<uint64_t>(std::ranges::count(f.at.slots_of, f.at.slots + 1));
     row("slots of a layer n", std::to_string(f.at.slots), "floor((M - N) / (L_x R)), at most X");
-    row("layers with one more e", std::to_string(more), "floor((M - N) / R - L_x n), if n < X");
-    exact("resident, bytes", N + (L * n + Form::Symbol("e", more)) * R);
+    row("layers with one more e", std::to_string(one_more), "floor((M - N) / R - L_x n), if n < X");
+    exact("resident, bytes", N + (L * n + Form::Symbol("e", one_more)) * R);
     row("resident share r", OfRoof(f.at.share), "(L_x n + e) / (L_x X)");
   } else if (l != nullptr) {
     row("other weights N, bytes", WithThousands(f.model.held()), "");

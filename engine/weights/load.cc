@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
-#include <exception>
-#include <mutex>
 #include <span>
 #include <string>
 #include <tuple>
@@ -13,72 +11,15 @@
 #include "engine/machine/parallel.h"
 #include "engine/weights/file_tensors.h"
 #include "engine/weights/item_loader.h"
+#include "engine/weights/load_state.h"
 #include "engine/weights/pack.h"
+#include "engine/weights/packed_file.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/weights.h"
 #include "loaders/inventory/file_reader.h"
 
 namespace tally {
 namespace {
-
-// State shared by the loading threads.
-class LoadState {
- public:
-  LoadState(uint64_t total, const LoadProgress& progress) : total_(total), progress_(progress) {}
-
-  bool stopped() const { return stop_.load(std::memory_order_relaxed); }
-
-  // Keeps the failure of the lowest item.
-  void Fail(int64_t item, Status status) {
-    std::lock_guard lock(mutex_);
-    if (status_.ok() || item < failed_item_) {
-      failed_item_ = item;
-      status_ = std::move(status);
-    }
-    stop_.store(true, std::memory_order_relaxed);
-  }
-
-  // Only thread 0, the caller, reports progress.
-  void Done(int thread, uint64_t bytes) {
-    done_.fetch_add(bytes, std::memory_order_relaxed);
-    if (thread == 0) Report();
-  }
-
-  // Runs fn. An exception must not pass through the team: it is kept.
-  void Guard(const std::function<void()>& fn) {
-    try {
-      fn();
-    } catch (...) {
-      Fail(-1, InternalError("an exception"));
-      std::lock_guard lock(mutex_);
-      thrown_ = std::current_exception();
-    }
-  }
-
-  // Called after the threads are done. Rethrows an exception that was kept.
-  Status Finish() {
-    Report();
-    if (thrown_) std::rethrow_exception(thrown_);
-    return status_;
-  }
-
- private:
-  void Report() {
-    if (!progress_ || stopped()) return;
-    bool go_on = false;
-    Guard([&] { go_on = progress_(done_.load(std::memory_order_relaxed), total_); });
-    if (!go_on) Fail(-1, {StatusCode::kInterrupted, "loading was interrupted"});
-  }
-
-  const uint64_t total_;
-  const LoadProgress& progress_;
-  std::atomic<uint64_t> done_{0};
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  int64_t failed_item_ = -1;  // -1: none, or interrupted
-  Status status_;
-  std::exception_ptr thrown_;
-};
 
 // `beside`: one thread runs it before it loads.
 Status RunJobs(const std::vector<FileReader>& files, const WeightPlan& plan, bool forget, const PlaceSlice& place, Team& team,
@@ -140,6 +81,7 @@ class WeightLoader {
  public:
   static Result<PackedWeights> Load(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
                                     const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
+    if (inventory.packed != nullptr) return LoadPacked(inventory, plan, progress, beside, std::move(experts));
     std::vector<FileReader> files;
     uint64_t file_bytes = 0;
     for (const InventoryFile& file : inventory.files) {
@@ -151,27 +93,62 @@ class WeightLoader {
     // See LoadWeights. The copies could not stay whole for the next load either.
     const bool forget = plan.arena_bytes + file_bytes > AvailableMemoryBytes();
     PackedWeights weights;
-    if (plan.arena_bytes > 0) {
-      TALLY_ASSIGN_OR_RETURN(weights.arena_, AnonymousMemory::Allocate(plan.arena_bytes, /*huge=*/!plan.guarded));
-      if (plan.guarded) weights.arena_.RefuseHugePages();
-    }
-    weights.guarded_ = plan.guarded;
-    weights.packed_bytes_ = plan.packed_bytes();
+    TALLY_RETURN_IF_ERROR(Allocate(plan, weights));
     const FileTensors reader(files, plan, forget);
-    const PlaceSlice place = [arena = weights.arena_.data()](const PlannedWeight& w, int64_t slice) {
-      return arena + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
-    };
-    TALLY_RETURN_IF_ERROR(RunJobs(files, plan, forget, place, team, progress, beside));
+    TALLY_RETURN_IF_ERROR(RunJobs(files, plan, forget, PlacesIn(weights), team, progress, beside));
     if (!plan.guarded) weights.arena_.CollapseToHugePages();
     for (const PlannedHostVector& v : plan.host_vectors) {
       std::vector<uint8_t> bytes(v.source->bytes);
       TALLY_RETURN_IF_ERROR(reader.Read(*v.source, 0, bytes.size(), bytes.data()));
-      std::vector<float> values(v.source->elements());
-      WidenToF32(v.source->dtype, static_cast<int64_t>(values.size()), 1, bytes.data(), values.data());
-      TALLY_RETURN_IF_ERROR(CheckFinite(reader.FileOf(*v.source), *v.source, values));
-      weights.host_vectors_.push_back({v.role, v.layer, std::move(values)});
+      TALLY_RETURN_IF_ERROR(AddHostVector(v, bytes, reader.FileOf(*v.source), weights));
     }
     for (size_t i = 0; i < files.size(); ++i) TALLY_RETURN_IF_ERROR(files[i].CheckUnchanged(inventory.files[i]));
+    TALLY_RETURN_IF_ERROR(SetViews(plan, std::move(experts), weights));
+    return weights;
+  }
+
+ private:
+  static Result<PackedWeights> LoadPacked(const Inventory& inventory, const WeightPlan& plan, const LoadProgress& progress,
+                                          const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
+    TALLY_ASSIGN_OR_RETURN(const PackedFile file, PackedFile::Open(inventory, plan));
+    PackedWeights weights;
+    TALLY_RETURN_IF_ERROR(Allocate(plan, weights));
+    TALLY_RETURN_IF_ERROR(file.ReadSlices(plan, PlacesIn(weights), progress, beside));
+    if (!plan.guarded) weights.arena_.CollapseToHugePages();
+    for (const PlannedHostVector& v : plan.host_vectors) {
+      TALLY_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, file.Buffer(*v.source));
+      TALLY_RETURN_IF_ERROR(AddHostVector(v, bytes, inventory.path, weights));
+    }
+    TALLY_RETURN_IF_ERROR(SetViews(plan, std::move(experts), weights));
+    return weights;
+  }
+
+  static Status Allocate(const WeightPlan& plan, PackedWeights& weights) {
+    weights.guarded_ = plan.guarded;
+    weights.packed_bytes_ = plan.packed_bytes();
+    if (plan.arena_bytes == 0) return {};
+    TALLY_ASSIGN_OR_RETURN(weights.arena_, AnonymousMemory::Allocate(plan.arena_bytes, /*huge=*/!plan.guarded));
+    if (plan.guarded) weights.arena_.RefuseHugePages();
+    return {};
+  }
+
+  static PlaceSlice PlacesIn(const PackedWeights& weights) {
+    return [arena = weights.arena_.data()](const PlannedWeight& w, int64_t slice) -> uint8_t* {
+      if (w.streamed) return nullptr;
+      return arena + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
+    };
+  }
+
+  static Status AddHostVector(const PlannedHostVector& v, std::span<const uint8_t> bytes, const std::string& file,
+                              PackedWeights& weights) {
+    std::vector<float> values(v.source->elements());
+    WidenToF32(v.source->dtype, static_cast<int64_t>(values.size()), 1, bytes.data(), values.data());
+    TALLY_RETURN_IF_ERROR(CheckFinite(file, *v.source, values));
+    weights.host_vectors_.push_back({v.role, v.layer, std::move(values)});
+    return {};
+  }
+
+  static Status SetViews(const WeightPlan& plan, std::unique_ptr<ExpertStore> experts, PackedWeights& weights) {
     for (const PlannedWeight& w : plan.weights) {
       weights.infos_.push_back(w.info);
       WeightView view = w.view;
@@ -193,7 +170,7 @@ class WeightLoader {
       return std::tuple(a.layer, a.role) < std::tuple(b.layer, b.role);
     });
     weights.experts_ = std::move(experts);
-    return weights;
+    return {};
   }
 };
 

@@ -156,6 +156,9 @@ TEST_P(Streamed, HasTheBitsAndTheBooksOfAllInMemory) {
     EXPECT_FALSE(LoadModel(path, WithBudget(least - 1)).ok());
     ExpectSame(path, WithBudget(least), one.engine->ledger(), logits, bill, one.engine->Fingerprint());
     ExpectSame(path, WithBudget((least + all) / 2), one.engine->ledger(), logits, bill, one.engine->Fingerprint());
+    const std::string packed = made.folder() / "made.tally";
+    ASSERT_TRUE(PackModel(path, packed).ok());
+    ExpectSame(packed, WithBudget(least), one.engine->ledger(), logits, bill, one.engine->Fingerprint());
     if (path != gguf) continue;
     ExpectSameInGroup(path, least, Split::kAll, logits);
     if (k + 2 < plan.experts / 2) ExpectSameInGroup(path, least, Split::kExperts, logits);

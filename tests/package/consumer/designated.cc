@@ -56,6 +56,10 @@ int main() {
   TALLY_DESIGNATED(tally::CountedModel, name);
   TALLY_DESIGNATED(tally::Inspection, inventory);
   TALLY_DESIGNATED(tally::LogitsCallbacks, take);
+  TALLY_DESIGNATED(tally::PackOptions, threads);
+  TALLY_DESIGNATED(tally::PackReport, weights);
+  TALLY_DESIGNATED(tally::PackedHeader, layout_version);
+  TALLY_DESIGNATED(tally::PackedWeight, role);
   TALLY_DESIGNATED(tally::PerplexityOptions, window);
   TALLY_DESIGNATED(tally::Divergence, mean);
   TALLY_DESIGNATED(tally::PerplexityReport, scored);
