@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -211,4 +212,11 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace tally
 
-int main(int argc, char** argv) { return tally::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return tally::Main(argc, argv);
+  } catch (const std::exception& e) {
+    (void)std::fprintf(stderr, "cold_start: %s\n", e.what());
+    return 1;
+  }
+}
