@@ -19,13 +19,13 @@ set(public_headers
   engine/reports/audit_report.h engine/reports/bill_report.h engine/reports/claims_report.h engine/reports/count_report.h engine/reports/fit_report.h engine/reports/ledger_report.h engine/reports/training_report.h
   engine/text/tokenizer.h
   engine/session/answer_calls.h engine/session/batch.h engine/session/conversation.h engine/session/engine.h engine/session/generate.h engine/session/held_calls.h engine/session/logprobs.h engine/session/model.h engine/session/output_stream.h engine/session/probe.h engine/session/request.h engine/session/sampling.h engine/session/scheduler.h engine/session/sequences.h engine/session/token_rules.h
-  engine/studies/audit.h engine/studies/claims.h engine/studies/count.h engine/studies/count_figures.h engine/studies/draft_speed.h engine/studies/fit.h engine/studies/fit_models.h engine/studies/grammar_speed.h engine/studies/inspect.h engine/studies/kept_bench.h engine/studies/logits.h engine/studies/perplexity.h engine/studies/quantize.h engine/studies/report.h engine/studies/run_info.h engine/studies/speed.h
+  engine/studies/audit.h engine/studies/claims.h engine/studies/count.h engine/studies/count_figures.h engine/studies/draft_speed.h engine/studies/fit.h engine/studies/fit_models.h engine/studies/grammar_speed.h engine/studies/inspect.h engine/studies/kept_bench.h engine/studies/logits.h engine/studies/packed_model.h engine/studies/perplexity.h engine/studies/quantize.h engine/studies/report.h engine/studies/run_info.h engine/studies/speed.h engine/studies/streaming_forecast.h
   engine/studies/summary.h engine/studies/synth.h
   counters/books/books.h counters/books/closed_form.h counters/books/communication.h counters/books/figure.h counters/books/form.h counters/books/model_count.h counters/books/parts.h counters/books/published.h
-  counters/books/step_audit.h counters/books/training.h
+  counters/books/step_audit.h counters/books/streaming.h counters/books/training.h
   counters/cost/cost.h counters/cost/op_description.h counters/cost/site.h
   counters/ledger/bill.h counters/ledger/ledger.h counters/ledger/process_books.h counters/ledger/record.h counters/ledger/touch_set.h counters/ledger/weight_slices.h
-  loaders/inventory/inventory.h loaders/npy.h)
+  loaders/inventory/inventory.h loaders/inventory/packed_header.h loaders/npy.h)
 set(public_root ${PROJECT_BINARY_DIR}/include)
 set(public_sources)
 set(public_copies)

@@ -329,7 +329,7 @@ Result<Inventory> ReadCheckpoint(const std::string& path) {
   if (path.ends_with(".safetensors") && Exists(path)) {
     return BadInput(Printable(path) + ": a safetensors file has no hyper-parameters; name the directory with its config.json");
   }
-  return ReadGguf(path);
+  return IsPacked(path) ? ReadPacked(path) : ReadGguf(path);
 }
 
 }  // namespace tally

@@ -14,6 +14,7 @@
 
 #include "loaders/inventory/file_reader.h"
 #include "loaders/inventory/inventory.h"
+#include "loaders/inventory/packed_header.h"
 
 namespace tally {
 
@@ -32,7 +33,20 @@ Result<Inventory> ReadConfigJson(const std::string& path);
 // The same of the text of a config.json. `source` stands for the file's name in messages.
 Result<Inventory> ReadConfigText(std::string_view json, const std::string& source);
 
-// Decides by what `path` is: a directory (or a config.json in one) or a GGUF file.
+// A packed file (inventory/packed_header.h): the inventory of its source, with `packed` set. Reads the header alone. kBadInput also for
+// another version, a header that has changed, and a file that is longer or shorter than the header says.
+Result<Inventory> ReadPacked(const std::string& path);
+// The inventory that the header of such a file holds: `header` is all between the first page and the data; `packed` what the first page
+// says, and the file.
+Result<Inventory> DecodePackedHeader(std::span<const uint8_t> header, const std::string& path, PackedHeader packed);
+// True for a file that begins as packed files do.
+bool IsPacked(const std::string& path);
+// The first bytes of a packed file: all before its data, with the inventory of a source. Sets header.data_offset and what it says of the
+// source; the rest of `header` must be set, but for `file`. The length depends on the number of checksums, not on them. kBadInput: files beside the
+// weights that cannot be read.
+Result<std::string> EncodePackedHeader(const Inventory& source, PackedHeader& header);
+
+// Decides by what `path` is: a directory (or a config.json in one), a packed file or a GGUF file.
 Result<Inventory> ReadCheckpoint(const std::string& path);
 
 // general.file_type, of llama.cpp's enumeration, of a GGUF file whose matrices have this type; -1: there is none.
@@ -40,7 +54,8 @@ int GgufFileType(DType dtype);
 
 // Writers call fill(tensor index, byte offset in the tensor, piece) until all is written, in order; a piece is at most 8 MiB and whole
 // rows, or, of longer rows, whole blocks. The file gets its name when it is complete, replacing one that was there; on any error the
-// partial file is removed and the status says what happened. Missing room on the file system is an error before a byte is written.
+// partial file is removed and the status says what happened. Missing room on the file system is an error before a byte is written. Without
+// a fill, the tensors are a hole, which reads as zeros and takes no room.
 using FillTensor = std::function<void(size_t tensor, uint64_t offset, std::span<uint8_t> piece)>;
 using WriteProgress = std::function<bool(uint64_t done, uint64_t total)>;  // false: stop, kInterrupted
 

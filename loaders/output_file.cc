@@ -2,6 +2,7 @@
 #include "loaders/output_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "engine/base/format.h"
 #include "engine/base/sync_file.h"
@@ -49,7 +51,85 @@ Status CheckRoom(const std::string& target, uint64_t total) {
                 "; nothing was written");
 }
 
+constexpr std::string_view kPartial = ".partial-";
+
+// Removes partial files of `target` whose writers have ended. A writer of CreateSized holds a lock on its file.
+void RemoveLeftOver(const std::string& target) {
+  namespace fs = std::filesystem;
+  const fs::path path(target);
+  const std::string prefix = path.filename().string() + std::string(kPartial);
+  std::error_code error;
+  std::vector<std::string> found;
+  for (fs::directory_iterator at(path.has_parent_path() ? path.parent_path() : fs::path("."), error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->path().filename().string().starts_with(prefix)) found.push_back(at->path().string());
+  }
+  for (const std::string& partial : found) {
+    const int fd = ::open(partial.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) (void)::unlink(partial.c_str());
+    ::close(fd);
+  }
+}
+
+// Sets the room of a file aside. Returns 0 or errno.
+int SetAside(int fd, uint64_t total) {
+#ifdef __linux__
+  int error = 0;
+  do {
+    error = ::fallocate(fd, 0, 0, static_cast<off_t>(total)) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  if (error != EOPNOTSUPP && error != ENOSYS && error != EINVAL) return error;
+#endif
+  return ::ftruncate(fd, static_cast<off_t>(total)) == 0 ? 0 : errno;
+}
+
+constexpr uint64_t kDirectPage = 4096;
+
 }  // namespace
+
+Result<OutputFile> OutputFile::CreateSized(const std::string& path, uint64_t total) {
+  TALLY_ASSIGN_OR_RETURN(const std::string target, Target(path));
+  RemoveLeftOver(target);
+  for (int n = 0; n < 100; ++n) {
+    TALLY_ASSIGN_OR_RETURN(OutputFile file, Create(path, total));
+    struct stat own, named;
+    // Another process that looks for left files may have taken it before the lock was.
+    const bool locked = ::flock(file.fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    if (!locked || ::fstat(file.fd_, &own) != 0 || ::stat(file.partial_.c_str(), &named) != 0 || own.st_ino != named.st_ino)
+      continue;
+    if (const int error = SetAside(file.fd_, total); error != 0) return file.Failed("cannot be given its room", error);
+#ifdef O_DIRECT
+    file.direct_ = ::open(file.partial_.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);  // -1: the file system refuses
+#endif
+    return file;
+  }
+  return BadInput(Printable(path) + ": cannot be created: other processes remove its partial file");
+}
+
+Status OutputFile::WriteAt(uint64_t offset, std::span<const uint8_t> bytes) const {
+  const auto aligned = [](uint64_t n) { return n % kDirectPage == 0; };
+  bool direct = direct_ >= 0 && aligned(offset) && aligned(bytes.size()) && aligned(reinterpret_cast<uintptr_t>(bytes.data()));
+  for (size_t done = 0; done < bytes.size();) {
+    // Linux moves at most 2^31 - 4096 bytes a call.
+    const size_t want = std::min<size_t>(bytes.size() - done, size_t{1} << 30);
+    const ssize_t n = ::pwrite(direct ? direct_ : fd_, bytes.data() + done, want, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EINVAL && direct) {
+      direct = false;
+      continue;
+    }
+    if (n <= 0) {
+      const int error = n < 0 ? errno : ENOSPC;
+      return {SystemErrorCode(error), Printable(path_) + ": cannot be written at byte " + std::to_string(offset + done) + " of " +
+                                          std::to_string(total_) + ": " + SystemErrorText(error) +
+                                          "; the partial file was removed"};
+    }
+    done += static_cast<size_t>(n);
+    direct = direct && aligned(done);
+  }
+  return {};
+}
 
 Result<OutputFile> OutputFile::Create(const std::string& path, uint64_t total, unsigned mode) {
   OutputFile file;
@@ -59,7 +139,7 @@ Result<OutputFile> OutputFile::Create(const std::string& path, uint64_t total, u
   file.buffer_ = std::make_unique_for_overwrite<uint8_t[]>(kBufferBytes);
   // Another writer, or one that was killed, may have left some of these names.
   for (int n = 0; n < 100; ++n) {
-    std::string partial = file.path_ + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(n);
+    std::string partial = file.path_ + std::string(kPartial) + std::to_string(::getpid()) + "-" + std::to_string(n);
     do {
       file.fd_ = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     } while (file.fd_ < 0 && errno == EINTR);
@@ -77,6 +157,7 @@ Result<OutputFile> OutputFile::Create(const std::string& path, uint64_t total, u
 
 OutputFile::OutputFile(OutputFile&& o) noexcept
     : fd_(std::exchange(o.fd_, -1)),
+      direct_(std::exchange(o.direct_, -1)),
       path_(std::move(o.path_)),
       partial_(std::exchange(o.partial_, {})),
       buffer_(std::move(o.buffer_)),
@@ -87,6 +168,7 @@ OutputFile::OutputFile(OutputFile&& o) noexcept
 OutputFile::~OutputFile() { Abandon(); }
 
 void OutputFile::Abandon() {
+  if (direct_ >= 0) ::close(std::exchange(direct_, -1));
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   if (!partial_.empty()) ::unlink(partial_.c_str());
   partial_.clear();
@@ -129,10 +211,16 @@ Status OutputFile::Append(std::string_view bytes) {
   return {};
 }
 
+Status OutputFile::Extend(uint64_t total) {
+  TALLY_RETURN_IF_ERROR(Flush());
+  return ::ftruncate(fd_, static_cast<off_t>(total)) == 0 ? Status() : Failed("cannot be made longer", errno);
+}
+
 Status OutputFile::Commit(bool durable) {
   TALLY_RETURN_IF_ERROR(Flush());
   // Some file systems report a full disk only now, or when the file is closed.
   if (const int error = durable ? SyncFile(fd_) : 0; error != 0) return Failed("cannot be written", error);
+  if (direct_ >= 0) ::close(std::exchange(direct_, -1));
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return Failed("cannot be closed", errno);
   if (::rename(partial_.c_str(), path_.c_str()) != 0) return Failed("cannot be given its name", errno);
   partial_.clear();

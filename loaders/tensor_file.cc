@@ -23,8 +23,12 @@ uint64_t PieceBytes(const StoredTensor& t) {
 
 Status WriteTensorFile(const std::string& path, const TensorFile& layout, const std::vector<StoredTensor>& tensors,
                        const FillTensor& fill, const WriteProgress& progress) {
-  TALLY_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path, layout.total));
+  TALLY_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path, fill ? layout.total : layout.header.size()));
   TALLY_RETURN_IF_ERROR(file.Append(layout.header));
+  if (!fill) {
+    TALLY_RETURN_IF_ERROR(file.Extend(layout.total));
+    return file.Commit(/*durable=*/false);
+  }
   const auto go_on = [&] { return !progress || progress(file.position(), layout.total); };
   Status stopped(StatusCode::kInterrupted, Printable(path) + ": stopped; nothing was written");
   if (!go_on()) return stopped;

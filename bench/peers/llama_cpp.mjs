@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // One timing of llama.cpp, through the CPU library that npm's node-llama-cpp brings prebuilt, as one line of JSON.
-// usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS [DEPTH=0]
+// usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS [DEPTH=0] [mmap]
 //
-// As `tally bench` does it: weights in memory of the process's own (not mapped); DEPTH tokens in the context before anything is timed;
+// As `tally bench` does it: weights in memory of the process's own (mmap: mapped, llama.cpp's default); DEPTH tokens in the context before anything is timed;
 // after them a prompt of PROMPT tokens in batches of 512, and, in another sequence, GENERATE single-token evaluations, each with its
 // logits and their greatest; a first repetition that is thrown away; medians.
 // evaluateWithoutGeneratingNewTokens() would ask for no logits, and llama.cpp then leaves out the head and most of the last layer.
 import {basename} from "node:path";
 import {getLlama, LlamaLogLevel, readGgufFileInfo} from "node-llama-cpp";
 
-const [file, ...numbers] = process.argv.slice(2);
+const mapped = process.argv.at(-1) === "mmap";
+const [file, ...numbers] = process.argv.slice(2, mapped ? -1 : undefined);
 const [prompt, generate, repetitions, threads, depth = 0] = numbers.map(Number);
 const whole = (n, least) => Number.isInteger(n) && n >= least;
 if (file == null || ![prompt, generate, repetitions, threads].every((n) => whole(n, 1)) || !whole(depth, 0)) {
-  console.error("usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS [DEPTH]");
+  console.error("usage: node llama_cpp.mjs FILE.gguf PROMPT GENERATE REPETITIONS THREADS [DEPTH] [mmap]");
   process.exit(2);
 }
 
@@ -27,7 +28,7 @@ if (!(vocabulary > 0)) {
 }
 
 const llama = await getLlama({gpu: false, build: "never", skipDownload: true, logLevel: LlamaLogLevel.error});
-const model = await llama.loadModel({modelPath: file, useMmap: false});
+const model = await llama.loadModel({modelPath: file, useMmap: mapped});
 const context = await model.createContext({
   contextSize: depth + Math.max(prompt, generate) + 8, batchSize: Math.min(512, Math.max(depth, prompt)), threads, flashAttention: true
 });

@@ -276,10 +276,7 @@ WeightTraffic Traffic(const Count& count, const std::vector<uint64_t>& bytes, ui
       t.uniform += t.uniform_experts * static_cast<double>(slice);
       t.most += t.most_experts * slice;
     } else {
-      uint64_t read = bytes[i];
-      if (p.kind == WeightInfo::Kind::kEmbedding || p.kind == WeightInfo::Kind::kTable)
-        read = std::min(rows * std::max<uint64_t>(p.touched.value() / p.cols, 1), p.rows) * (bytes[i] / p.rows);
-      if (p.kind == WeightInfo::Kind::kPosition) read = std::min(positions, p.rows) * (bytes[i] / p.rows);
+      const uint64_t read = BytesRead(p, bytes[i], rows, positions);
       t.uniform += static_cast<double>(read);
       t.most += read;
     }
@@ -296,6 +293,13 @@ std::string Names(const Lacks& lacks) {
 Status DoesNotFit() { return BadInput("these counts do not fit 64 bits: the prompt, the context or the batch is too large"); }
 
 }  // namespace
+
+uint64_t BytesRead(const ParameterForm& p, uint64_t bytes, uint64_t rows, uint64_t positions) {
+  if (p.kind == WeightInfo::Kind::kEmbedding || p.kind == WeightInfo::Kind::kTable)
+    return std::min(rows * std::max<uint64_t>(p.touched.value() / p.cols, 1), p.rows) * (bytes / p.rows);
+  if (p.kind == WeightInfo::Kind::kPosition) return std::min(positions, p.rows) * (bytes / p.rows);
+  return bytes;
+}
 
 uint64_t CachedElements(const CountedCache& cache, uint64_t context) {
   const uint64_t positions = cache.window > 0 ? std::min(cache.window, context) : context;

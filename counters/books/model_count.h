@@ -75,6 +75,9 @@ TALLY_API uint64_t CachedBytes(const CountedCache& cache, uint64_t elements, con
 
 // Experts of a layer that `rows` rows are expected to use with uniform routing: X (1 - (1 - k/X)^rows).
 TALLY_API double UniformExperts(double experts, double top_k, double rows);
+// What a step of `rows` rows at `positions` different positions reads of a tensor of `bytes` bytes that is no experts', if no two rows have
+// the same token.
+TALLY_API uint64_t BytesRead(const ParameterForm& tensor, uint64_t bytes, uint64_t rows, uint64_t positions);
 // Bytes of weights that a step reads, and the experts of a layer in them: expected with uniform routing, and at most
 // (min(rows k, X) experts).
 struct WeightTraffic {

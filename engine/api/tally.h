@@ -2,7 +2,7 @@
 // The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h) sequences (sequences.h), watch the ops that
 // run (probe.h), generate (generate.h), answer many requests at once (request.h, scheduler.h), talk (conversation.h, chat_format.h),
 // read the ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), what fits a machine (fit.h),
-// auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), measuring speed (speed.h,
+// auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), packed files (packed_model.h), measuring speed (speed.h,
 // draft_speed.h, grammar_speed.h), reports of runs (report.h, page.h), documents, tables and screens of what was found
 // (count_report.h, fit_report.h, audit_report.h, bill_report.h, ledger_report.h, training_report.h, value.h, table.h), random checkpoints
 // (synth.h), models by their names on the Hugging Face hub (hub.h).
@@ -57,11 +57,13 @@
 #include "engine/studies/inspect.h"
 #include "engine/studies/kept_bench.h"
 #include "engine/studies/logits.h"
+#include "engine/studies/packed_model.h"
 #include "engine/studies/perplexity.h"
 #include "engine/studies/quantize.h"
 #include "engine/studies/report.h"
 #include "engine/studies/run_info.h"
 #include "engine/studies/speed.h"
+#include "engine/studies/streaming_forecast.h"
 #include "engine/studies/summary.h"
 #include "engine/studies/synth.h"
 #include "loaders/npy.h"

@@ -24,6 +24,7 @@ Action AddSchema(Command& app);
 Action AddSynth(Command& app);
 Action AddPerplexity(Command& app);
 Action AddQuantize(Command& app);
+Action AddPack(Command& app);
 Action AddBench(Command& app);
 Action AddCount(Command& app);
 Action AddClaims(Command& app);

@@ -30,6 +30,7 @@
 #include "engine/reports/claims_report.h"
 #include "engine/reports/count_list.h"
 #include "engine/reports/count_report.h"
+#include "engine/reports/streaming_report.h"
 #include "engine/reports/training_report.h"
 
 namespace tally::app {
@@ -40,13 +41,21 @@ struct CountFlags {
   std::string context = "0", prompt = "0", train_tokens, peak, mfu = "40 %";
   std::string batches = "1", kv = "f16";
   uint64_t width = 0;
-  std::optional<std::string> type, format, svg, report;
+  std::optional<std::string> type, format, svg, report, resident, disk;
   bool json = false, full = false, layers = false, by_layer = false, list = false, plot = false, claims = false, training = false,
        yes = false, force = false;
 
   KvType kv_type = KvType::kF16;
   books::PublishedFigures claimed = {};  // by the user
   std::optional<TrainingBudget> budget = {};
+  uint64_t resident_bytes = 0;  // of --resident
+  double disk_rate = 0;         // of --disk; 0: not given
+};
+
+// What --resident asks of a model.
+struct Resident {
+  StreamingForecast forecast;
+  std::vector<MoreMemory> more;
 };
 
 // What a model is counted at.
@@ -133,6 +142,36 @@ Status ReadBudget(CountFlags& flags) {
   return {};
 }
 
+Status ReadResident(CountFlags& flags) {
+  if (flags.disk && !flags.resident) return BadInput("--disk goes with --resident: 20GB");
+  if (!flags.resident) return {};
+  const double bytes = ParseAmount(*flags.resident, {"B"});
+  if (!(bytes >= 1 && bytes < 1e18)) return BadInput("--resident: " + Quote(*flags.resident) + " is not a size such as 20GB");
+  flags.resident_bytes = static_cast<uint64_t>(bytes);
+  if (!flags.disk) return {};
+  const Result<FitDisk> disk = ParseDisk(*flags.disk);
+  if (!disk.ok()) return BadInput("--disk: " + disk.status().message());
+  flags.disk_rate = disk->read;
+  return {};
+}
+
+// By model; empty without --resident. kBadInput: less than a model can do with.
+Result<std::vector<Resident>> ResidentOf(const CountFlags& flags, std::span<const CountedModel> models) {
+  std::vector<Resident> all;
+  for (const CountedModel& m : models) {
+    if (!flags.resident) break;
+    const std::vector<KeptHits> kept = FindHitRates(RoutingId(m.count.recipe));
+    Resident one;
+    one.forecast =
+        ForecastStreaming(StreamedModelOf(m), flags.resident_bytes, {.disk = flags.disk_rate}, m.count.options.prompt, kept);
+    if (const Status enough = CheckBudget(one.forecast); !enough.ok())
+      return BadInput("--resident: " + m.name + " " + enough.message());
+    one.more = ForecastMoreMemory(one.forecast, kept);
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
 std::vector<PublishedClaims> ClaimsOfAll(std::span<const CountedModel> models) {
   std::vector<PublishedClaims> claims;
   for (const CountedModel& m : models) {
@@ -145,6 +184,11 @@ std::vector<PublishedClaims> ClaimsOfAll(std::span<const CountedModel> models) {
 Result<std::vector<Table>> TablesOf(const CountFlags& flags, std::span<const CountedModel> models, bool full) {
   std::vector<Table> tables;
   if (full) tables = CountTables(models, flags.layers);
+  TALLY_ASSIGN_OR_RETURN(const std::vector<Resident> resident, ResidentOf(flags, models));
+  for (size_t i = 0; i < resident.size(); ++i) {
+    const std::vector<Table> more = ResidentTables(models[i], resident[i].forecast, resident[i].more);
+    tables.insert(tables.end(), more.begin(), more.end());
+  }
   for (const CountedModel& m : models) {
     if (flags.by_layer) tables.push_back(LayerTable(m));
   }
@@ -158,6 +202,10 @@ Result<std::vector<Table>> TablesOf(const CountFlags& flags, std::span<const Cou
 
 Result<Json> DocumentOf(const CountFlags& flags, std::span<const CountedModel> models) {
   Json document = CountDocument(models);
+  TALLY_ASSIGN_OR_RETURN(const std::vector<Resident> resident, ResidentOf(flags, models));
+  for (size_t i = 0; i < resident.size(); ++i) {
+    document["models"][i]["resident"] = ResidentJson(resident[i].forecast, resident[i].more);
+  }
   for (size_t i = 0; flags.training && i < models.size(); ++i) {
     TALLY_ASSIGN_OR_RETURN(document["models"][i]["training"], TrainingJson(models[i], flags.budget));
   }
@@ -170,7 +218,7 @@ Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel
   const bool full = flags.full || flags.layers;
   TALLY_ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(flags, models, full));
   std::string text = ClaimsText(claims, width);
-  if (!full && claims.empty() && !flags.by_layer) {
+  if (!full && claims.empty() && !flags.by_layer && !flags.resident) {
     text = models.size() > 1 ? CountScreen(models, width)
                              : CountScreen(models.front(), width) +
                                    "  --full: every tensor, closed forms, all types; --claims, --plot, --training\n";
@@ -183,7 +231,7 @@ Result<std::string> TextOf(const CountFlags& flags, std::span<const CountedModel
 Result<std::string> MarkupOf(const CountFlags& flags, std::span<const CountedModel> models,
                              std::span<const PublishedClaims> claims, TableFormat format) {
   const bool latex = format == TableFormat::kLatex;
-  const bool full = flags.full || flags.layers || (!latex && claims.empty() && !flags.by_layer);
+  const bool full = flags.full || flags.layers || (!latex && claims.empty() && !flags.by_layer && !flags.resident);
   TALLY_ASSIGN_OR_RETURN(std::vector<Table> tables, TablesOf(flags, models, full));
   if (!claims.empty()) {
     tables.insert(tables.begin(), ClaimsTable(claims));
@@ -286,6 +334,7 @@ Status RunCount(CountFlags flags) {
   if (flags.plot && format != "table") return BadInput("--plot draws beside the table only, not with --format " + format);
   TALLY_RETURN_IF_ERROR(TakeClaims(flags));
   TALLY_RETURN_IF_ERROR(ReadBudget(flags));
+  TALLY_RETURN_IF_ERROR(ReadResident(flags));
   TALLY_RETURN_IF_ERROR(ParseKvType(flags.kv, flags.kv_type));
   if (flags.list) {
     const bool some = flags.models != std::vector<std::string>{"demo"};
@@ -307,12 +356,16 @@ Status RunCount(CountFlags flags) {
     return {};
   }
   if (format == "csv") {
-    TALLY_ASSIGN_OR_RETURN(const std::string csv,
-                           CountCsv(models, {.counts = flags.full || flags.layers || (claims.empty() && !flags.by_layer),
-                                             .layers = flags.layers,
-                                             .claims = !claims.empty(),
-                                             .training = flags.training,
-                                             .by_layer = flags.by_layer}));
+    TALLY_ASSIGN_OR_RETURN(const std::vector<Resident> resident, ResidentOf(flags, models));
+    std::vector<StreamingForecast> forecasts;
+    for (const Resident& one : resident) forecasts.push_back(one.forecast);
+    const bool counts = flags.full || flags.layers || (claims.empty() && !flags.by_layer && !flags.resident);
+    TALLY_ASSIGN_OR_RETURN(const std::string csv, CountCsv(models, {.counts = counts,
+                                                                    .layers = flags.layers,
+                                                                    .claims = !claims.empty(),
+                                                                    .training = flags.training,
+                                                                    .by_layer = flags.by_layer,
+                                                                    .resident = std::move(forecasts)}));
     Print(MarkedCsv(csv));
     return {};
   }
@@ -370,6 +423,11 @@ Action AddCount(Command& app) {
   c.Option("--train-tokens", flags->train_tokens, "how long training on so many tokens takes: 300B, with --peak");
   c.Option("--peak", flags->peak, "FLOPs a second of the hardware that trains: 312T is one A100 in BF16");
   c.Option("--mfu", flags->mfu, "the part of the peak that training reaches: .4 or 40%").Preset();
+  c.Option("--resident", flags->resident,
+           "of a model that is bigger than memory: so many bytes of its weights stay there (20GB), the rest is read from disk: "
+           "slots of a "
+           "layer, hits, misses and bytes of a token");
+  c.Option("--disk", flags->disk, "with --resident: what the disk reads, 3GB/s; gives tokens/s");
   c.Flag("--claims", flags->claims,
          "what is published of the models, and under which convention it holds; --claims active=3.3B,total=30.5B checks other "
          "figures (also non-embedding)");

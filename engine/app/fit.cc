@@ -30,7 +30,7 @@ struct FitFlags {
   FitOptions options;
   int threads = 0;
   std::string kv = "f16";
-  std::optional<std::string> type, machine, ranks;
+  std::optional<std::string> type, machine, ranks, disk;
   std::string network = "10Gbit", latency = "30us";
   bool measure = false, all = false, full = false, json = false, yes = false;
 };
@@ -40,6 +40,9 @@ Result<FitPage> ReadFlags(const FitFlags& flags) {
   page.options = flags.options;
   if (flags.options.batch == 0) return BadInput("--batch must be at least 1");
   TALLY_RETURN_IF_ERROR(ParseKvType(flags.kv, page.options.kv));
+  if (flags.disk) {
+    if (const Status given = ParseDisk(*flags.disk).status(); !given.ok()) return BadInput("--disk: " + given.message());
+  }
   if (flags.machine) {
     if (flags.threads != 0) return BadInput("--threads is of this machine: write --machine threads=N,...");
     if (flags.measure) return BadInput("--measure is of this machine: leave out --machine");
@@ -52,12 +55,22 @@ Result<FitPage> ReadFlags(const FitFlags& flags) {
   return page;
 }
 
-Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std::string& argument) {
+// A model as it was asked for.
+struct Asked {
+  CountedModel counted;
+  std::string path;
+};
+Result<Asked> CountOne(const FitFlags& flags, const std::string& argument) {
   CountRequest request;
   request.settings = flags.settings;
+  Asked asked;
+  TALLY_ASSIGN_OR_RETURN(asked.counted, CountArgument(argument, std::move(request), flags.yes, &asked.path));
+  return asked;
+}
+
+Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const Asked& asked) {
   FittedModel m;
-  std::string path;
-  TALLY_ASSIGN_OR_RETURN(CountedModel counted, CountArgument(argument, std::move(request), flags.yes, &path));
+  CountedModel counted = asked.counted;
   if (flags.type) {
     Result<CountedModel> as = CountedAs(counted, *flags.type);
     if (!as.ok()) {
@@ -73,9 +86,31 @@ Result<FittedModel> FitOne(const FitFlags& flags, const FitPage& page, const std
   } else if (const std::string_view preset = PresetOf(counted); !preset.empty()) {
     counted.stored_as = preset;
   }
-  m = FitTypes(counted, path, !flags.type, page);
+  m = FitTypes(counted, asked.path, !flags.type, page);
   if (!m.rows[0].fit && !flags.all) return BadInput(m.name + ": " + m.rows[0].why);
   return m;
+}
+
+Result<std::vector<FittedModel>> FitAll(const FitFlags& flags, const FitPage& page, const std::vector<Asked>& asked) {
+  std::vector<FittedModel> models;
+  for (const Asked& one : asked) {
+    TALLY_ASSIGN_OR_RETURN(FittedModel m, FitOne(flags, page, one));
+    models.push_back(std::move(m));
+  }
+  return models;
+}
+
+// The disk that a model lies on, or would after a download. The assumed one, with a note, where it cannot be measured.
+FitDisk DiskOf(const FitFlags& flags, const std::string& path) {
+  std::string place = path;
+  if (place.empty()) {
+    const Result<hub::Settings> settings = HubSettings();
+    if (settings.ok()) place = settings->cache;
+  }
+  Result<FitDisk> disk = MeasureFitDisk(CacheDirectory(), place, flags.measure);
+  if (disk.ok()) return std::move(disk).value();
+  Note("tally: " + disk.status().message() + "; --disk 3GB/s says what it does\n");
+  return {};
 }
 
 // Of one model.
@@ -126,10 +161,22 @@ Status RunFit(const FitFlags& flags) {
   if (!flags.machine) {
     TALLY_ASSIGN_OR_RETURN(page.machine, MeasureMachine(CacheDirectory(), flags.threads, flags.measure));
   }
-  std::vector<FittedModel> models;
+  page.streaming = !flags.all || flags.full || flags.json;  // else models that do not fit are not shown
+  std::vector<Asked> asked;
   for (const std::string& argument : arguments) {
-    TALLY_ASSIGN_OR_RETURN(FittedModel m, FitOne(flags, page, argument));
-    models.push_back(std::move(m));
+    TALLY_ASSIGN_OR_RETURN(Asked one, CountOne(flags, argument));
+    asked.push_back(std::move(one));
+  }
+  TALLY_ASSIGN_OR_RETURN(std::vector<FittedModel> models, FitAll(flags, page, asked));
+  if (flags.disk) {
+    TALLY_ASSIGN_OR_RETURN(page.machine.disk, ParseDisk(*flags.disk));
+  } else if (!flags.machine && page.streaming) {
+    const auto streamed =
+        std::ranges::find_if(models, [](const FittedModel& m) { return m.rows[m.chosen].streaming.has_value(); });
+    if (streamed != models.end()) page.machine.disk = DiskOf(flags, asked[static_cast<size_t>(streamed - models.begin())].path);
+  }
+  if (page.machine.disk.source != DiskSource::kAssumed) {
+    TALLY_ASSIGN_OR_RETURN(models, FitAll(flags, page, asked));
   }
   const auto width = static_cast<size_t>(std::max(TerminalWidth(Stream::kOutput, 80), 80));
   if (flags.json) {
@@ -170,6 +217,10 @@ Action AddFit(Command& app) {
       "--machine", flags->machine,
       "another machine than this one, by what is known of it: ram=12GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8 (ram: "
       "what is free for the model; bf16=none, int8dot=none: no such dot product; 8 threads unless given)");
+  c.Option(
+      "--disk", flags->disk,
+      "what the disk reads, of models that do not fit: 3GB/s (else: measured in a second or two on the model's file system and "
+      "kept of this boot; with --machine 3 GB/s unless disk= is given)");
   c.Option("--ranks", flags->ranks, "over so many machines, each like this one or --machine, under mpirun: 4, or 2,4,8")
       .OneEach();
   c.Option("--network", flags->network, "with --ranks: what a machine sends, and receives, in a second: 10Gbit, 1.25GB/s")

@@ -54,7 +54,8 @@ void AddYes(Command& command, bool& yes) {
 }
 
 bool EndsLikeFile(std::string_view name) {
-  constexpr std::string_view kSuffixes[] = {".gguf", ".json", ".jsonl", ".safetensors", ".tiktoken", ".txt", ".bin", ".npy"};
+  constexpr std::string_view kSuffixes[] = {".gguf",     ".tally", ".json", ".jsonl", ".safetensors",
+                                            ".tiktoken", ".txt",   ".bin",  ".npy"};
   return std::ranges::any_of(kSuffixes, [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 

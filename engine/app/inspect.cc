@@ -146,11 +146,32 @@ std::string RecipeText(const Recipe& r) {
   return out + ", vocabulary " + std::to_string(r.vocab) + ", context " + std::to_string(r.context);
 }
 
+// "packed, 13.1 GB: layout 1 for panel16"
+std::string PackedText(const PackedHeader& h) {
+  std::string text =
+      "packed, " + BytesText(h.file.size) + ": layout " + std::to_string(h.layout_version) + " for " + Printable(h.family);
+  if (h.ranks > 1) text += ", the part of process " + std::to_string(h.rank + 1) + " of " + std::to_string(h.ranks);
+  return text + ", " + std::to_string(h.weights.size()) + " weights";
+}
+
+Json PackedJson(const PackedHeader& h) {
+  const Json sources = Json::ListOf(h.sources, [](const InventoryFile& f) -> Json {
+    return {{"name", f.path}, {"bytes", f.size}};
+  });
+  return {{"bytes", h.file.size}, {"data_bytes", h.data_bytes}, {"layout", h.layout_version},  {"target", h.family},
+          {"rank", h.rank},       {"ranks", h.ranks},           {"weights", h.weights.size()}, {"sources", sources}};
+}
+
 void PrintText(const Inspection& x, const InspectFlags& flags) {
   const Inventory& inv = x.inventory;
   uint64_t size = 0;
   for (const InventoryFile& f : inv.files) size += f.size;
   Print(Printable(inv.path) + "\n");
+  if (inv.packed != nullptr) {
+    std::string names;
+    for (const InventoryFile& f : inv.packed->sources) names += (names.empty() ? "" : ", ") + Printable(f.path);
+    Print(Paragraph("", PackedText(*inv.packed) + "; packed from " + names + ":", OutputWidth(0), 0));
+  }
   Print(std::string(inv.format == FileFormat::kGguf ? "GGUF" : "Hugging Face") + ", " + std::to_string(inv.files.size()) +
         (inv.files.size() == 1 ? " file, " : " files, ") + BytesText(size) + "\n");
   if (x.recipe->n_layers > 0) Print(Paragraph("", RecipeText(x.recipe), OutputWidth(0), 0));
@@ -197,6 +218,7 @@ Json Document(const Inspection& x, const InspectFlags& flags) {
   Json document = {{"model", flags.model},
                    {"format", inv.format == FileFormat::kGguf ? "gguf" : "huggingface"},
                    {"family", x.recipe->n_layers > 0 ? Json(x.recipe->family) : Json(nullptr)}};
+  if (inv.packed != nullptr) document["packed"] = PackedJson(*inv.packed);
   if (!x.runnable.ok()) document["cannot_be_run"] = x.runnable.message();
   if (!x.notes.empty()) document["notes"] = x.notes;
   document["files"] = Json::ListOf(inv.files, [](const InventoryFile& f) -> Json {

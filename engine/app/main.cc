@@ -84,6 +84,7 @@ int Main(int argc, char** argv) {
                                               {"inspect", AddInspect},
                                               {"perplexity", AddPerplexity},
                                               {"quantize", AddQuantize},
+                                              {"pack", AddPack},
                                               {"logits", AddLogits},
                                               {"tokenize", AddTokenize},
                                               {"schema", AddSchema},

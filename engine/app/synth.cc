@@ -26,7 +26,7 @@ struct SynthFlags {
   std::string model, out, type = "BF16", vocab_from;
   uint64_t seed = 0;
   int32_t layers = 0;
-  bool json = false, force = false, prediction = false;
+  bool json = false, force = false, prediction = false, packed = false;
 };
 
 Status RunSynth(const SynthFlags& flags) {
@@ -36,6 +36,7 @@ Status RunSynth(const SynthFlags& flags) {
   options.vocab_from = flags.vocab_from;
   options.layers = flags.layers;
   options.prediction = flags.prediction;
+  options.packed = flags.packed;
   ProgressBar bar("writing");
   options.progress = [&](uint64_t done, uint64_t total) {
     bar.Show(done, total);
@@ -56,6 +57,7 @@ Status RunSynth(const SynthFlags& flags) {
                {"out", flags.out},
                {"type", DTypeName(options.type)},
                {"seed", flags.seed},
+               {"packed", flags.packed},
                {"tensors", report.tensors},
                {"parameters", report.parameters},
                {"bytes", report.bytes},
@@ -76,7 +78,8 @@ Action AddSynth(Command& app) {
   auto flags = std::make_shared<SynthFlags>();
   Command c = app.Add("synth", "Write a full-size checkpoint with random weights");
   c.Option("NAME", flags->model, "a built-in model, one of those below, or a config.json").Type(kNameType).Required();
-  FileOption(c.Option("OUT", flags->out, "the GGUF file to write (its name ends in .gguf), or else a Hugging Face directory"))
+  FileOption(
+      c.Option("OUT,-o,--out", flags->out, "the GGUF file to write (its name ends in .gguf), or else a Hugging Face directory"))
       .Required();
   Choices(c.Option("--type", flags->type, "of the matrices").Preset(), WeightTypeChoices());
   AddNumber(c, "-s,--seed", flags->seed, "of the random weights");
@@ -84,6 +87,7 @@ Action AddSynth(Command& app) {
                       "GGUF whose tokenizer is copied (without: token ids only, which llama.cpp does not load)"));
   AddNumber(c, "--layers", flags->layers, "write only so many layers (0: all)");
   c.Flag("--mtp", flags->prediction, "with the model's layer for multi-token prediction, for --draft layers");
+  c.Flag("--packed", flags->packed, "write OUT as the packed file that `pack` would make of it, without it");
   AddForce(c, flags->force);
   c.Flag("--json", flags->json, "one JSON document on standard output");
   c.Footer("Built-in names: " + Join(SynthModels(), ", "));

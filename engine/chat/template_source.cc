@@ -2,19 +2,16 @@
 #include "engine/chat/template_source.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "engine/base/format.h"
 #include "engine/text/json_steps.h"
 #include "engine/text/utf8.h"
-#include "loaders/inventory/file_reader.h"
+#include "loaders/inventory/side_files.h"
 
 namespace tally {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxTemplateBytes = 1 << 20;  // published ones have up to 20 KiB
 constexpr size_t kMaxTemplates = 64;
@@ -39,9 +36,9 @@ class Reader {
         {.name = std::move(name), .text = std::move(text), .origin = std::move(origin), .special_tokens = special_tokens_});
     return {};
   }
-  Status AddFile(std::string name, const std::string& path) {
-    TALLY_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path, kMaxTemplateBytes));
-    return Add(std::move(name), std::move(text), Printable(path));
+  Status AddFile(std::string name, const SideFiles& files, const std::string& file) {
+    TALLY_ASSIGN_OR_RETURN(std::string text, files.Read(file, kMaxTemplateBytes));
+    return Add(std::move(name), std::move(text), Printable(files.PathOf(file)));
   }
   void SetStop(const std::vector<std::string>& stop) {
     for (ChatTemplateSource& source : found_) source.stop = stop;
@@ -134,12 +131,11 @@ Status AddConfigured(const Json& config, const std::string& path, Reader* reader
 }
 
 // "stop_strings" of generation_config.json: a string or a list of them.
-Result<std::vector<std::string>> StopStrings(const fs::path& directory) {
-  std::error_code error;
+Result<std::vector<std::string>> StopStrings(const SideFiles& files) {
   std::vector<std::string> stop;
-  const std::string path = (directory / "generation_config.json").string();
-  if (!fs::exists(path, error)) return stop;
-  TALLY_ASSIGN_OR_RETURN(const Json config, ParseJsonFile(path));
+  const std::string name = "generation_config.json";
+  if (!files.Has(name)) return stop;
+  TALLY_ASSIGN_OR_RETURN(const Json config, ParseJsonFile(files, name));
   const Json& given = Member(config, "stop_strings");
   for (const Json& each : given.is_array() ? given : Json::array({given})) {
     if (each.is_string()) stop.push_back(each.get<std::string>());
@@ -147,27 +143,22 @@ Result<std::vector<std::string>> StopStrings(const fs::path& directory) {
   return stop;
 }
 
-Result<std::vector<ChatTemplateSource>> FromDirectory(const fs::path& directory) {
-  std::error_code error;
+Result<std::vector<ChatTemplateSource>> FromSideFiles(const SideFiles& files) {
   Json config;
-  const std::string config_path = (directory / "tokenizer_config.json").string();
-  if (fs::exists(config_path, error)) {
-    TALLY_ASSIGN_OR_RETURN(config, ParseJsonFile(config_path));
+  const std::string configured = "tokenizer_config.json", more = "additional_chat_templates";
+  if (files.Has(configured)) {
+    TALLY_ASSIGN_OR_RETURN(config, ParseJsonFile(files, configured));
   }
   Reader reader(SpecialTokens(config));
-  if (const fs::path file = directory / "chat_template.jinja"; fs::exists(file, error)) {
-    TALLY_RETURN_IF_ERROR(reader.AddFile("", file.string()));
-  }
-  for (auto it = fs::directory_iterator(directory / "additional_chat_templates", error); !error && it != fs::directory_iterator();
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  if (const std::string file = "chat_template.jinja"; files.Has(file)) TALLY_RETURN_IF_ERROR(reader.AddFile("", files, file));
+  for (const std::string& name : files.NamesIn(more)) {
     if (!name.ends_with(kExtension)) continue;
-    TALLY_RETURN_IF_ERROR(reader.AddFile(name.substr(0, name.size() - kExtension.size()), it->path().string()));
+    TALLY_RETURN_IF_ERROR(reader.AddFile(name.substr(0, name.size() - kExtension.size()), files, more + "/" + name));
   }
-  if (reader.empty()) TALLY_RETURN_IF_ERROR(AddConfigured(config, config_path, &reader));
+  if (reader.empty()) TALLY_RETURN_IF_ERROR(AddConfigured(config, files.PathOf(configured), &reader));
   if (reader.empty()) return reader.Take();
   reader.SetAdditionalTokens(AdditionalTokens(config));
-  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> stop, StopStrings(directory));
+  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> stop, StopStrings(files));
   reader.SetStop(stop);
   return reader.Take();
 }
@@ -176,9 +167,7 @@ Result<std::vector<ChatTemplateSource>> FromDirectory(const fs::path& directory)
 
 Result<std::vector<ChatTemplateSource>> ReadChatTemplates(const Inventory& inventory, const Tokenizer* tokenizer) {
   if (inventory.format == FileFormat::kGguf) return FromGguf(inventory, tokenizer);
-  std::error_code error;
-  const fs::path path(inventory.path);
-  return FromDirectory(fs::is_directory(path, error) ? path : path.parent_path());
+  return FromSideFiles(SideFiles(inventory));
 }
 
 }  // namespace tally

@@ -403,6 +403,22 @@ void Team::RunEach(TaskFn fn) {
   Pool::Get().RunEach(threads_, fn);
 }
 
+void RunBeside(int threads, const std::function<void()>& work, const std::function<void(int)>& own) {
+  struct Joined {
+    std::vector<std::thread> threads;
+    ~Joined() {
+      for (std::thread& t : threads) t.join();
+    }
+  } started;
+  started.threads.reserve(static_cast<size_t>(std::max(threads, 0)));
+  try {
+    for (int t = 0; t < threads; ++t) started.threads.emplace_back(work);
+  } catch (const std::system_error&) {  // those that run will do
+  } catch (const std::bad_alloc&) {     // no thread was started by this call either
+  }
+  own(static_cast<int>(started.threads.size()));
+}
+
 bool RunWithin(double seconds, std::function<void()> work) {
   struct Shared {
     std::mutex mutex;

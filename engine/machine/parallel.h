@@ -70,6 +70,11 @@ class Team {
   Status status_;
 };
 
+// Starts up to `threads` threads that each run `work`, calls own(threads that were started: fewer if the system refused more), and returns
+// when all have ended. For work that waits, such as reading files, beside a team that computes. An exception of `own` passes through, once
+// the threads have ended: it must see to that. `work` throws none.
+void RunBeside(int threads, const std::function<void()>& work, const std::function<void(int)>& own);
+
 // Runs `work` on a thread of its own. False: it has not ended after `seconds`. It then keeps running, and its result is lost.
 bool RunWithin(double seconds, std::function<void()> work);
 

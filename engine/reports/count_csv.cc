@@ -158,6 +158,24 @@ void AddLayers(const Count& c, CsvLines& out) {
   }
 }
 
+void AddResident(const StreamingForecast& f, CsvLines& out) {
+  out.Add("resident", "weights", "bytes", f.at.resident);
+  out.Add("resident", "budget", "bytes", f.at.budget);
+  out.Add("resident", "least budget", "bytes", f.at.least);
+  out.Add("resident", "weights outside of records", "bytes", f.model.held());
+  out.Add("resident", "records", "bytes", f.model.records());
+  out.Add("resident", "slots of a layer", "slots", f.at.slots);
+  out.Add("resident", "share", "part", f.at.share);
+  for (const StreamingCurve& c : f.curves) {
+    const std::string row = "decode, " + std::string(books::kRoutingNames[static_cast<size_t>(c.routing)]);
+    out.Add("resident", row, "hit rate", c.hit_rate);
+    out.Add("resident", row, "experts", c.decode.chosen);
+    out.Add("resident", row, "misses", c.decode.misses);
+    out.Add("resident", row, "bytes from disk", c.decode.disk_bytes);
+    if (c.bound_rate > 0) out.Add("resident", row, "tokens/s, at most", c.bound_rate);
+  }
+}
+
 void AddClaims(const CountedModel& m, CsvLines& out) {
   for (const books::ClaimCheck& check : books::CheckPublished(m.count, m.published)) {
     for (const auto& c : check.conventions) {
@@ -187,8 +205,10 @@ void AddCounts(const CountedModel& m, bool layers, CsvLines& out) {
 
 Result<std::string> CountCsv(std::span<const CountedModel> models, const CsvTables& tables) {
   std::string text = kHeader;
-  for (const CountedModel& m : models) {
+  for (size_t i = 0; i < models.size(); ++i) {
+    const CountedModel& m = models[i];
     CsvLines out(m);
+    if (i < tables.resident.size()) AddResident(tables.resident[i], out);
     if (tables.claims) AddClaims(m, out);
     if (tables.counts) AddCounts(m, tables.layers, out);
     if (tables.by_layer) AddLayers(m.count, out);

@@ -13,6 +13,7 @@
 #include "engine/render/table.h"
 #include "engine/render/value.h"
 #include "engine/studies/count.h"
+#include "engine/studies/streaming_forecast.h"
 
 namespace tally {
 
@@ -41,6 +42,7 @@ struct CsvTables {
   bool claims = false;
   bool training = false;
   bool by_layer = false;
+  std::vector<StreamingForecast> resident = {};  // by model; empty: none was asked for
 };
 
 // As RFC 4180, lines ended by '\n'. One header, "model,context,prompt,batch,table,row,figure,value"; one line a figure; every

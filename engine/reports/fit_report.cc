@@ -2,6 +2,7 @@
 #include "engine/reports/fit_report.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <string_view>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "engine/base/format.h"
 #include "engine/render/table.h"
 #include "engine/render/words.h"
+#include "engine/reports/streaming_report.h"
 #include "engine/reports/values.h"
 
 namespace tally {
@@ -201,6 +203,12 @@ std::string RatesText(const Fit& fit) {
   return text;
 }
 
+// "; 1.93 to 7.31 tokens/s are expected from disk"; empty: it fits, or not even that.
+std::string FromDisk(const FitRow& row) {
+  if (!row.streaming || !row.streaming->at.enough() || row.streaming->rates.disk <= 0) return "";
+  return "; from disk " + RangeText(row.streaming->expected()) + " tokens/s";
+}
+
 std::string Verdict(const FitPage& page, const FittedModel& m, const FitRow& row) {
   const Fit& fit = *row.fit;
   const uint64_t n = page.options.batch;
@@ -214,9 +222,9 @@ std::string Verdict(const FitPage& page, const FittedModel& m, const FitRow& row
            (rates.empty() ? "" : ": " + rates) + (fit.fits ? "" : "; memory not given");
   }
   if (fit.longest > 0)
-    return name + " does not fit" + context + "; " + AtType(m, row) + " with up to " + WithThousands(fit.longest);
+    return name + " does not fit" + context + "; " + AtType(m, row) + " with up to " + WithThousands(fit.longest) + FromDisk(row);
   return name + " does not fit" + (m.rows.size() > 1 ? ", not even " + AtType(m, row) : "") + ": " + Needed(fit.memory.total()) +
-         ", and " + GibText(fit.memory.available, Rounding::kDown) + " are available";
+         ", and " + GibText(fit.memory.available, Rounding::kDown) + " are available" + FromDisk(row);
 }
 
 // "MXFP4+": others beside it.
@@ -240,17 +248,38 @@ std::string CachedNote(const std::vector<const FitRow*>& rows, const FitMachine&
 std::string TypeCell(const std::string& type) { return type.size() <= 15 ? type : MainType(type); }
 
 // What both tables have of a row: fits, in all, longest, decode/s, prefill/s.
-void AddFitCells(const std::optional<Fit>& f, std::vector<Cell>& cells) {
+void AddFitCells(const FitRow& row, std::vector<Cell>& cells) {
+  const std::optional<Fit>& f = row.fit;
   const auto rate = [](const StepBound& b) { return ShortRate(b.tokens_per_second); };
   if (!f) return void(cells.insert(cells.end(), {"no", "-", "-", "-", "-"}));
-  cells.insert(cells.end(), {YesNo(*f), Needed(f->memory.total()), ContextText(*f), rate(f->decode), rate(f->prefill)});
+  const std::optional<StreamingForecast>& s = row.streaming;
+  cells.insert(cells.end(), {YesNo(*f), Needed(f->memory.total()), ContextText(*f),
+                             s ? RangeCell(s->expected()) : rate(f->decode), s ? ShortRate(s->prompt.rate) : rate(f->prefill)});
 }
 
-Table TypesTable(const FittedModel& m) {
-  Table t{"", {"type", "weights", "fits", "in all", "longest", "decode/s", "prefill/s"}, {}, {true}};
+// Explains the rates of rows that do not fit, if there are any.
+std::string StreamedNote(const std::vector<const FitRow*>& rows) {
+  const bool streamed =
+      std::ranges::any_of(rows, [](const FitRow* row) { return row->streaming && row->streaming->at.enough(); });
+  return streamed ? "; no: rates are expected ones, from disk" : "";
+}
+
+// The rows of a model's table: all; or, if none fits, those that are smaller than the one before by a sixth or more, and the last.
+std::vector<const FitRow*> ShownTypes(const FittedModel& m) {
+  const bool fit = std::ranges::any_of(m.rows, [](const FitRow& row) { return !row.streaming; });
+  const auto bytes = [](const FitRow* row) { return row->fit ? static_cast<double>(row->fit->memory.packed_weights) : 0; };
+  std::vector<const FitRow*> shown;
   for (const FitRow& row : m.rows) {
-    t.rows.push_back({TypeCell(row.type) + (row.given ? "*" : ""), row.fit ? Needed(row.fit->memory.packed_weights) : "-"});
-    AddFitCells(row.fit, t.rows.back());
+    if (fit || shown.empty() || &row == &m.rows.back() || bytes(&row) * 6 <= bytes(shown.back()) * 5) shown.push_back(&row);
+  }
+  return shown;
+}
+
+Table TypesTable(const std::vector<const FitRow*>& rows) {
+  Table t{"", {"type", "weights", "fits", "in all", "longest", "decode/s", "prefill/s"}, {}, {true}};
+  for (const FitRow* row : rows) {
+    t.rows.push_back({TypeCell(row->type) + (row->given ? "*" : ""), row->fit ? Needed(row->fit->memory.packed_weights) : "-"});
+    AddFitCells(*row, t.rows.back());
   }
   return t;
 }
@@ -260,7 +289,7 @@ Table ModelsTable(const std::vector<const FittedModel*>& models, size_t name_wid
   for (const FittedModel* m : models) {
     const FitRow& row = m->rows[m->chosen];
     t.rows.push_back({TailOf(m->name, name_width), MainType(row.type)});
-    AddFitCells(row.fit, t.rows.back());
+    AddFitCells(row, t.rows.back());
   }
   return t;
 }
@@ -347,6 +376,10 @@ Value RowJson(const FittedModel& m, const FitRow& row) {
   };
   measured("decode", m.decode);
   measured("prefill", m.prefill);
+  if (row.streaming) {
+    const bool chosen = &row == &m.rows[m.chosen];
+    j["streaming"] = StreamingJson(*row.streaming, chosen ? m.more_memory : std::vector<MoreMemory>());
+  }
   return j;
 }
 
@@ -383,6 +416,11 @@ Value FitDocument(const FitPage& page, const std::vector<FittedModel>& models) {
                    {"int8_ops_per_second", known(m.peaks[2])},
                    {"int8_narrow_ops_per_second", known(m.peaks[3])}};
   if (!m.target.empty()) machine["target"] = m.target;
+  static constexpr std::array<const char*, 3> kSources = {"assumed", "given", "measured"};
+  machine["disk"] = {{"bytes_per_second", Number(m.disk.read)}, {"source", kSources[static_cast<size_t>(m.disk.source)]}};
+  if (m.disk.source == DiskSource::kMeasured) {
+    machine["disk"].Update({{"direct", !m.disk.refused_direct}, {"written", m.disk.written}, {"where", m.disk.where}});
+  }
   const Value list = Value::ListOf(models, [](const FittedModel& model) -> Value {
     const Value rows = Value::ListOf(model.rows, [&](const FitRow& row) { return RowJson(model, row); });
     return {{"name", model.name}, {"chosen_type", model.rows[model.chosen].type}, {"types", rows}};
@@ -402,7 +440,7 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
                       Scaled(static_cast<double>(f.memory.kv), "B") + ") + " + Needed(f.memory.scratch) + " scratch" +
                       (f.fits ? ", of " + GibText(f.memory.available, Rounding::kDown) + " available" : ""),
                   width);
-  if (f.fits) {
+  if (f.fits && (!row.streaming || f.longest > 0)) {
     out +=
         Labelled("context",
                  f.longest == 0           ? "none fits"
@@ -411,19 +449,24 @@ std::string FitText(const FitPage& page, const FittedModel& m, size_t width) {
                                   : "up to " + WithThousands(f.longest) + " fits; it was trained on " + WithThousands(f.trained),
                  width);
   }
-  out += Labelled("decode", BoundText(f.decode, page.machine, page.options.batch == 1 ? "token" : "step"), width);
-  out += Labelled("prefill", BoundText(f.prefill, page.machine, "prefill"), width);
+  if (row.streaming) {
+    out += StreamingLines(*row.streaming, m.more_memory, page.machine.disk, width);
+  } else {
+    out += Labelled("decode", BoundText(f.decode, page.machine, page.options.batch == 1 ? "token" : "step"), width);
+    out += Labelled("prefill", BoundText(f.prefill, page.machine, "prefill"), width);
+  }
   if (m.bench && row.given) out += Labelled("measured", MeasuredText(m), width);
   out += Labelled("with", Assumed(page.options, f) + (m.experts ? ", even routing expected" : ""), width) +
          Labelled("machine", MachineText(page.machine), width);
   if (m.rows.size() > 1) {
-    out += "\n" + Render(TypesTable(m), TableFormat::kText);
+    const std::vector<const FitRow*> rows = ShownTypes(m);
+    out += "\n" + Render(TypesTable(rows), TableFormat::kText);
     const bool given = std::ranges::any_of(m.rows, &FitRow::given);
-    std::vector<const FitRow*> rows;
-    for (const FitRow& r : m.rows) rows.push_back(&r);
-    const bool plus = std::ranges::any_of(m.rows, [](const FitRow& r) { return TypeCell(r.type).ends_with('+'); });
-    out += Sentence(std::string(given ? m.file ? "*: as stored; " : "*: as published; " : "") + "longest: context that fits" +
-                        PlusNote(plus) + (m.rows[0].type.starts_with("MXFP4") ? "; experts stay MXFP4" : "") +
+    const bool plus = std::ranges::any_of(rows, [](const FitRow* r) { return TypeCell(r->type).ends_with('+'); });
+    const bool some = std::ranges::any_of(rows, [](const FitRow* r) { return r->fit && r->fit->longest > 0; });
+    out += Sentence(std::string(given ? m.file ? "*: as stored" : "*: as published" : "") + (some && given ? "; " : "") +
+                        (some ? "longest: context that fits" : "") + PlusNote(plus) +
+                        (m.rows[0].type.starts_with("MXFP4") ? "; experts stay MXFP4" : "") + StreamedNote(rows) +
                         (f.decode.cached ? "" : CachedNote(rows, page.machine)),
                     width);
   }
@@ -446,7 +489,8 @@ std::string FitTableText(const FitPage& page, const std::vector<FittedModel>& mo
   for (const FittedModel* m : shown.rows) rows.push_back(&m->rows[m->chosen]);
   const bool plus = std::ranges::any_of(rows, [](const FitRow* r) { return MainType(r->type).ends_with('+'); });
   out += Sentence("type: the largest that fits, up to what is published or stored" + PlusNote(plus) +
-                      "; longest: context that fits; decode/s, prefill/s: tokens/s, at most" + CachedNote(rows, page.machine),
+                      "; longest: context that fits; decode/s, prefill/s: tokens/s, at most" + StreamedNote(rows) +
+                      CachedNote(rows, page.machine),
                   width);
   const bool experts = std::ranges::any_of(models, &FittedModel::experts);
   std::optional<Fit> steps = models[0].rows[models[0].chosen].fit;  // none: not the same for all

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/session/memory_plan.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -14,6 +15,8 @@ namespace {
 std::string Needed(uint64_t bytes) { return GibText(bytes, Rounding::kUp); }
 
 }  // namespace
+
+uint64_t KeptFree(uint64_t available_bytes) { return std::max(uint64_t{1} << 30, available_bytes / 10); }
 
 int64_t LongestContext(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes, uint64_t available_bytes,
                        int64_t limit) {

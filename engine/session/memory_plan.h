@@ -18,6 +18,9 @@ using KvBytesFn = std::function<uint64_t(int64_t positions)>;
 Status CheckMemoryPlan(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes, uint64_t available_bytes,
                        int64_t context);
 
+// Of the bytes that can be had now, those that a budget of weights leaves to others (EngineOptions::kAutoBudget): a tenth, at least 1 GiB.
+uint64_t KeptFree(uint64_t available_bytes);
+
 // The longest context of at most `limit` positions that fits; 0 if none does.
 int64_t LongestContext(uint64_t packed_bytes, const KvBytesFn& kv_bytes, uint64_t scratch_bytes, uint64_t available_bytes,
                        int64_t limit);

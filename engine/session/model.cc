@@ -22,7 +22,9 @@
 #include "engine/session/commands.h"
 #include "engine/session/guide.h"
 #include "engine/session/loaded_model.h"
+#include "engine/session/memory_plan.h"
 #include "engine/session/split.h"
+#include "engine/weights/packed_records.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/records.h"
 #include "engine/weights/source_records.h"
@@ -141,8 +143,8 @@ class ModelLoader {
     plan.all_weights = SaturatingAdd(plan.dense_weights, SlotBytes(records_, all));
     uint64_t budget = engine_.weights_budget;
     if (budget == EngineOptions::kAutoBudget) {
-      const uint64_t kept = std::max(uint64_t{1} << 30, plan.available / 10), used = SaturatingAdd(plan.kv, plan.scratch);
-      budget = plan.available - std::min(plan.available, SaturatingAdd(kept, used));
+      const uint64_t used = SaturatingAdd(plan.kv, plan.scratch);
+      budget = plan.available - std::min(plan.available, SaturatingAdd(KeptFree(plan.available), used));
     }
     if (plan.all_weights <= budget) {
       slots_ = all;
@@ -210,7 +212,9 @@ class ModelLoader {
       TALLY_ASSIGN_OR_RETURN(
           weight_plan_, PlanWeights(inventory_, model_->spec_, weight_plan_.guarded ? SystemPageBytes() : 0, model_->shard_));
     } else if (!records_.empty()) {
-      TALLY_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader, OpenSourceRecords(read_, planned_, records_));
+      TALLY_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader, inventory_.packed != nullptr
+                                                                       ? OpenPackedRecords(inventory_, weight_plan_, records_)
+                                                                       : OpenSourceRecords(read_, planned_, records_));
       TALLY_ASSIGN_OR_RETURN(experts, ExpertStore::Create(records_, slots_, options_.guard_slices, std::move(reader)));
     }
     TALLY_ASSIGN_OR_RETURN(model_->weights_,

@@ -140,7 +140,8 @@ Result<Source> Find(const std::string& model) {
   namespace fs = std::filesystem;
   std::error_code error;
   const bool file = fs::exists(model, error), directory = fs::is_directory(model, error);
-  const bool path = model.find('/') != std::string::npos || model.ends_with(".json") || model.ends_with(".gguf");
+  const bool path =
+      model.find('/') != std::string::npos || model.ends_with(".json") || model.ends_with(".gguf") || model.ends_with(".tally");
   if (!file || (directory && !path)) {  // a directory with the name of a built-in model does not hide it
     Result<CatalogModel> known = FindCatalogModel(model);
     if (known.ok()) return FromCatalog(std::move(known).value());

@@ -33,6 +33,17 @@ struct RateRange {
   double low = 0, high = 0;
 };
 
+// The disk that weights are streamed from where they do not fit the memory.
+enum class DiskSource : uint8_t { kAssumed, kGiven, kMeasured };
+inline constexpr double kAssumedDisk = 3e9;  // bytes/s: an NVMe disk of PCIe 3, as laptops have them
+struct FitDisk {
+  double read = kAssumedDisk;  // bytes/s, sequential, past the page cache
+  DiskSource source{};
+  // Of a measured one: O_DIRECT is refused there; it was measured on a file that was made for it.
+  bool refused_direct = false, written = false;
+  std::string where = {};  // the file or directory
+};
+
 // What a machine has, and what it does in a second; 0: unknown. Rates are sustained ones: the median of the measurements, or what a whole
 // run reached, if that is more.
 struct FitMachine {
@@ -47,10 +58,12 @@ struct FitMachine {
   std::array<RateRange, kFitUnits> peak_ranges = {};
   bool bf16_dots = true;  // false: there is no bf16 dot product, and BF16 is multiplied in f32
   bool int8_dots = true;  // false: there is no dot product of bytes; kInt8 is then the peak of the instructions in its place
+  FitDisk disk = {};
 };
 
-// "ram=16GiB,read=50GB/s,int8=1T,bf16=500G,f32=250G,threads=8", in any order, each at most once. Sizes and rates are numbers with K, M,
-// G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow; less than 1e5 is refused, as it lacks its unit.
+// "ram=16GiB,read=50GB/s,disk=3GB/s,int8=1T,bf16=500G,f32=250G,threads=8", in any order, each at most once. Sizes and rates are numbers
+// with K, M, G or T (1000), or Ki, Mi, Gi or Ti (1024); "B", "/s" and "OP/s", "FLOP/s" may follow; less than 1e5 is refused, as it lacks
+// its unit.
 // bf16=none, int8dot=none: no such dot product. What is not given stays unknown; threads are assumed to be 8 then. kBadInput names the
 // part that is wrong.
 TALLY_API Result<FitMachine> ParseMachine(std::string_view text);
@@ -69,6 +82,12 @@ TALLY_API std::optional<FitMachine> FindMachine(const std::string& directory, in
 TALLY_API void KeepBestRates(const std::string& directory, const SpeedReport& report);
 // The same of a run's decode, if rates are kept.
 TALLY_API void KeepBestRates(const std::string& directory, const books::RunFigures& run);
+
+// "3GB/s". kBadInput: it is no rate.
+TALLY_API Result<FitDisk> ParseDisk(std::string_view text);
+// The rate of the disk under `path`, a file (of weights, 64 MB or more) or a directory; of a path that does not exist the next directory
+// above. It takes a second or two, and is kept in `directory` ("": nowhere) for this boot and file system. `anew`: measured again.
+TALLY_API Result<FitDisk> MeasureFitDisk(const std::string& directory, const std::string& path, bool anew = false);
 
 struct FitOptions {
   uint64_t context = 0;  // positions of each sequence; 0: as EngineOptions::context

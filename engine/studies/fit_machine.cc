@@ -44,6 +44,11 @@ Status SetPart(std::string_view key, std::string_view value, FitMachine& m) {
     m.read = ParseAmount(value, {"/s", "B"});
     return m.read >= kLeastAmount ? Status() : wrong("a rate such as 50GB/s");
   }
+  if (key == "disk") {
+    const Result<FitDisk> disk = ParseDisk(value);
+    if (disk.ok()) m.disk = *disk;
+    return disk.ok() ? Status() : wrong("a rate such as 3GB/s");
+  }
   if (key == "threads") {
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), m.threads);
     const bool number = error == std::errc() && end == value.data() + value.size();
@@ -57,7 +62,7 @@ Status SetPart(std::string_view key, std::string_view value, FitMachine& m) {
   const std::optional<size_t> unit = UnitNamed(key);
   if (!unit) {
     return BadInput("--machine: there is no " + Quote(key) +
-                    " of a machine: it is of ram, read, f32, bf16, int8, int8dot and threads, as in " +
+                    " of a machine: it is of ram, read, disk, f32, bf16, int8, int8dot and threads, as in " +
                     "ram=16GiB,read=50GB/s,int8=1T,f32=250G");
   }
   if (key == "bf16" && value == "none") {

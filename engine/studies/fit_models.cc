@@ -46,11 +46,12 @@ void AddMeasured(const CountedModel& given, const FitPage& page, const Fit& fit,
   }
 }
 
-FitRow RowOf(const CountedModel& counted, bool given, const FitPage& page) {
+FitRow RowOf(const CountedModel& counted, bool given, const FitPage& page, const std::vector<KeptHits>& hits) {
   FitRow row{counted.stored_as, given, {}};
   Result<Fit> fit = FitModel(counted, page.options, page.machine);
   if (fit.ok()) {
     row.fit = std::move(fit).value();
+    if (page.streaming) row.streaming = ForecastFit(counted, *row.fit, page.machine, hits);
   } else {
     row.why = fit.status().message();
   }
@@ -65,7 +66,12 @@ FittedModel FitTypes(const CountedModel& counted, const std::string& path, bool 
   m.parameters = counted.count.parameters.total;
   m.experts = counted.count.recipe->all.experts.n_experts > 0;
   m.file = !counted.stored_types.empty();
-  m.rows.push_back(RowOf(counted, given, page));
+  const std::vector<KeptHits> hits = m.experts ? FindHitRates(RoutingId(counted.count.recipe)) : std::vector<KeptHits>();
+  m.rows.push_back(RowOf(counted, given, page, hits));
+  const auto add_more_memory = [&] {
+    if (const auto& streaming = m.rows[m.chosen].streaming; streaming) m.more_memory = ForecastMoreMemory(*streaming, hits);
+  };
+  add_more_memory();
   if (!m.rows[0].fit || !given) return m;
   if (!page.machine.target.empty() && !path.empty()) {
     m.bench = FindBench(path);
@@ -75,7 +81,7 @@ FittedModel FitTypes(const CountedModel& counted, const std::string& path, bool 
   for (const std::string_view preset : FitPresets(counted)) {
     const Result<CountedModel> as = CountedAs(counted, preset);
     if (!as.ok()) continue;
-    FitRow row = RowOf(*as, false, page);
+    FitRow row = RowOf(*as, false, page, hits);
     if (row.fit) m.rows.push_back(std::move(row));
   }
   const uint64_t most = m.rows[0].fit->memory.packed_weights;
@@ -86,6 +92,8 @@ FittedModel FitTypes(const CountedModel& counted, const std::string& path, bool 
     const FitRow& row = m.rows[i];
     if (weights(row) <= most && row.fit->fits.value_or(row.given)) m.chosen = i;
   }
+  m.more_memory.clear();
+  add_more_memory();
   return m;
 }
 

@@ -10,6 +10,7 @@
 #include "engine/base/export.h"
 #include "engine/studies/fit.h"
 #include "engine/studies/kept_bench.h"
+#include "engine/studies/streaming_forecast.h"
 
 namespace tally {
 
@@ -20,10 +21,11 @@ struct MeasuredStep {
 };
 
 struct FitRow {
-  std::string type;        // "Q4_K_M", "MXFP4 + BF16"
-  bool given = false;      // the weights as they are stored or published
-  std::optional<Fit> fit;  // none: `why`
-  std::string why = {};    // it cannot be run
+  std::string type;                                 // "Q4_K_M", "MXFP4 + BF16"
+  bool given = false;                               // the weights as they are stored or published
+  std::optional<Fit> fit;                           // none: `why`
+  std::string why = {};                             // it cannot be run
+  std::optional<StreamingForecast> streaming = {};  // with weights read from disk as they are needed; none: it fits
 };
 
 struct FittedModel {
@@ -36,11 +38,13 @@ struct FittedModel {
   size_t chosen = 0;
   std::optional<KeptBench> bench = {};
   std::optional<MeasuredStep> decode = {}, prefill = {};  // of the given weights
+  std::vector<MoreMemory> more_memory = {};               // of the chosen row, if it is streamed
 };
 
 struct FitPage {
   FitMachine machine;
   FitOptions options;
+  bool streaming = true;  // forecasts of rows that do not fit
 };
 
 // As many types as FitPresets has, beside the given weights, where `given`; else these alone. A row that cannot be run says why. `path`: of

@@ -7,6 +7,7 @@
 
 #include "engine/kernels/weight_view.h"
 #include "engine/recipe/recipe.h"
+#include "engine/recipe/roles.h"
 #include "engine/studies/fit.h"
 
 namespace tally {

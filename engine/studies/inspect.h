@@ -14,6 +14,7 @@
 #include "engine/recipe/sizes.h"
 #include "engine/text/tokenizer.h"
 #include "loaders/inventory/inventory.h"
+#include "loaders/inventory/packed_header.h"
 
 namespace tally {
 
@@ -34,7 +35,7 @@ struct Inspection {
   std::vector<std::string> notes = {};  // as Model::notes; the defaults that are taken; why the tokenizer cannot be read
 };
 
-// Reads a GGUF file (any shard of a split one) or a Hugging Face directory, without weights. kBadInput: an unreadable or
+// Reads a GGUF file (any shard of a split one), a Hugging Face directory or a packed file, without weights. kBadInput: an unreadable or
 // malformed file. A checkpoint that cannot be run is not an error (see `runnable`).
 TALLY_API Result<Inspection> InspectCheckpoint(const std::string& path);
 

@@ -10,8 +10,10 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/base/checked.h"
 #include "engine/base/hash.h"
 #include "engine/machine/kept_file.h"
+#include "engine/recipe/recipe.h"
 #include "engine/studies/fit.h"
 
 namespace tally {
@@ -45,12 +47,23 @@ KeptJson KeyOf(const std::string& path) {
   return {{"path", whole.string()}, {"size", size}, {"changed", changed}, {"host", HostName()}};
 }
 
-std::string FileName(const KeptJson& key) {
+// "bench-0123456789abcdef.json"
+std::string HashedName(const char* kind, const std::string& text) {
   constexpr HashKey kKey = {0x74616c6c79, 1};  // the same in every process
-  const std::string text = key["path"].get<std::string>() + '\0' + key["host"].get<std::string>();
-  char name[40];
-  std::snprintf(name, sizeof name, "bench-%016llx.json", static_cast<unsigned long long>(SipHash13(text, kKey)));
+  char name[48];
+  std::snprintf(name, sizeof name, "%s-%016llx.json", kind, static_cast<unsigned long long>(SipHash13(text, kKey)));
   return name;
+}
+std::string FileName(const KeptJson& key) {
+  return HashedName("bench", key["path"].get<std::string>() + '\0' + key["host"].get<std::string>());
+}
+
+constexpr int kHitsVersion = 1;  // of the file of hit rates
+constexpr uint64_t kFewestTokens = 16, kMostTokens = 100'000;
+
+bool IsValid(const KeptHits& k) {
+  return k.slots > 0 && k.tokens >= kFewestTokens && !k.hit_rates.empty() &&
+         std::ranges::all_of(k.hit_rates, [](double h) { return h >= 0 && h <= 1; });
 }
 
 template <class Point>
@@ -63,6 +76,7 @@ void AddPoints(SpeedWork work, const std::vector<Point>& points, double Point::*
 
 }  // namespace
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeptHits, slots, hit_rates, tokens)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeptPoint, work, threads, kv, depth, batch, tokens, tokens_per_second, of_roof)
 
 std::string CacheDirectory() {
@@ -120,6 +134,52 @@ std::optional<double> KeptReadBandwidth(const books::RunFigures& run) {
   KeepBestRates(CacheDirectory(), run);
   const std::optional<FitMachine> machine = FindMachine(CacheDirectory(), run.threads);
   return machine ? std::optional(machine->read) : std::nullopt;
+}
+
+std::string RoutingId(const Recipe& recipe) {
+  const Experts& e = ExpertsOf(recipe);
+  std::string id = recipe.family;
+  for (const int32_t n : {recipe.n_layers, recipe.d_model, recipe.vocab, e.n_experts, e.top_k, e.width})
+    id += "-" + std::to_string(n);
+  return id;
+}
+
+std::vector<KeptHits> FindHitRates(const std::string& routing_id) {
+  const std::string directory = CacheDirectory();
+  const std::optional<std::string> text =
+      directory.empty() ? std::nullopt : ReadKeptFile(directory + "/" + HashedName("hits", routing_id));
+  if (!text) return {};
+  const KeptJson j = KeptJson::parse(*text, nullptr, false);
+  const auto is = [&](const char* name, const KeptJson& value) { return j.contains(name) && j[name] == value; };
+  if (!j.is_object() || !is("tally_hits", kHitsVersion) || !is("model", routing_id)) return {};
+  try {
+    std::vector<KeptHits> kept = j.at("runs");
+    std::erase_if(kept, [](const KeptHits& k) { return !IsValid(k); });
+    std::ranges::sort(kept, {}, &KeptHits::slots);
+    return kept;
+  } catch (const KeptJson::exception&) {  // damaged
+    return {};
+  }
+}
+
+void KeepHitRates(const std::string& routing_id, const KeptHits& run) {
+  const std::string directory = CacheDirectory();
+  if (directory.empty() || !IsValid(run)) return;
+  std::vector<KeptHits> kept = FindHitRates(routing_id);
+  std::erase_if(kept, [&](const KeptHits& k) { return k.hit_rates.size() != run.hit_rates.size(); });
+  const auto same = std::ranges::find(kept, run.slots, &KeptHits::slots);
+  if (same == kept.end()) {
+    kept.push_back(run);
+    kept.back().tokens = std::min(run.tokens, kMostTokens);
+  } else {
+    const double before = static_cast<double>(same->tokens), now = static_cast<double>(run.tokens);
+    for (size_t i = 0; i < run.hit_rates.size(); ++i) {
+      same->hit_rates[i] = (same->hit_rates[i] * before + run.hit_rates[i] * now) / (before + now);
+    }
+    same->tokens = std::min(SaturatingAdd(same->tokens, run.tokens), kMostTokens);
+  }
+  const KeptJson document = {{"tally_hits", kHitsVersion}, {"model", routing_id}, {"runs", kept}};
+  WriteKeptFile(directory, HashedName("hits", routing_id), document.dump(1) + "\n");
 }
 
 }  // namespace tally

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `bench` last measured of a model on this machine, kept for `fit` and `run`.
+// What `bench` last measured of a model on this machine, kept for `fit` and `run`; and the hit rates of experts that runs under a budget of
+// weights have left.
 #pragma once
 
 #include <cstdint>
@@ -39,5 +40,20 @@ TALLY_API std::optional<KeptBench> FindBench(const std::string& path);
 // Bytes/s that the run's threads can read on this machine, the best that `fit`, `bench` and runs saw since it was started, this run
 // included. None if neither `fit` nor `bench` was run. Nothing is measured.
 TALLY_API std::optional<double> KeptReadBandwidth(const books::RunFigures& run);
+
+// What the experts' slots of a model have hit (counters/books/streaming.h).
+struct KeptHits {
+  int64_t slots = 0;                   // n, of each layer
+  std::vector<double> hit_rates = {};  // h of each layer with experts, in the order of layers
+  uint64_t tokens = 0;                 // decode steps that they are a mean of
+};
+// Names what hit rates depend on beside the slots: family, layers, widths, experts and experts of a token. A checkpoint, its quantised
+// files and the built-in name have the same id.
+TALLY_API std::string RoutingId(const Recipe& recipe);
+// Adds a run's rates to those kept of the same slots: means weighted by tokens, of which at most 100,000 count. Nothing is kept of less
+// than 16 tokens, of rates that are none, or where nothing can be kept.
+TALLY_API void KeepHitRates(const std::string& routing_id, const KeptHits& run);
+// By slots, from few to many. Empty: nothing valid is kept.
+TALLY_API std::vector<KeptHits> FindHitRates(const std::string& routing_id);
 
 }  // namespace tally

@@ -5,13 +5,17 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "engine/base/format.h"
 #include "engine/kernels/formats/weight_format.h"
+#include "engine/studies/pack_source.h"
 #include "engine/studies/synth_noise.h"
+#include "engine/weights/item_loader.h"
 #include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
 #include "models/family.h"
@@ -273,6 +277,80 @@ Status WriteDirectory(const SynthPlan& plan, const std::string& path, const Fill
   return status;
 }
 
+// The tensors that Synthesize would write.
+class NoiseTensors final : public TensorReader {
+ public:
+  NoiseTensors(const SynthPlan& plan, const Inventory& inventory, uint64_t seed)
+      : plan_(plan), inventory_(inventory), noise_(seed) {
+    std::map<std::string_view, size_t> made;
+    for (size_t i = 0; i < plan.made.inventory.tensors.size(); ++i) made[plan.made.inventory.tensors[i].name] = i;
+    for (const StoredTensor& t : inventory.tensors) made_.push_back(made.at(t.name));
+  }
+  Status Read(const StoredTensor& t, uint64_t offset, uint64_t size, uint8_t* out) const override {
+    const size_t index = made_[static_cast<size_t>(&t - inventory_.tensors.data())];
+    FillPiece(plan_.fillings[index], index, offset, {out, size}, noise_);
+    return {};
+  }
+  std::string FileOf(const StoredTensor& t) const override { return Printable(inventory_.files[t.file].path); }
+
+ private:
+  const SynthPlan& plan_;
+  const Inventory& inventory_;
+  std::vector<size_t> made_;  // of each tensor of the inventory: its index in the plan
+  mutable NoisePools noise_;
+};
+
+// A directory beside a file, for the checkpoint without tensors' bytes that a packed file says that it was packed from.
+class SourceFolder {
+ public:
+  explicit SourceFolder(const std::string& out) {
+    for (int n = 0; n < 100 && !made_; ++n) {  // others may pack a file of this name, or may have been killed
+      std::error_code error;
+      path_ = out + ".source-" + std::to_string(n);
+      made_ = std::filesystem::create_directory(path_, error);
+    }
+  }
+  ~SourceFolder() {
+    std::error_code error;
+    if (made_) std::filesystem::remove_all(path_, error);
+  }
+  SourceFolder(const SourceFolder&) = delete;
+  SourceFolder& operator=(const SourceFolder&) = delete;
+  bool made() const { return made_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  bool made_ = false;
+};
+
+Result<SynthReport> SynthesizePacked(std::string_view model, const std::string& out, const SynthOptions& options) {
+  const std::filesystem::path stem = std::filesystem::path(out).stem();
+  std::string name = stem.string() + ".gguf";
+  Result<SynthPlan> plan = MakePlan(model, name, options);
+  if (!plan.ok()) {
+    const Status in_gguf = plan.status();
+    plan = MakePlan(model, name = stem.string(), options);
+    if (!plan.ok()) return in_gguf;
+  }
+  Inventory source;
+  {
+    const SourceFolder folder(out);
+    if (!folder.made()) return BadInput(Printable(folder.path().string()) + ": no directory can be made");
+    const std::string path = (folder.path() / name).string();
+    TALLY_RETURN_IF_ERROR(IsGguf(name) ? plan->writer.Write(path, nullptr) : WriteDirectory(*plan, path, nullptr, nullptr));
+    TALLY_ASSIGN_OR_RETURN(source, ReadCheckpoint(path));
+  }
+  for (InventoryFile& file : source.files) file.stamp.reset();
+  source.path = out;
+  source.side_texts = std::make_shared<const SideTexts>();
+  TALLY_ASSIGN_OR_RETURN(const PackPlan pack, PlanPack(source, {}));
+  const NoiseTensors reader(*plan, source, options.seed);
+  TALLY_ASSIGN_OR_RETURN(const PackReport report, WritePackedFile(source, pack, reader, out, {.progress = options.progress}));
+  plan->report.bytes = report.bytes;
+  return plan->report;
+}
+
 }  // namespace
 
 std::vector<std::string_view> SynthModels() {
@@ -291,6 +369,7 @@ Result<SynthReport> Synthesize(std::string_view model, const std::string& path, 
   if (!options.vocab_from.empty() && std::filesystem::equivalent(path, options.vocab_from, none)) {
     return BadInput(path + ": the vocabulary is read from this file: it would be overwritten");
   }
+  if (options.packed) return SynthesizePacked(model, path, options);
   TALLY_ASSIGN_OR_RETURN(const SynthPlan plan, MakePlan(model, path, options));
   NoisePools noise(options.seed);
   const auto fill = [&](size_t index, uint64_t offset, std::span<uint8_t> piece) {

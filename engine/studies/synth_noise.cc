@@ -43,17 +43,23 @@ void NoisePools::Draw(DType type, float deviation, uint64_t chunk, std::vector<u
   }
 }
 
+const std::vector<uint8_t>& NoisePools::Chunk(DType type, float deviation, uint64_t chunk) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::vector<uint8_t>>& chunks = pools_[{type, deviation}];
+  const DTypeInfo info = GetDTypeInfo(type);
+  if (chunks.empty()) chunks.resize((PoolBlocks(info) + ChunkBlocks(info) - 1) / ChunkBlocks(info));
+  if (chunks[chunk].empty()) Draw(type, deviation, chunk, chunks[chunk]);
+  return chunks[chunk];
+}
+
 void NoisePools::Fill(uint64_t tensor, DType type, float deviation, uint64_t offset, std::span<uint8_t> out) {
   const DTypeInfo info = GetDTypeInfo(type);
   const uint64_t blocks = PoolBlocks(info), pool_bytes = blocks * info.block_bytes,
                  chunk_bytes = ChunkBlocks(info) * info.block_bytes;
-  std::vector<std::vector<uint8_t>>& chunks = pools_[{type, deviation}];
-  chunks.resize((pool_bytes + chunk_bytes - 1) / chunk_bytes);
   const uint64_t phase = SplitMix64(seed_ + 0x100000001b3u * (tensor + 1)) % blocks * info.block_bytes;
   uint64_t at = (phase + offset) % pool_bytes;
   while (!out.empty()) {
-    std::vector<uint8_t>& chunk = chunks[at / chunk_bytes];
-    if (chunk.empty()) Draw(type, deviation, at / chunk_bytes, chunk);
+    const std::vector<uint8_t>& chunk = Chunk(type, deviation, at / chunk_bytes);
     const uint64_t begin = at % chunk_bytes;
     const size_t n = std::min<size_t>(out.size(), chunk.size() - begin);
     std::memcpy(out.data(), chunk.data() + begin, n);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,12 +19,15 @@ namespace tally {
 class NoisePools {
  public:
   explicit NoisePools(uint64_t seed) : seed_(seed) {}
-  // Bytes [offset, offset + out.size()) of tensor `tensor`. `type` is one that ParseWeightType knows.
+  // Bytes [offset, offset + out.size()) of tensor `tensor`. `type` is one that ParseWeightType knows. Any thread.
   void Fill(uint64_t tensor, DType type, float deviation, uint64_t offset, std::span<uint8_t> out);
 
  private:
   void Draw(DType type, float deviation, uint64_t chunk, std::vector<uint8_t>& bytes) const;
+  const std::vector<uint8_t>& Chunk(DType type, float deviation, uint64_t chunk);
+
   uint64_t seed_;
+  std::mutex mutex_;
   std::map<std::pair<DType, float>, std::vector<std::vector<uint8_t>>> pools_;  // by chunk; empty: not drawn
 };
 

@@ -12,13 +12,14 @@
 
 #include "engine/text/normalizer.h"
 #include "engine/text/pretokenizer.h"
+#include "loaders/inventory/side_files.h"
 
 namespace tally {
 
 using Json = nlohmann::json;
 
 // The JSON object in a file, within limits of size and depth; a key that appears twice is an error.
-Result<Json> ParseJsonFile(const std::string& path);
+Result<Json> ParseJsonFile(const SideFiles& files, const std::string& name);
 // A member; null if `object` is no object or has none of that name.
 const Json& Member(const Json& object, std::string_view key);
 // "type", or nothing.

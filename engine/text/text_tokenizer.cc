@@ -165,7 +165,9 @@ Result<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const Metadata& metadata) {
 }
 
 Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const std::string& path) {
-  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, TextTokenizerFromJson(path));
+  const size_t folder = path.rfind('/') + 1;  // npos + 1: 0
+  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                         TextTokenizerFromJson(SideFiles(path.substr(0, folder)), path.substr(folder)));
   return tokenizer;
 }
 
@@ -178,12 +180,13 @@ Result<std::unique_ptr<Tokenizer>> TokenizerFor(const Inventory& inventory) {
     return TokenizerFromGguf(metadata);
   }
   if (inventory.tokenizer_json.empty()) {
+    if (inventory.packed != nullptr) return std::unique_ptr<Tokenizer>();
     std::error_code error;
     const bool directory = std::filesystem::is_directory(inventory.path, error);
     TALLY_RETURN_IF_ERROR(UnreadTokenizer(directory ? inventory.path : internal::DirectoryOf(inventory.path)));
     return std::unique_ptr<Tokenizer>();
   }
-  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<TextTokenizer> tokenizer, TextTokenizerFromJson(inventory.tokenizer_json));
+  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<TextTokenizer> tokenizer, TextTokenizerFromJson(SideFiles(inventory), "tokenizer.json"));
   // One id or several; generation_config.json knows the ends of turns that tokenizer_config.json does not.
   for (const char* key : {"generation_config.eos_token_id", "eos_token_id"}) {
     const MetaValue* value = metadata.Find(key);

@@ -13,6 +13,7 @@
 #include "engine/text/normalizer.h"
 #include "engine/text/pretokenizer.h"
 #include "engine/text/tokenizer.h"
+#include "loaders/inventory/side_files.h"
 
 namespace tally {
 
@@ -96,8 +97,8 @@ bool EndsGeneration(std::string_view special_token, bool harmony);
 // The status with a message of one printable line of limited length, whatever the message quotes of a file.
 Status OneLine(const Status& status);
 
-// As TokenizerFromGguf and TokenizerFromJson.
+// As TokenizerFromGguf and TokenizerFromJson. `name`: of the tokenizer.json among the files, which also have tokenizer_config.json or not.
 Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromGguf(const Metadata& metadata);
-Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromJson(const std::string& path);
+Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromJson(const SideFiles& files, const std::string& name);
 
 }  // namespace tally

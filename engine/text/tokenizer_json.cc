@@ -2,14 +2,13 @@
 // tokenizer.json (Hugging Face tokenizers 0.x, "version": "1.0") -> tokenizer. Field meanings and defaults:
 // that project's serialisation of its normalizers, pre-tokenizers, models, post-processors and decoders.
 #include <algorithm>
-#include <filesystem>
 
 #include "engine/base/format.h"
 #include "engine/base/json.h"
 #include "engine/text/bpe.h"
 #include "engine/text/json_steps.h"
 #include "engine/text/text_tokenizer.h"
-#include "loaders/inventory/file_reader.h"
+#include "loaders/inventory/side_files.h"
 
 namespace tally {
 namespace {
@@ -26,16 +25,17 @@ constexpr size_t kGrowthOfTokens = 4, kSpareBytes = size_t{1} << 20, kSpareAdded
 
 }  // namespace
 
-Result<Json> ParseJsonFile(const std::string& path) {
-  TALLY_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxJsonBytes));
-  return ReadJson<Json>(Printable(path), text, {.values = kMaxValues});
+Result<Json> ParseJsonFile(const SideFiles& files, const std::string& name) {
+  TALLY_ASSIGN_OR_RETURN(const std::string text, files.Read(name, kMaxJsonBytes));
+  return ReadJson<Json>(Printable(files.PathOf(name)), text, {.values = kMaxValues});
 }
 
 namespace {
 
 class JsonTokenizerReader {
  public:
-  JsonTokenizerReader(std::string path, Json json) : path_(std::move(path)), json_(std::move(json)) {}
+  JsonTokenizerReader(const SideFiles& files, const std::string& name, Json json)
+      : files_(files), path_(files.PathOf(name)), json_(std::move(json)) {}
   Result<std::unique_ptr<TextTokenizer>> Read();
 
  private:
@@ -47,6 +47,7 @@ class JsonTokenizerReader {
   void FillFirstBytes(int32_t id);
   Result<int32_t> ConfiguredToken(const Json& config, const char* key, const std::string& path) const;
 
+  const SideFiles& files_;
   std::string path_;
   Json json_;
   StringMap<int32_t> vocab_;           // of the model
@@ -272,17 +273,15 @@ Result<int32_t> JsonTokenizerReader::ConfiguredToken(const Json& config, const c
 }
 
 Status JsonTokenizerReader::ReadConfig() {
-  const size_t slash = path_.rfind('/');
-  const std::string path = (slash == path_.npos ? "" : path_.substr(0, slash + 1)) + "tokenizer_config.json";
+  const std::string name = "tokenizer_config.json", path = files_.PathOf(name);
   int32_t eos = -1;
-  std::error_code ignored;  // any kind of file counts here; opening it checks the kind
-  if (std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found) {
-    TALLY_ASSIGN_OR_RETURN(const Json config, ParseJsonFile(path));
+  if (files_.Has(name)) {
+    TALLY_ASSIGN_OR_RETURN(const Json config, ParseJsonFile(files_, name));
     TALLY_ASSIGN_OR_RETURN(parts_.bos, ConfiguredToken(config, "bos_token", path));
     TALLY_ASSIGN_OR_RETURN(eos, ConfiguredToken(config, "eos_token", path));
     // These classes of transformers replace the file's template by their own.
-    const Json& name = Member(config, "tokenizer_class");
-    const std::string cls = name.is_string() ? name.get<std::string>() : "";
+    const Json& given = Member(config, "tokenizer_class");
+    const std::string cls = given.is_string() ? given.get<std::string>() : "";
     if (cls.starts_with("LlamaTokenizer") || cls.starts_with("GemmaTokenizer") || cls.starts_with("CohereTokenizer")) {
       TALLY_ASSIGN_OR_RETURN(const bool add_bos, Flag(config, "add_bos_token", true, path + ": config"));
       TALLY_ASSIGN_OR_RETURN(const bool add_eos, Flag(config, "add_eos_token", false, path + ": config"));
@@ -327,9 +326,9 @@ Result<std::unique_ptr<TextTokenizer>> JsonTokenizerReader::Read() {
 
 }  // namespace
 
-Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromJson(const std::string& path) {
-  TALLY_ASSIGN_OR_RETURN(Json json, ParseJsonFile(path));
-  Result<std::unique_ptr<TextTokenizer>> read = JsonTokenizerReader(path, std::move(json)).Read();
+Result<std::unique_ptr<TextTokenizer>> TextTokenizerFromJson(const SideFiles& files, const std::string& name) {
+  TALLY_ASSIGN_OR_RETURN(Json json, ParseJsonFile(files, name));
+  Result<std::unique_ptr<TextTokenizer>> read = JsonTokenizerReader(files, name, std::move(json)).Read();
   if (!read.ok()) return OneLine(read.status());
   return read;
 }

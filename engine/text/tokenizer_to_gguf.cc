@@ -61,7 +61,7 @@ class Converter {
 
   Result<GgufTokenizer> Convert() {
     TALLY_ASSIGN_OR_RETURN(tokenizer_, TokenizerFor(directory_));
-    TALLY_ASSIGN_OR_RETURN(json_, ParseJsonFile(path_));
+    TALLY_ASSIGN_OR_RETURN(json_, ParseJsonFile(SideFiles(directory_), "tokenizer.json"));
     TALLY_RETURN_IF_ERROR(ReadSteps());
     TALLY_RETURN_IF_ERROR(AddTokens());
     TALLY_RETURN_IF_ERROR(AddSpecialIds());

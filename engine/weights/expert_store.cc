@@ -2,6 +2,7 @@
 #include "engine/weights/expert_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <system_error>
 #include <tuple>
@@ -115,6 +116,42 @@ void ExpertStore::ReadTasks(int thread) {
     if (!status.ok() && slot.status.ok()) slot.status = std::move(status);
     if (--slot.pieces_left == 0) read_.notify_all();
   }
+}
+
+Status ExpertStore::ForEachRecord(const std::function<void(size_t layer, int64_t expert, const uint8_t* record)>& fn) {
+  const std::lock_guard turn(turn_);
+  uint64_t most = 0;
+  std::vector<std::pair<size_t, int64_t>> all;
+  for (size_t i = 0; i < records_.size(); ++i) {
+    most = std::max(most, records_[i].bytes);
+    for (int64_t e = 0; e < records_[i].experts; ++e) all.emplace_back(i, e);
+  }
+  std::vector<AnonymousMemory> buffers;
+  for (size_t t = 0; t < readers_.size(); ++t) {
+    TALLY_ASSIGN_OR_RETURN(AnonymousMemory buffer, AnonymousMemory::Allocate(most, /*huge=*/true));
+    buffers.push_back(std::move(buffer));
+  }
+  std::atomic<size_t> next{0};
+  std::vector<Status> failed(buffers.size());
+  const auto work = [&](size_t t) {
+    for (size_t i = next++; i < all.size(); i = next++) {
+      const auto& [layer, expert] = all[i];
+      for (int p = 0; p < reader_->pieces(layer) && failed[t].ok(); ++p) {
+        failed[t] = reader_->Read(layer, expert, p, buffers[t].data(), static_cast<int>(t));
+      }
+      if (!failed[t].ok()) return next.store(all.size());
+      fn(layer, expert, buffers[t].data());
+    }
+  };
+  std::vector<std::thread> threads;  // the readers have nothing to do meanwhile
+  try {
+    for (size_t t = 1; t < buffers.size(); ++t) threads.emplace_back(work, t);
+  } catch (const std::system_error&) {  // fewer do
+  }
+  work(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& status : failed) TALLY_RETURN_IF_ERROR(status);
+  return {};
 }
 
 ExpertStore::Visit ExpertStore::Begin(size_t layer, std::span<const ExpertUse> uses) {

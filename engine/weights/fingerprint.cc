@@ -22,21 +22,41 @@ void AddValues(std::span<const T> values, Checksum* sum) {
 
 uint64_t FingerprintOf(const PackedWeights& weights, Team& team) {
   Checksum sum;
-  std::vector<std::span<const uint8_t>> pieces;
+  std::vector<std::span<const uint8_t>> pieces;  // without data: of a slice on disk
+  std::vector<size_t> first_piece, slice_bytes;  // by weight
   for (const WeightView& w : weights.views()) {
     const std::array<int64_t, 5> shape = {static_cast<int64_t>(w.dtype), static_cast<int64_t>(w.layout), w.slices, w.rows,
                                           w.cols};
     AddValues<int64_t>(shape, &sum);
     const size_t bytes = static_cast<size_t>(weights.infos()[w.id].packed_bytes) / static_cast<size_t>(w.slices);
+    first_piece.push_back(pieces.size());
+    slice_bytes.push_back(bytes);
     for (int64_t s = 0; s < w.slices; ++s) {
-      for (size_t at = 0; at < bytes; at += kPieceBytes) pieces.push_back({w.Slice(s) + at, std::min(kPieceBytes, bytes - at)});
+      for (size_t at = 0; at < bytes; at += kPieceBytes) {
+        const size_t n = std::min(kPieceBytes, bytes - at);
+        pieces.push_back(w.slots != nullptr ? std::span<const uint8_t>() : std::span(w.Slice(s) + at, n));
+      }
     }
   }
   std::vector<uint64_t> sums(pieces.size());
   auto task = [&](int, int64_t begin, int64_t end) {
-    for (size_t i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) sums[i] = BlockChecksum(pieces[i]);
+    for (size_t i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      if (!pieces[i].empty()) sums[i] = BlockChecksum(pieces[i]);
+    }
   };
   team.Run(static_cast<int64_t>(pieces.size()), 1, task);
+  if (ExpertStore* const experts = weights.experts(); experts != nullptr) {
+    const Status read = experts->ForEachRecord([&](size_t layer, int64_t expert, const uint8_t* record) {
+      for (const ExpertRecords::Part& part : experts->layers()[layer].parts) {
+        const size_t bytes = slice_bytes[part.weight], each = (bytes + kPieceBytes - 1) / kPieceBytes;
+        size_t piece = first_piece[part.weight] + static_cast<size_t>(expert) * each;
+        for (size_t at = 0; at < bytes; at += kPieceBytes) {
+          sums[piece++] = BlockChecksum({record + part.offset + at, std::min(kPieceBytes, bytes - at)});
+        }
+      }
+    });
+    if (!read.ok()) sum.Add(read.message());
+  }
   AddValues<uint64_t>(sums, &sum);
   return sum.value();
 }

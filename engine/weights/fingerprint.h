@@ -10,7 +10,8 @@
 namespace tally {
 
 // Covers the types, the shapes and all packed bytes: a changed bit in one weight always changes it. Excludes the padding between slices.
-// Reads all weights once, in parallel on the team. The same for any number of threads, with and without guards, and on every machine.
+// Reads all weights once, in parallel on the team, experts that are on disk from there. The same for any number of threads, with and
+// without guards, for any place of the experts, and on every machine; another number where experts cannot be read.
 uint64_t FingerprintOf(const PackedWeights& weights, Team& team);
 
 }  // namespace tally

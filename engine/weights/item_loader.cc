@@ -23,6 +23,44 @@ uint64_t RowsRead(const PlannedWeight& w) {
   return w.taps() ? static_cast<uint64_t>(w.view.slices) : w.striped() ? w.rows.step : 1;
 }
 
+const StoredTensor& Source(const PlannedWeight& w, int64_t slice) { return *w.sources[w.source_per_slice ? slice : 0]; }
+
+// The slice of the tensor that is slice `slice` of the view.
+uint64_t StoredSlice(const PlannedWeight& w, int64_t slice) {
+  return static_cast<uint64_t>((w.taps() ? 0 : w.held.slices.begin) + slice);
+}
+
+// Byte offset of the slice in its tensor.
+uint64_t Base(const PlannedWeight& w, int64_t slice) {
+  return w.source_per_slice || w.taps() ? 0 : w.sources[0]->bytes / static_cast<uint64_t>(w.all_slices) * StoredSlice(w, slice);
+}
+
+// Calls fn(stored row of the slice, stored rows) for each run of stored rows that rows [begin, begin + n) of the weight are read from, in
+// order. A striped weight also reads the rows between.
+template <class Fn>
+Status ForStoredRuns(const PlannedWeight& w, uint64_t begin, uint64_t n, const Fn& fn) {
+  return w.ForRuns(begin, n, [&](uint64_t first, uint64_t rows) -> Status {
+    if (w.striped() || w.rows.all()) return fn(first * RowsRead(w), rows * RowsRead(w));
+    for (uint64_t r = first, run = 0; r < first + rows; r += run) {
+      run = std::min(w.rows.block - r % w.rows.block, first + rows - r);
+      TALLY_RETURN_IF_ERROR(fn(w.rows.Stored(r), run));
+    }
+    return {};
+  });
+}
+
+// The scales of rows [row, row + n) of FP8 codes, counted through the tensor.
+struct ScaleRows {
+  ScaleRows(const PlannedWeight& w, const StoredTensor& codes, const StoredTensor& scales, uint64_t row, uint64_t n)
+      : first(row / w.grid.rows),
+        down((row + n - 1) / w.grid.rows - first + 1),
+        across((codes.shape.back() + w.grid.cols - 1) / w.grid.cols),
+        element(GetDTypeInfo(scales.dtype).block_bytes) {}
+  uint64_t first, down, across, element;
+  uint64_t offset() const { return first * across * element; }
+  uint64_t bytes() const { return down * across * element; }
+};
+
 class ItemLoader {
  public:
   ItemLoader(const TensorReader& reader, const PlaceSlice& place) : reader_(reader), place_(place) {}
@@ -43,15 +81,6 @@ class ItemLoader {
   }
 
  private:
-  static const StoredTensor& Source(const PlannedWeight& w, int64_t slice) { return *w.sources[w.source_per_slice ? slice : 0]; }
-  // The slice of the tensor that is slice `slice` of the view.
-  static uint64_t StoredSlice(const PlannedWeight& w, int64_t slice) {
-    return static_cast<uint64_t>((w.taps() ? 0 : w.held.slices.begin) + slice);
-  }
-  // Byte offset of the slice in its tensor.
-  static uint64_t Base(const PlannedWeight& w, int64_t slice) {
-    return w.source_per_slice || w.taps() ? 0 : w.sources[0]->bytes / static_cast<uint64_t>(w.all_slices) * StoredSlice(w, slice);
-  }
   uint8_t* Slice(const PlannedWeight& w, int64_t slice) const { return place_(w, slice); }
   Status Read(const StoredTensor& t, uint64_t offset, uint64_t size, uint8_t* out) const {
     return reader_.Read(t, offset, size, out);
@@ -69,18 +98,9 @@ class ItemLoader {
   // `base` of its tensor. A striped weight also reads the rows between.
   Status ReadRows(const PlannedWeight& w, const StoredTensor& t, uint64_t base, uint64_t begin, uint64_t n, uint64_t row_bytes,
                   uint64_t at, uint64_t size, uint8_t* out) const {
-    return w.ForRuns(begin, n, [&](uint64_t first, uint64_t rows) -> Status {
-      if (w.striped() || w.rows.all()) {
-        const uint64_t step = RowsRead(w);
-        TALLY_RETURN_IF_ERROR(ReadPart(t, base + first * step * row_bytes, rows * step, row_bytes, at, size, size, out));
-        out += rows * step * size;
-        return {};
-      }
-      for (uint64_t r = first, run = 0; r < first + rows; r += run, out += run * size) {
-        run = std::min(w.rows.block - r % w.rows.block, first + rows - r);
-        TALLY_RETURN_IF_ERROR(ReadPart(t, base + w.rows.Stored(r) * row_bytes, run, row_bytes, at, size, size, out));
-      }
-      return {};
+    return ForStoredRuns(w, begin, n, [&](uint64_t first, uint64_t rows) {
+      uint8_t* const to = std::exchange(out, out + rows * size);
+      return ReadPart(t, base + first * row_bytes, rows, row_bytes, at, size, size, to);
     });
   }
 
@@ -93,14 +113,13 @@ class ItemLoader {
     const uint64_t cols = codes.shape.back(), blocks = columns / kType.block_size;
     uint8_t* const staged = out + n * (w.ragged() ? columns * sizeof(float) : blocks * kType.block_bytes);
     TALLY_RETURN_IF_ERROR(ReadPart(codes, row * cols, n, cols, k, columns, columns, staged));
-    const uint64_t across = (cols + w.grid.cols - 1) / w.grid.cols, first = row / w.grid.rows,
-                   down = (row + n - 1) / w.grid.rows - first + 1, element = GetDTypeInfo(scales.dtype).block_bytes;
-    std::vector<uint8_t> bytes(down * across * element);
-    TALLY_RETURN_IF_ERROR(Read(scales, first * across * element, bytes.size(), bytes.data()));
-    std::vector<float> values(down * across);
+    const ScaleRows part(w, codes, scales, row, n);
+    std::vector<uint8_t> bytes(part.bytes());
+    TALLY_RETURN_IF_ERROR(Read(scales, part.offset(), bytes.size(), bytes.data()));
+    std::vector<float> values(part.down * part.across);
     WidenToF32(scales.dtype, static_cast<int64_t>(values.size()), 1, bytes.data(), values.data());
     for (uint64_t r = 0; r < n; ++r) {
-      const float* const own = values.data() + ((row + r) / w.grid.rows - first) * across;
+      const float* const own = values.data() + ((row + r) / w.grid.rows - part.first) * part.across;
       for (uint64_t c = 0; w.ragged() && c < columns; ++c, out += sizeof(float)) {
         const float value = own[(k + c) / w.grid.cols] * E4M3ToF32(staged[r * columns + c]);
         std::memcpy(out, &value, sizeof value);
@@ -121,17 +140,9 @@ class ItemLoader {
     const StoredTensor& codes = *w.sources[source];
     const uint64_t base = Base(w, slice) / codes.shape.back();
     const uint64_t row_bytes = *StoredBytes(w.ragged() ? DType::kF32 : DType::kFP8, columns);
-    return w.ForRuns(begin, n, [&](uint64_t first, uint64_t rows) -> Status {
-      if (w.striped() || w.rows.all()) {
-        TALLY_RETURN_IF_ERROR(ReadScaled(w, source, base + first * RowsRead(w), rows * RowsRead(w), k, columns, out));
-        out += rows * RowsRead(w) * row_bytes;
-        return {};
-      }
-      for (uint64_t r = first, run = 0; r < first + rows; r += run, out += run * row_bytes) {
-        run = std::min(w.rows.block - r % w.rows.block, first + rows - r);
-        TALLY_RETURN_IF_ERROR(ReadScaled(w, source, base + w.rows.Stored(r), run, k, columns, out));
-      }
-      return {};
+    return ForStoredRuns(w, begin, n, [&](uint64_t first, uint64_t rows) {
+      uint8_t* const to = std::exchange(out, out + rows * row_bytes);
+      return ReadScaled(w, source, base + first, rows, k, columns, to);
     });
   }
 
@@ -352,6 +363,50 @@ uint64_t StagingBytes(std::span<const Job> jobs) {
 
 Status LoadItem(const TensorReader& reader, const PlaceSlice& place, const Job& job, int64_t item, uint8_t* staging) {
   return ItemLoader(reader, place).Load(job, item, staging);
+}
+
+void AppendRanges(const Job& job, int64_t item, std::vector<TensorRange>* ranges) {
+  const PlannedWeight& w = *job.weights[0];
+  const int64_t slice = item / job.blocks, begin = item % job.blocks * job.block;
+  const uint64_t first = static_cast<uint64_t>(begin), n = static_cast<uint64_t>(std::min(job.block, job.extent - begin));
+  const StoredTensor& source = Source(w, slice);
+  // Stored rows [row, row + rows) of a tensor whose slice starts at byte `base`.
+  const auto add = [&](const StoredTensor& t, uint64_t base, uint64_t row, uint64_t rows, uint64_t row_bytes) -> Status {
+    ranges->push_back({&t, base + row * row_bytes, rows * row_bytes});
+    return {};
+  };
+  const auto add_rows = [&](const StoredTensor& t, uint64_t base, uint64_t count, uint64_t row_bytes) {
+    (void)ForStoredRuns(w, first, count, [&](uint64_t row, uint64_t rows) { return add(t, base, row, rows, row_bytes); });
+  };
+  const auto add_scaled = [&](uint64_t row, uint64_t rows) -> Status {
+    const size_t i = w.source_per_slice ? static_cast<size_t>(slice) : 0;
+    const ScaleRows part(w, *w.sources[i], *w.scales[i], row, rows);
+    ranges->push_back({w.scales[i], part.offset(), part.bytes()});
+    return add(*w.sources[i], 0, row, rows, w.sources[i]->shape.back());
+  };
+  if (w.vector())
+    return add_rows(source, Base(w, slice), static_cast<uint64_t>(w.view.cols), GetDTypeInfo(source.dtype).block_bytes);
+  if (w.transposed()) {
+    const uint64_t row = first + (w.storage == Storage::kTransposedHeads ? w.rows.first : 0);
+    if (!w.scales.empty()) {
+      (void)add_scaled(Base(w, slice) / w.sources[0]->shape.back() + row, n);
+    } else if (w.striped_outputs() || 2 * static_cast<uint64_t>(w.view.rows) >= w.stored_outputs()) {
+      (void)add(source, Base(w, slice), row, n, StoredRowBytes(w));
+    }
+    return;
+  }
+  if (w.split) {
+    const uint64_t group = static_cast<uint64_t>(FormatOf(*w.split).group_cols(*w.split));
+    const uint64_t row_groups = static_cast<uint64_t>(w.view.cols) / group, codes_bytes = *StoredBytes(*w.split, group) - 1;
+    const uint64_t base = StoredSlice(w, slice) * w.stored_rows * row_groups;
+    add_rows(*w.sources[0], base * codes_bytes, n, row_groups * codes_bytes);
+    add_rows(*w.sources[1], base, n, row_groups);
+  } else if (!w.scales.empty()) {
+    const uint64_t base = Base(w, slice) / source.shape.back();
+    (void)ForStoredRuns(w, first, n, [&](uint64_t row, uint64_t rows) { return add_scaled(base + row, rows); });
+  } else {
+    add_rows(source, Base(w, slice), n, w.view.stored_row_bytes);
+  }
 }
 
 Status CheckFinite(const std::string& file, const StoredTensor& t, std::span<const float> values) {

@@ -52,6 +52,15 @@ uint64_t StagingBytes(std::span<const Job> jobs);
 // time. kBadInput: a vector with values that are not finite; errors of the reader.
 Status LoadItem(const TensorReader& reader, const PlaceSlice& place, const Job& job, int64_t item, uint8_t* staging);
 
+// Bytes [offset, offset + size) of a tensor.
+struct TensorRange {
+  const StoredTensor* tensor = nullptr;
+  uint64_t offset = 0, size = 0;
+};
+// Appends what LoadItem reads for the item, perhaps with bytes that lie between; nothing of tensors that it reads little of. A wish for who
+// reads ahead: other reads are right too.
+void AppendRanges(const Job& job, int64_t item, std::vector<TensorRange>* ranges);
+
 // Rejects non-finite vectors (norms, biases, sinks). A clamp or softmax could hide an infinity; one in a matrix shows in the logits.
 Status CheckFinite(const std::string& file, const StoredTensor& t, std::span<const float> values);
 

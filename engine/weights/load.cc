@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cstring>
-#include <exception>
-#include <mutex>
 #include <span>
 #include <string>
 #include <tuple>
@@ -12,9 +8,12 @@
 #include <vector>
 
 #include "engine/base/aligned.h"
-#include "engine/base/format.h"
+#include "engine/machine/parallel.h"
+#include "engine/weights/file_tensors.h"
 #include "engine/weights/item_loader.h"
+#include "engine/weights/load_state.h"
 #include "engine/weights/pack.h"
+#include "engine/weights/packed_file.h"
 #include "engine/weights/plan.h"
 #include "engine/weights/weights.h"
 #include "loaders/inventory/file_reader.h"
@@ -22,103 +21,10 @@
 namespace tally {
 namespace {
 
-// Reads the files of a checkpoint.
-class FileTensors final : public TensorReader {
- public:
-  // `forget`: the system is told to drop its copy of what was read.
-  FileTensors(const std::vector<FileReader>& files, const WeightPlan& plan, bool forget)
-      : files_(files), head_(plan.stored_head), embedding_(plan.embedding), forget_(forget) {}
-
-  Status Read(const StoredTensor& t, uint64_t offset, uint64_t size, uint8_t* out) const override {
-    const Status status = files_[t.file].ReadAt(t.offset + offset, {out, size});
-    if (!status.ok()) return {status.code(), status.message() + " (tensor " + Quote(t.name) + ")"};
-    if (forget_) files_[t.file].Forget(t.offset + offset, size);
-    return head_ != nullptr && &t == embedding_ ? CompareHead(offset, {out, size}) : Status();
-  }
-
-  std::string FileOf(const StoredTensor& t) const override { return Printable(files_[t.file].path()); }
-
- private:
-  // Compares bytes of the embedding with those of the stored head.
-  Status CompareHead(uint64_t offset, std::span<const uint8_t> bytes) const {
-    std::array<uint8_t, size_t{1} << 15> piece;
-    for (size_t at = 0; at < bytes.size(); at += piece.size()) {
-      const size_t n = std::min(piece.size(), bytes.size() - at);
-      TALLY_RETURN_IF_ERROR(Read(*head_, offset + at, n, piece.data()));
-      if (std::memcmp(piece.data(), bytes.data() + at, n) != 0) {
-        return HeadDiffers(FileOf(*head_), *head_, *embedding_);
-      }
-    }
-    return {};
-  }
-
-  const std::vector<FileReader>& files_;
-  const StoredTensor *head_, *embedding_;  // the head that is stored beside a tied embedding; null: none
-  bool forget_;
-};
-
-// State shared by the loading threads.
-class LoadState {
- public:
-  LoadState(uint64_t total, const LoadProgress& progress) : total_(total), progress_(progress) {}
-
-  bool stopped() const { return stop_.load(std::memory_order_relaxed); }
-
-  // Keeps the failure of the lowest item.
-  void Fail(int64_t item, Status status) {
-    std::lock_guard lock(mutex_);
-    if (status_.ok() || item < failed_item_) {
-      failed_item_ = item;
-      status_ = std::move(status);
-    }
-    stop_.store(true, std::memory_order_relaxed);
-  }
-
-  // Only thread 0, the caller, reports progress.
-  void Done(int thread, uint64_t bytes) {
-    done_.fetch_add(bytes, std::memory_order_relaxed);
-    if (thread == 0) Report();
-  }
-
-  // Runs fn. An exception must not pass through the team: it is kept.
-  void Guard(const std::function<void()>& fn) {
-    try {
-      fn();
-    } catch (...) {
-      Fail(-1, InternalError("an exception"));
-      std::lock_guard lock(mutex_);
-      thrown_ = std::current_exception();
-    }
-  }
-
-  // Called after the threads are done. Rethrows an exception that was kept.
-  Status Finish() {
-    Report();
-    if (thrown_) std::rethrow_exception(thrown_);
-    return status_;
-  }
-
- private:
-  void Report() {
-    if (!progress_ || stopped()) return;
-    bool go_on = false;
-    Guard([&] { go_on = progress_(done_.load(std::memory_order_relaxed), total_); });
-    if (!go_on) Fail(-1, {StatusCode::kInterrupted, "loading was interrupted"});
-  }
-
-  const uint64_t total_;
-  const LoadProgress& progress_;
-  std::atomic<uint64_t> done_{0};
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  int64_t failed_item_ = -1;  // -1: none, or interrupted
-  Status status_;
-  std::exception_ptr thrown_;
-};
-
 // `beside`: one thread runs it before it loads.
-Status RunJobs(const std::vector<Job>& jobs, const TensorReader& reader, const PlaceSlice& place, Team& team,
+Status RunJobs(const std::vector<FileReader>& files, const WeightPlan& plan, bool forget, const PlaceSlice& place, Team& team,
                const LoadProgress& progress, const std::function<void()>& beside) {
+  const std::vector<Job> jobs = MakeJobs(plan);
   uint64_t total = 0;
   for (const Job& job : jobs) {
     const uint64_t slices = static_cast<uint64_t>(job.weights[0]->view.slices);
@@ -131,31 +37,41 @@ Status RunJobs(const std::vector<Job>& jobs, const TensorReader& reader, const P
       return NoRoom("not enough memory for " + std::to_string(staging_bytes) + " bytes to load through");
   }
   LoadState state(total, progress);
-  const int64_t items = jobs.empty() ? 0 : jobs.back().first_item + jobs.back().blocks * jobs.back().weights[0]->view.slices;
-  // A free thread takes the next run of items, so that files are read from front to back. Two threads that write to one huge page for the
-  // first time would both clear it: a run has several pages.
-  constexpr int64_t kRun = 8;
-  const int64_t runs = (items + kRun - 1) / kRun, before = beside ? 1 : 0;
-  std::atomic<int64_t> next{-before};
-  const auto load = [&](int thread, int64_t i) {
+  const std::vector<ItemRun> runs = MakeRuns(jobs, plan);
+  ReadAhead ahead(files, runs, !forget);
+  const auto load = [&](int thread, int64_t i, const Window* window) {
     const auto after = std::upper_bound(jobs.begin(), jobs.end(), i, [](int64_t v, const Job& j) { return v < j.first_item; });
     const Job& job = *(after - 1);
     const int64_t item = i - job.first_item, first = item % job.blocks * job.block;
+    const FileTensors reader(files, plan, forget, window);
     if (Status status = LoadItem(reader, place, job, item, staging[static_cast<size_t>(thread)].data()); !status.ok()) {
       state.Fail(i, std::move(status));
       return;
     }
     state.Done(thread, static_cast<uint64_t>(std::min(job.block, job.extent - first)) * job.bytes_per_unit);
   };
+  // A free thread takes the next run of items, so that files are read from front to back.
+  std::atomic<bool> idle{!beside};
   auto load_runs = [&](int thread, int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      const int64_t run = next.fetch_add(1, std::memory_order_relaxed);
-      if (run < 0) state.Guard(beside);
-      for (int64_t i = run * kRun; run >= 0 && i < std::min(items, (run + 1) * kRun) && !state.stopped(); ++i) load(thread, i);
+      if (!idle.exchange(true, std::memory_order_relaxed)) {
+        state.Guard(beside);
+      } else if (const auto taken = ahead.Take()) {
+        for (int64_t i = 0; i < taken->run->items && !state.stopped(); ++i)
+          load(thread, taken->run->first_item + i, taken->window);
+        ahead.GiveBack(taken->window);
+      }
+      if (state.stopped()) ahead.Stop();
     }
   };
   state.Done(0, 0);
-  team.Run(before + runs, 1, load_runs);
+  if (state.stopped()) ahead.Stop();
+  RunBeside(
+      ahead.readers(), [&] { ahead.Read(); },
+      [&](int readers) {
+        ahead.Expect(readers);
+        team.Run(static_cast<int64_t>(runs.size()) + (beside ? 1 : 0), 1, load_runs);
+      });
   return state.Finish();
 }
 
@@ -165,6 +81,7 @@ class WeightLoader {
  public:
   static Result<PackedWeights> Load(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
                                     const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
+    if (inventory.packed != nullptr) return LoadPacked(inventory, plan, progress, beside, std::move(experts));
     std::vector<FileReader> files;
     uint64_t file_bytes = 0;
     for (const InventoryFile& file : inventory.files) {
@@ -176,27 +93,62 @@ class WeightLoader {
     // See LoadWeights. The copies could not stay whole for the next load either.
     const bool forget = plan.arena_bytes + file_bytes > AvailableMemoryBytes();
     PackedWeights weights;
-    if (plan.arena_bytes > 0) {
-      TALLY_ASSIGN_OR_RETURN(weights.arena_, AnonymousMemory::Allocate(plan.arena_bytes, /*huge=*/!plan.guarded));
-      if (plan.guarded) weights.arena_.RefuseHugePages();
-    }
-    weights.guarded_ = plan.guarded;
-    weights.packed_bytes_ = plan.packed_bytes();
+    TALLY_RETURN_IF_ERROR(Allocate(plan, weights));
     const FileTensors reader(files, plan, forget);
-    const PlaceSlice place = [arena = weights.arena_.data()](const PlannedWeight& w, int64_t slice) {
-      return arena + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
-    };
-    TALLY_RETURN_IF_ERROR(RunJobs(MakeJobs(plan), reader, place, team, progress, beside));
+    TALLY_RETURN_IF_ERROR(RunJobs(files, plan, forget, PlacesIn(weights), team, progress, beside));
     if (!plan.guarded) weights.arena_.CollapseToHugePages();
     for (const PlannedHostVector& v : plan.host_vectors) {
       std::vector<uint8_t> bytes(v.source->bytes);
       TALLY_RETURN_IF_ERROR(reader.Read(*v.source, 0, bytes.size(), bytes.data()));
-      std::vector<float> values(v.source->elements());
-      WidenToF32(v.source->dtype, static_cast<int64_t>(values.size()), 1, bytes.data(), values.data());
-      TALLY_RETURN_IF_ERROR(CheckFinite(reader.FileOf(*v.source), *v.source, values));
-      weights.host_vectors_.push_back({v.role, v.layer, std::move(values)});
+      TALLY_RETURN_IF_ERROR(AddHostVector(v, bytes, reader.FileOf(*v.source), weights));
     }
     for (size_t i = 0; i < files.size(); ++i) TALLY_RETURN_IF_ERROR(files[i].CheckUnchanged(inventory.files[i]));
+    TALLY_RETURN_IF_ERROR(SetViews(plan, std::move(experts), weights));
+    return weights;
+  }
+
+ private:
+  static Result<PackedWeights> LoadPacked(const Inventory& inventory, const WeightPlan& plan, const LoadProgress& progress,
+                                          const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
+    TALLY_ASSIGN_OR_RETURN(const PackedFile file, PackedFile::Open(inventory, plan));
+    PackedWeights weights;
+    TALLY_RETURN_IF_ERROR(Allocate(plan, weights));
+    TALLY_RETURN_IF_ERROR(file.ReadSlices(plan, PlacesIn(weights), progress, beside));
+    if (!plan.guarded) weights.arena_.CollapseToHugePages();
+    for (const PlannedHostVector& v : plan.host_vectors) {
+      TALLY_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, file.Buffer(*v.source));
+      TALLY_RETURN_IF_ERROR(AddHostVector(v, bytes, inventory.path, weights));
+    }
+    TALLY_RETURN_IF_ERROR(SetViews(plan, std::move(experts), weights));
+    return weights;
+  }
+
+  static Status Allocate(const WeightPlan& plan, PackedWeights& weights) {
+    weights.guarded_ = plan.guarded;
+    weights.packed_bytes_ = plan.packed_bytes();
+    if (plan.arena_bytes == 0) return {};
+    TALLY_ASSIGN_OR_RETURN(weights.arena_, AnonymousMemory::Allocate(plan.arena_bytes, /*huge=*/!plan.guarded));
+    if (plan.guarded) weights.arena_.RefuseHugePages();
+    return {};
+  }
+
+  static PlaceSlice PlacesIn(const PackedWeights& weights) {
+    return [arena = weights.arena_.data()](const PlannedWeight& w, int64_t slice) -> uint8_t* {
+      if (w.streamed) return nullptr;
+      return arena + w.arena_offset + static_cast<uint64_t>(slice) * w.view.slice_stride;
+    };
+  }
+
+  static Status AddHostVector(const PlannedHostVector& v, std::span<const uint8_t> bytes, const std::string& file,
+                              PackedWeights& weights) {
+    std::vector<float> values(v.source->elements());
+    WidenToF32(v.source->dtype, static_cast<int64_t>(values.size()), 1, bytes.data(), values.data());
+    TALLY_RETURN_IF_ERROR(CheckFinite(file, *v.source, values));
+    weights.host_vectors_.push_back({v.role, v.layer, std::move(values)});
+    return {};
+  }
+
+  static Status SetViews(const WeightPlan& plan, std::unique_ptr<ExpertStore> experts, PackedWeights& weights) {
     for (const PlannedWeight& w : plan.weights) {
       weights.infos_.push_back(w.info);
       WeightView view = w.view;
@@ -218,7 +170,7 @@ class WeightLoader {
       return std::tuple(a.layer, a.role) < std::tuple(b.layer, b.role);
     });
     weights.experts_ = std::move(experts);
-    return weights;
+    return {};
   }
 };
 

@@ -22,6 +22,7 @@ class Planner {
 
   Result<WeightPlan> Plan() {
     plan_.guarded = guard_ > 0;
+    plan_.shard = shard_;
     plan_.tied_head = spec_.recipe.tied_head;
     std::set<std::pair<int32_t, Role>> bound;
     for (const TensorBinding& binding : spec_.bindings) {

@@ -90,6 +90,7 @@ struct WeightPlan {
   uint64_t guard_bytes = 0;  // address space that is never written and takes no memory
   bool guarded = false;      // each slice ends at a page boundary, followed by a guard
   bool tied_head = false;    // the head is the token embedding
+  Shard shard;               // whose weights they are
   // The head that is stored although it is tied; LoadWeights compares it with the embedding. Null: none.
   const StoredTensor *stored_head = nullptr, *embedding = nullptr;
 

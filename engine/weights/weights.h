@@ -66,12 +66,13 @@ class PackedWeights {
 // exceptions pass through LoadWeights.
 using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
-// Reads and packs every weight of the plan, in parallel on the team. `plan` was made from `inventory`. Memory:
-// plan.packed_bytes() and a staging buffer of at most 1 MiB per thread. Where that and the files do not fit the free memory together, the
-// system is told to drop its copies of what was read, which would take the room of huge pages. kBadInput: a head that is stored beside the
-// embedding it is tied to and is not a copy of it, byte for byte. kNoRoom: not enough memory. `beside`: other work for one of the threads,
-// done when this returns; its exceptions pass through too.
-// `experts`: holds the streamed weights of the plan; null if it has none.
+// Reads and packs every weight of the plan, in parallel on the team. `plan` was made from `inventory`. What the page cache holds of the
+// files is read from there; the rest past it, at the disk's own speed, by threads that read ahead. Memory: plan.packed_bytes(), a staging
+// buffer of at most 1 MiB per thread, and up to kMostReadAhead (48 MiB) of cold files. Where the weights and the files do not fit the free
+// memory together, the system is told to drop its copies of what was read, which would take the room of huge pages. kBadInput: a head that
+// is stored beside the embedding it is tied to and is not a copy of it, byte for byte. kNoRoom: not enough memory. `beside`: other work for
+// one of the threads, done when this returns; its exceptions pass through too. `experts`: holds the streamed weights of the plan; null if
+// it has none.
 Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
                                   const std::function<void()>& beside = {}, std::unique_ptr<ExpertStore> experts = nullptr);
 

@@ -30,7 +30,8 @@ class FileReader {
   // False where the file system has refused reads past the page cache, or would.
   bool direct() const;
   void RefuseDirect() const;  // as if the file system had: for tests
-  // How much of the range the page cache holds, in whole pages; 0 where the system does not say.
+  // How much of the range the page cache holds, in whole pages. Of a file that is another user's and read-only: a guess from some places.
+  // 0 where the system does not say at all.
   uint64_t CachedBytes(uint64_t offset, uint64_t size) const;
   // The system need not keep its copy of these bytes: they will not be read again soon, and memory is scarce.
   void Forget(uint64_t offset, uint64_t size) const;

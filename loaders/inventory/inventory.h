@@ -46,6 +46,8 @@ class Metadata {
   bool IsOther(std::string_view key) const { return others_.find(key) != others_.end(); }
   size_t size() const { return values_.size() + nulls_.size() + others_.size(); }  // keys, of any kind
   const std::map<std::string, MetaValue, std::less<>>& values() const { return values_; }
+  const std::set<std::string, std::less<>>& nulls() const { return nulls_; }
+  const std::map<std::string, std::string_view, std::less<>>& others() const { return others_; }
 
   // Typed look-ups. nullopt: absent (or JSON null). A value of another type is an error naming key and file.
   // Integers accept any integral value that fits (2048.0 too); GetDouble accepts integers too; an empty
@@ -109,14 +111,21 @@ struct InventoryFile {
   std::optional<FileStamp> stamp = {};  // nullopt: unknown, and not checked
 };
 
+struct PackedHeader;  // packed_header.h
+using SideTexts = std::map<std::string, std::string, std::less<>>;
+
 struct Inventory {
-  FileFormat format = FileFormat::kGguf;
+  FileFormat format = FileFormat::kGguf;  // of a packed file: its source's
   std::string path = {};                  // as the user gave it
   std::vector<InventoryFile> files = {};  // weight files
   Metadata metadata = {};
   std::vector<StoredTensor> tensors = {};  // in file order
   std::string name_prefix = {};            // Hugging Face: what all tensors' names begin with in the files; `tensors` lack it
   std::string tokenizer_json = {};         // Hugging Face: path of tokenizer.json, empty if there is none
+  // Not null: read from a packed file. Files, offsets and sizes then are those of its source, which need not be there.
+  std::shared_ptr<const PackedHeader> packed = {};
+  // Packed, Hugging Face: the files beside the weights that hold tokenizer and templates, by their names in the directory (side_files.h).
+  std::shared_ptr<const SideTexts> side_texts = {};
   const StoredTensor* Find(std::string_view name) const;
   bool HoldsScales(const StoredTensor& t) const;  // of FP8 codes stored beside it: NAME_scale or NAME_scale_inv
   void BuildIndex();                              // after `tensors` is filled

@@ -601,6 +601,23 @@ TEST(CliCount, ColumnsSayTheBatch) {
   }
 }
 
+// 20 GB less 4,426,493,952 bytes outside of records are 32 slots of 13,221,888 bytes in each of 36 layers, and one more in 25. Of 4,608
+// experts 1,177 are resident.
+TEST(CliCount, ResidentInLessThanAll) {
+  const std::string text = CountText({"gpt-oss-120b", "--resident", "20GB", "--disk", "3GB/s"});
+  EXPECT_TRUE(HasLine(text, {"all experts, bytes", "60,926,459,904", "L_x X R"})) << text;
+  EXPECT_TRUE(HasLine(text, {"slots of a layer n", "32", "floor((M - N) / (L_x R))"})) << text;
+  EXPECT_TRUE(HasLine(text, {"resident, bytes", "19,988,656,128", "N + (L_x n + e) R"})) << text;
+  EXPECT_TRUE(HasLine(text, {"misses m", "107.2", "42.1", "10.2", "L_x k (1 - h)"})) << text;
+  EXPECT_TRUE(HasLine(text, {"tokens/s, at most", "2.12", "d / (m R)"})) << text;
+  const Json j = Count({"gpt-oss-120b", "--resident", "20GB"});
+  EXPECT_EQ(j["resident"]["slots"], 32);
+  EXPECT_EQ(j["resident"]["decode"][0]["disk_bytes"], 1'417'634'304u) << "144 (1 - 1,177 / 4,608) records";
+  EXPECT_TRUE(j["resident"]["decode"][0]["bound_tokens_per_second"].is_null()) << "the disk's rate is not given";
+  EXPECT_TRUE(
+      HasLine(CountText({"gpt-oss-120b", "--resident", "20GB", "--format", "csv"}), {",resident,slots of a layer,slots,32,"}));
+}
+
 TEST(CliCount, BadUseIsRefused) {
   const TempFolder folder;
   auto refused = [](std::vector<std::string> arguments, const std::string& part) {
@@ -624,6 +641,10 @@ TEST(CliCount, BadUseIsRefused) {
   refused({"gpt-oss-20b:top_k=33"}, "top_k");
   refused({"gpt2", "--batch", "0"}, "--batch");
   refused({"gpt2", "--prompt", "-1"}, "-1");
+  refused({"gpt-oss-120b", "--resident", "4GB"}, "gpt-oss-120b needs at least 6.79 GiB for weights");
+  refused({"gpt-oss-120b", "--resident", "some"}, "--resident: 'some' is not a size such as 20GB");
+  refused({"gpt-oss-120b", "--resident", "20GB", "--disk", "3"}, "--disk: '3' is no rate");
+  refused({"gpt-oss-120b", "--disk", "3GB/s"}, "--disk goes with --resident");
   refused({"gpt2", "--prompt", "1099511627776"}, "do not fit 64 bits");
   refused({"gpt2", "--plot", "--json"}, "--plot");
   refused({"gpt2", "--format", "csv", "--json"}, "--json is not --format csv");

@@ -85,6 +85,31 @@ TEST(CliFit, OneScreenAtEachWidth) {
   }
 }
 
+// Experts on disk: what is said before a download.
+TEST(CliFit, BiggerThanMemory) {
+  const std::vector<std::string> asked = {"gpt-oss-120b", "--type", "MXFP4", "--machine", kLaptop, "--disk", "5GB/s"};
+  const std::string text = Fit(asked).out;
+  for (const char* part : {"; from disk", "on disk   36 layers of 128 experts of 13.22 MB, 4 a token", "at 5.00 GB/s; uniform ",
+                           "after a start", "all resident, +"}) {
+    EXPECT_TRUE(Has(text, part)) << part << "\n" << text;
+  }
+  const Json j = Document(asked);
+  EXPECT_EQ(j["machine"]["disk"], Json({{"bytes_per_second", 5'000'000'000}, {"source", "given"}}));
+  const Json& s = j["models"][0]["types"][0]["streaming"];
+  EXPECT_EQ(s["bytes_of_a_record"], 13'221'888);
+  ASSERT_EQ(s["decode"].size(), 3u);
+  for (const Json& curve : s["decode"]) {
+    EXPECT_NEAR(curve["disk_bytes"].get<double>(), curve["misses"].get<double>() * 13'221'888, 1);
+    EXPECT_LT(curve["expected_tokens_per_second"], curve["bound_tokens_per_second"]);
+  }
+  EXPECT_EQ(s["more_memory"].back()["resident_share"], 1.0);
+  EXPECT_TRUE(Has(Fit({"gpt-oss-120b", "--machine", kLaptop}).out, "(assumed: --disk)"));
+  EXPECT_TRUE(Has(Fit({"gpt-oss-120b", "--machine", "ram=3GiB"}).out, "on disk   needs at least "));
+  const Ended wrong = Fit({"gpt-oss-120b", "--machine", kLaptop, "--disk", "fast"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_EQ(wrong.err, "tally: --disk: 'fast' is no rate of a disk such as 3GB/s\n");
+}
+
 TEST(CliFit, ATypeThatFits) {
   const std::string small = "ram=8GiB,read=50GB/s,int8=1T,bf16=1T,f32=1T";
   const Json j = Document({"llama-3.1-8b", "--machine", small});

@@ -88,7 +88,7 @@ TEST(CliUsage, CommandsAndOptions) {
   ExpectRefused(
       {"fly"},
       "run, chat, batch, serve, count, fit, audit, claims, bench, report, pull, list, rm, inspect, perplexity, quantize, "
-      "logits, tokenize");
+      "pack, logits, tokenize");
   ExpectRefused({"--fly", "run"}, "--fly");
   ExpectRefused({"run", kModel, "--fly"}, "--fly");
   ExpectRefused({"run", kModel, "one", "two"}, "one");

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The readers of checkpoints: GGUF, safetensors, a Hugging Face directory, a configuration that is only counted.
+// The readers of checkpoints: GGUF, safetensors, a Hugging Face directory, a packed file, a configuration that is only counted.
+#include <cstring>
+#include <memory>
+
 #include "counters/books/model_count.h"
+#include "engine/chat/template_source.h"
+#include "engine/text/tokenizer.h"
+#include "engine/weights/packed_file.h"
 #include "loaders/loaders.h"
 #include "models/catalog/catalog.h"
 #include "models/family.h"
@@ -153,8 +159,61 @@ std::vector<std::string> CountedConfigSeeds() {
   return seeds;
 }
 
+// The header of a packed file, without the first page; and the same bytes as a whole file.
+void RunPacked(std::string_view input) {
+  static const Scratch scratch;
+  PackedHeader first;
+  first.data_bytes = uint64_t{1} << 20;
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(input.data());
+  const Result<Inventory> inventory = DecodePackedHeader({bytes, input.size()}, "m.tally", first);
+  CheckOutcome(inventory);
+  if (inventory.ok()) {
+    const Result<std::unique_ptr<Tokenizer>> tokenizer = TokenizerFor(*inventory);
+    if (!tokenizer.ok()) RequireOneLine(tokenizer.status());
+    const auto templates = ReadChatTemplates(*inventory, nullptr);
+    if (!templates.ok()) RequireOneLine(templates.status());
+    const Result<PackedLayout> layout = PackedLayout::Of(inventory->packed->weights, "m.tally");
+    if (!layout.ok()) return RequireOneLine(layout.status());
+    for (size_t i = 0; i < layout->weights().size(); ++i) {
+      const int64_t last = static_cast<int64_t>(layout->weights()[i].slices) - 1;
+      const PackedLayout::Piece piece = layout->SliceOf(i, last);
+      Require(piece.offset + piece.bytes <= layout->data_bytes() && piece.first_sum < layout->sums(), "a slice beyond the data");
+    }
+  }
+  const Result<Inventory> read = ReadPacked(scratch.Write("m.tally", input));
+  if (!read.ok()) RequireOneLine(read.status());
+}
+
+std::vector<std::string> PackedSeeds() {
+  std::vector<std::string> seeds;
+  for (Inventory i : {synthetic::HfGptOss(), synthetic::GgufLlama(), synthetic::GgufGptOss()}) {
+    i = Small(std::move(i));
+    i.files = {{"a.bin", uint64_t{1} << 40, FileStamp{1, 2, 3, 4}}};
+    for (StoredTensor& t : i.tensors) t.file = 0;
+    i.metadata.SetNull("nothing");
+    i.metadata.SetOther("object", Metadata::kObject);
+    i.side_texts =
+        std::make_shared<const SideTexts>(SideTexts{{"tokenizer.json", "{}"}, {"chat_template.jinja", "{{ messages }}"}});
+    PackedHeader header;
+    header.family = "panel16";
+    header.weights = {{"token_embd", -1, DType::kBF16, 1, 1, 4, 8, 64},
+                      {"ffn_up_exps", 0, DType::kMXFP4, 2, 3, 32, 64, 8704},
+                      {"ffn_down_exps", 0, DType::kMXFP4, 2, 3, 32, 64, 8704}};
+    header.buffers = {{"rope_freqs.weight", {1, 2, 3, 4}}};
+    header.sums.resize(7);
+    const Result<std::string> text = EncodePackedHeader(i, header);
+    Require(text.ok(), "a seed that cannot be written");
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, text->data() + 16, sizeof bytes);
+    seeds.push_back(text->substr(kPackedPage, bytes));
+    seeds.push_back(*text);
+  }
+  return seeds;
+}
+
 }  // namespace
 
+const Target kPacked = {"packed", RunPacked, PackedSeeds};
 const Target kGguf = {"gguf", RunGguf, GgufSeeds};
 const Target kGgufSplit = {"gguf_split", RunGgufSplit, GgufSplitSeeds};
 const Target kSafetensors = {"safetensors", RunSafetensors, SafetensorsSeeds};

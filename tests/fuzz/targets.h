@@ -20,6 +20,7 @@ extern const Target kGguf;           // ReadGguf, then ReadModelSpec
 extern const Target kGgufSplit;      // the same of a file in two parts
 extern const Target kSafetensors;    // a model.safetensors beside an empty config.json
 extern const Target kHuggingFace;    // config.json, generation_config.json, index and two shards, then ReadModelSpec
+extern const Target kPacked;         // the header of a packed file, then the same, its texts and its layout
 extern const Target kCountedConfig;  // a config.json of a model that is counted, then its count
 extern const Target kTokenizerGguf;  // the tokenizer of a GGUF file, then encoding and decoding with it
 extern const Target kTokenizerJson;  // tokenizer.json and tokenizer_config.json, then the same
@@ -37,9 +38,9 @@ extern const Target kRequestBody;    // bodies of the server's endpoints
 extern const Target kGrammar;        // JSON Schemas, regular expressions and GBNF, and texts in them
 extern const Target kHttp;           // requests of HTTP/1.1
 
-inline constexpr const Target* kTargets[] = {&kGguf,          &kGgufSplit,     &kSafetensors, &kHuggingFace,   &kCountedConfig,
-                                             &kTokenizerGguf, &kTokenizerJson, &kRanks,       &kText,          &kPattern,
-                                             &kNpy,           &kJinja,         &kTokenList,   &kHarmonyOutput, &kHarmonyPrompt,
-                                             &kAnswers,       &kSession,       &kRequestBody, &kHttp,          &kGrammar};
+inline constexpr const Target* kTargets[] = {
+    &kGguf,          &kGgufSplit, &kSafetensors, &kHuggingFace, &kCountedConfig, &kTokenizerGguf, &kTokenizerJson,
+    &kRanks,         &kText,      &kPattern,     &kNpy,         &kJinja,         &kTokenList,     &kHarmonyOutput,
+    &kHarmonyPrompt, &kAnswers,   &kPacked,      &kSession,     &kRequestBody,   &kHttp,          &kGrammar};
 
 }  // namespace tally::fuzz

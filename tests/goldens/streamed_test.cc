@@ -83,7 +83,7 @@ class Streamed : public testing::TestWithParam<std::string> {
   }
 
   static void ExpectSame(const std::string& path, const EngineOptions& options, const Ledger& one,
-                         const std::vector<float>& wanted, const Bill& wanted_bill) {
+                         const std::vector<float>& wanted, const Bill& wanted_bill, uint64_t fingerprint) {
     ExpertUses uses;
     for (int again = 0; again < 2; ++again) {
       const Opened streamed = Open(path, options);
@@ -98,6 +98,7 @@ class Streamed : public testing::TestWithParam<std::string> {
       EXPECT_EQ(bill.parameters_touched(), wanted_bill.parameters_touched());
       EXPECT_EQ(bill.total().useful.Bytes(ByteKind::kWeightsDisk), DiskBytes(ledger));
       if (again == 1) {
+        EXPECT_EQ(streamed.engine->Fingerprint(), fingerprint);
         EXPECT_EQ(AllUses(ledger), uses);  // decisions do not depend on time
         ExpectAudit(*streamed.engine);
       } else {
@@ -153,8 +154,11 @@ TEST_P(Streamed, HasTheBitsAndTheBooksOfAllInMemory) {
     if (k + 2 >= plan.experts) continue;
     const uint64_t least = plan.dense_weights + static_cast<uint64_t>(k + 2) * slot;
     EXPECT_FALSE(LoadModel(path, WithBudget(least - 1)).ok());
-    ExpectSame(path, WithBudget(least), one.engine->ledger(), logits, bill);
-    ExpectSame(path, WithBudget((least + all) / 2), one.engine->ledger(), logits, bill);
+    ExpectSame(path, WithBudget(least), one.engine->ledger(), logits, bill, one.engine->Fingerprint());
+    ExpectSame(path, WithBudget((least + all) / 2), one.engine->ledger(), logits, bill, one.engine->Fingerprint());
+    const std::string packed = made.folder() / "made.tally";
+    ASSERT_TRUE(PackModel(path, packed).ok());
+    ExpectSame(packed, WithBudget(least), one.engine->ledger(), logits, bill, one.engine->Fingerprint());
     if (path != gguf) continue;
     ExpectSameInGroup(path, least, Split::kAll, logits);
     if (k + 2 < plan.experts / 2) ExpectSameInGroup(path, least, Split::kExperts, logits);

@@ -360,5 +360,16 @@ TEST(Team, SeveralTeamsTakeTurns) {
   }
 }
 
+TEST(RunBeside, ReturnsWhenAllHaveEnded) {
+  for (const int threads : {0, 1, 3}) {
+    std::atomic<int> worked{0};
+    int told = -1;
+    RunBeside(
+        threads, [&] { ++worked; }, [&](int started) { told = started; });
+    EXPECT_EQ(worked.load(), told);
+    EXPECT_EQ(told, threads);
+  }
+}
+
 }  // namespace
 }  // namespace tally
