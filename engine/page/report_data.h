@@ -62,7 +62,7 @@ struct ReportStep {
   std::vector<uint64_t> executed_flops_by_class = {};  // the same, executed
   std::vector<uint64_t> ns_by_op = {};                 // parallel to ops
   uint64_t taken_back = 0;                             // of the rows: drafts that were not accepted
-  uint64_t span_ns = 0;                                // from its first op to its last, waiting for the disk included
+  uint64_t span_ns = 0;  // with experts read from disk: from its first op to its last, waiting included
   bool operator==(const ReportStep&) const = default;
 };
 

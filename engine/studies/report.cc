@@ -172,7 +172,7 @@ struct RunReport::Sums {
     whole.Add(r, narrow);
     parts[PlaceOf(r.site.component)].Add(r, narrow);
     op_ns[PlaceOfOp(r.op)] += r.nanoseconds;
-    step.span_ns = r.start_nanoseconds + r.nanoseconds - std::min(began, r.start_nanoseconds);
+    span = r.start_nanoseconds + r.nanoseconds - std::min(began, r.start_nanoseconds);
     if (r.op == "fetch") TakeExperts(r);
     auto& row = rows[{Index(r.phase), r.site.layer, r.site.component, std::string(r.op), std::string(r.implementation)}];
     row.first.Add(r, narrow);
@@ -200,6 +200,7 @@ struct RunReport::Sums {
   void End() {
     open = false;
     const size_t p = Index(phase);
+    if (!expert_steps.empty()) step.span_ns = span;
     step.all = whole.Work();
     for (const auto& [place, sum] : parts) {
       step.by_component.resize(std::max(step.by_component.size(), place + 1));
@@ -275,7 +276,7 @@ struct RunReport::Sums {
   ReportStep step;
   std::vector<SequenceRows> ran;  // its rows
   Phase phase = Phase::kPrefill;
-  uint64_t began = 0;  // of its first op
+  uint64_t began = 0, span = 0;  // of its first op; until the end of its last one
   Sum whole;
   std::map<size_t, Sum> parts;       // by place in `order`
   std::map<size_t, uint64_t> op_ns;  // by place in `ops`

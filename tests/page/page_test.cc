@@ -179,7 +179,7 @@ TEST(Page, OfAModelThatReadsExpertsFromDisk) {
        {"<dt>experts in memory</dt><dd>75.00 %</dd><dd>of 19,200 that decode steps chose; 312 MB a token from disk</dd>",
         "Of 19,296 experts that the steps chose, 75.00 % were in memory; 4,824 were read from disk, 62.7 GB, 24 of "
         "them for the first time.",
-        "3 steps each", "experts from disk, over the steps' time with its waits: mean ", "bytes from disk, a token"}) {
+        "3 steps each", "experts from disk, over the steps&#39; time with its waits: mean ", "bytes from disk, a token"}) {
     EXPECT_NE(page.find(text), std::string::npos) << text;
   }
 }
