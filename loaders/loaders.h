@@ -42,8 +42,8 @@ Result<Inventory> DecodePackedHeader(std::span<const uint8_t> header, const std:
 // True for a file that begins as packed files do.
 bool IsPacked(const std::string& path);
 // The first bytes of a packed file: all before its data, with the inventory of a source. Sets header.data_offset and what it says of the
-// source; the rest of `header` must be set, but for `file`. The length depends on the number of checksums, not on them. kBadInput: files beside the
-// weights that cannot be read.
+// source; the rest of `header` must be set, but for `file`. The length depends on the number of checksums, not on them. kBadInput: files
+// beside the weights that cannot be read.
 Result<std::string> EncodePackedHeader(const Inventory& source, PackedHeader& header);
 
 // Decides by what `path` is: a directory (or a config.json in one), a packed file or a GGUF file.

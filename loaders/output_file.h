@@ -21,8 +21,8 @@ class OutputFile {
   // `total`: bytes that the file will have; an error if its file system has no room for them. A target that exists must be a regular file;
   // a symbolic link is followed. It keeps its permissions; a new file has `mode`, less the umask.
   static Result<OutputFile> Create(const std::string& path, uint64_t total, unsigned mode = 0666);
-  // The same for a file that is written in any order, by WriteAt alone: its room is set aside at once, so that a full disk is known before a
-  // byte is written. Partial files that killed writers of the same name left are removed first; those of living ones are kept.
+  // The same for a file that is written in any order, by WriteAt alone: its room is set aside at once, so that a full disk is known
+  // before a byte is written. Partial files that killed writers of the same name left are removed first; those of living ones are kept.
   static Result<OutputFile> CreateSized(const std::string& path, uint64_t total);
   OutputFile(OutputFile&& o) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;

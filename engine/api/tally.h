@@ -2,10 +2,10 @@
 // The public interface: load a checkpoint (model.h), tokenize (tokenizer.h), step (engine.h) sequences (sequences.h), watch the ops that
 // run (probe.h), generate (generate.h), answer many requests at once (request.h, scheduler.h), talk (conversation.h, chat_format.h),
 // read the ledger (ledger.h), the figures of a run (summary.h), logits (logits.h, npy.h), counting (count.h), what fits a machine (fit.h),
-// auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), packed files (packed_model.h), measuring speed (speed.h,
-// draft_speed.h, grammar_speed.h), reports of runs (report.h, page.h), documents, tables and screens of what was found
-// (count_report.h, fit_report.h, audit_report.h, bill_report.h, ledger_report.h, training_report.h, value.h, table.h), random checkpoints
-// (synth.h), models by their names on the Hugging Face hub (hub.h).
+// auditing (audit.h), looking into files (inspect.h), perplexity (perplexity.h), quantising (quantize.h), packed files (packed_model.h),
+// measuring speed (speed.h, draft_speed.h, grammar_speed.h), reports of runs (report.h, page.h), documents, tables and screens of what
+// was found (count_report.h, fit_report.h, audit_report.h, bill_report.h, ledger_report.h, training_report.h, value.h, table.h), random
+// checkpoints (synth.h), models by their names on the Hugging Face hub (hub.h).
 //
 // Errors are values (Status, Result: status.h). The library does not throw, print or exit; only std::bad_alloc of small allocations passes
 // through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are kBadInput with one

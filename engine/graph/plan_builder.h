@@ -181,8 +181,8 @@ class PlanBuilder {
   // Where all parts of a block are added up.
   Mat<float> BlockOut() const { return OwnOutput() ? block_out_ : plan_.x; }
 
-  // If the role's experts are read from disk: adds the op that books it, and begins the ops that run for some experts at a time. False: they
-  // are in memory.
+  // If the role's experts are read from disk: adds the op that books it, and begins the ops that run for some experts at a time. False:
+  // they are in memory.
   bool Fetch(Role role);
 
   // What the mixer keeps of earlier positions, an index of KvLayers. `of`: another layer's; -1: of the layer at hand.

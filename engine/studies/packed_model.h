@@ -25,11 +25,11 @@ struct PackReport {
   uint64_t source_bytes = 0;  // of the source's files of weights
 };
 
-// Writes a packed file of a GGUF file (any shard of a split one) or a Hugging Face directory: everything that LoadModel and the other readers of
-// checkpoints need, with the model's layer for multi-token prediction if it can be run. The file gets its name in one step when it is complete and
-// on the disk; where that fails, nothing is left. What a killed run left is removed by the next one of the same name. Memory: two windows,
-// and a matrix that is stored transposed as a whole. kBadInput: errors of LoadModel; `path` is packed already; `out` is one of its files. kNoRoom: no room on
-// the file system, before anything is written; kInterrupted.
+// Writes a packed file of a GGUF file (any shard of a split one) or a Hugging Face directory: everything that LoadModel and the other
+// readers of checkpoints need, with the model's layer for multi-token prediction if it can be run. The file gets its name in one step
+// when it is complete and on the disk; where that fails, nothing is left. What a killed run left is removed by the next one of the same
+// name. Memory: two windows, and a matrix that is stored transposed as a whole. kBadInput: errors of LoadModel; `path` is packed
+// already; `out` is one of its files. kNoRoom: no room on the file system, before anything is written; kInterrupted.
 TALLY_API Result<PackReport> PackModel(const std::string& path, const std::string& out, const PackOptions& options = {});
 
 }  // namespace tally

@@ -34,11 +34,12 @@ struct SynthReport {
 TALLY_API std::vector<std::string_view> SynthModels();
 
 // Writes a GGUF file if `path` ends in ".gguf", else a Hugging Face directory of config.json and model.safetensors. What is there is
-// replaced when the new one is complete. Packed: what PackModel makes of a GGUF file named as `path`, but with .gguf (of a directory, where GGUF
-// cannot say all), byte for byte but for the source's stamp; a small directory stands beside it meanwhile. The same model, options and seed give the same bytes on every machine. `model`: a built-in
-// model in any case, or a config.json. Other layers for multi-token prediction and vision towers are not written. kBadInput: an unknown
-// model; a type or a number of layers or tokens that it cannot have; a model of which a GGUF file cannot say all; a vocabulary that does
-// not fit or cannot be read; a file that cannot be written, or that the file system has no room for. Nothing is left behind. kInterrupted.
+// replaced when the new one is complete. Packed: what PackModel makes of a GGUF file named as `path`, but with .gguf (of a directory,
+// where GGUF cannot say all), byte for byte but for the source's stamp; a small directory stands beside it meanwhile. The same model,
+// options and seed give the same bytes on every machine. `model`: a built-in model in any case, or a config.json. Other layers for
+// multi-token prediction and vision towers are not written. kBadInput: an unknown model; a type or a number of layers or tokens that it
+// cannot have; a model of which a GGUF file cannot say all; a vocabulary that does not fit or cannot be read; a file that cannot be
+// written, or that the file system has no room for. Nothing is left behind. kInterrupted.
 TALLY_API Result<SynthReport> Synthesize(std::string_view model, const std::string& path, const SynthOptions& options);
 
 // What Synthesize would write, without writing it; packed: what it would pack. Errors as above.

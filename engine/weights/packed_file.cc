@@ -83,7 +83,8 @@ struct PackedFile::State {
 
   const std::string& path() const { return header->file.path; }
 
-  // The first block that does not agree, its offset in the file; nullopt: all agree. `bytes`: of a slice, from a multiple of kPackedBlock on.
+  // The first block that does not agree, its offset in the file; nullopt: all agree. `bytes`: of a slice, from a multiple of
+  // kPackedBlock on.
   std::optional<uint64_t> Damaged(std::span<const uint8_t> bytes, uint64_t offset, uint64_t first_sum) const {
     for (uint64_t at = 0; at < bytes.size(); at += kPackedBlock, ++first_sum) {
       const auto block = bytes.subspan(at, std::min<uint64_t>(kPackedBlock, bytes.size() - at));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed files: the weights of a model as they lie in memory, so that loading is reading. loaders/inventory/packed_header.h describes the file.
+// Packed files: the weights of a model as they lie in memory, so that loading is reading. loaders/inventory/packed_header.h describes
+// the file.
 #pragma once
 
 #include <cstdint>
@@ -88,10 +89,10 @@ class PackedFile {
   // The same for one of the record's parts alone, with what fills its last page; `out` is where the part begins.
   Status ReadPart(size_t layer, int64_t expert, size_t part, uint8_t* out) const;
 
-  // Reads all slices of the plan that `place` has a place for (null: none, such as experts that a store reads), on several threads of its own
-  // besides the caller's, checks them and puts them there. `plan`: as Open had it. Places that start on pages, as those of plans without
-  // guards do, get what fills a slice's last page too: zeros. progress, beside: as LoadWeights has them, with bytes of the file; both on
-  // the calling thread.
+  // Reads all slices of the plan that `place` has a place for (null: none, such as experts that a store reads), on several threads of
+  // its own besides the caller's, checks them and puts them there. `plan`: as Open had it. Places that start on pages, as those of plans
+  // without guards do, get what fills a slice's last page too: zeros. progress, beside: as LoadWeights has them, with bytes of the file;
+  // both on the calling thread.
   Status ReadSlices(const WeightPlan& plan, const PlaceSlice& place, const LoadProgress& progress,
                     const std::function<void()>& beside = {}) const;
   // The stored bytes of a tensor that is no weight (WeightPlan::host_vectors). kBadInput: the file has none, or other ones.

@@ -22,9 +22,9 @@ inline constexpr uint64_t kPackWindow = uint64_t{128} << 20;
 // Takes bytes of the data from `offset` on, all but a little in whole pages from a page on. Called on another thread than PackWeights.
 using WritePacked = std::function<Status(uint64_t offset, std::span<const uint8_t> bytes)>;
 
-// Reads and packs every weight of the plan, which has neither guards nor shares out its experts, and writes the data of the layout's file, each
-// byte once. Returns the checksums. progress: as LoadWeights has it, with bytes of the data. kNoRoom: no memory for the windows. Errors of
-// the reader and of `write`.
+// Reads and packs every weight of the plan, which has neither guards nor shares out its experts, and writes the data of the layout's
+// file, each byte once. Returns the checksums. progress: as LoadWeights has it, with bytes of the data. kNoRoom: no memory for the
+// windows. Errors of the reader and of `write`.
 Result<std::vector<uint64_t>> PackWeights(const WeightPlan& plan, const PackedLayout& layout, const TensorReader& reader,
                                           Team& team, const WritePacked& write, const LoadProgress& progress,
                                           uint64_t window_bytes = kPackWindow);
