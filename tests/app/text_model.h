@@ -57,7 +57,7 @@ class TextModel {
       writer.AddTensor(name, DType::kF32, std::move(shape));
       return tensors.emplace_back(n, value);
     };
-    constexpr uint64_t kE = kWidth, kF = 32, kHeads = 4 * 16;
+    constexpr uint64_t kE = kWidth, kF = 32, kHeadWidths = 4 * 16;
     AddEmbeddingAndHead(add);
     for (const std::string block : {"blk.0.", "blk.1.", "blk.2."}) {  // a delta net, attention, and the layer, which add nothing
       for (const char* const norm : {"attn_norm.weight", "post_attention_norm.weight"}) add(block + norm, {kE}, 1);
@@ -71,10 +71,10 @@ class TextModel {
         add(block + "ssm_norm.weight", {16}, 1);
         add(block + "ssm_out.weight", {kE, 16}, 0);
       } else {
-        add(block + "attn_q.weight", {2 * kHeads, kE}, 0);
-        for (const char* const m : {"attn_k.weight", "attn_v.weight"}) add(block + m, {kHeads, kE}, 0);
+        add(block + "attn_q.weight", {2 * kHeadWidths, kE}, 0);
+        for (const char* const m : {"attn_k.weight", "attn_v.weight"}) add(block + m, {kHeadWidths, kE}, 0);
         for (const char* const norm : {"attn_q_norm.weight", "attn_k_norm.weight"}) add(block + norm, {16}, 1);
-        add(block + "attn_output.weight", {kE, kHeads}, 0);
+        add(block + "attn_output.weight", {kE, kHeadWidths}, 0);
       }
       for (const char* const m : {"ffn_gate.weight", "ffn_up.weight"}) add(block + m, {kF, kE}, 0);
       add(block + "ffn_down.weight", {kE, kF}, 0);

@@ -34,7 +34,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kGoldens = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
+const std::string kGoldenModels = std::string(TALLY_SOURCE_DIR) + "/tests/goldens/";
 
 std::string Bytes(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -108,7 +108,7 @@ TEST_F(PackedModels, GgufOfSeveralTypes) {
 // Directories of every family, of which many have transposed, interleaved or computed weights.
 TEST_F(PackedModels, DirectoriesOfEveryFamily) {
   int packed = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(kGoldens)) {
+  for (const auto& entry : fs::recursive_directory_iterator(kGoldenModels)) {
     const std::string directory = entry.path().string();
     if (!entry.is_directory() || !fs::exists(directory + "/config.json") || !fs::exists(directory + "/model.safetensors"))
       continue;
@@ -144,7 +144,7 @@ TEST_F(PackedModels, RunsAsItsSource) {
 // Tokenizer, templates and generation_config.json of a directory go along.
 TEST_F(PackedModels, TextsOfADirectory) {
   const std::string directory = folder_ / "model", shared = std::string(TALLY_SOURCE_DIR) + "/../shared/";
-  fs::copy(kGoldens + "gpt2/gpt2-a-f32-release-names", directory, fs::copy_options::recursive);
+  fs::copy(kGoldenModels + "gpt2/gpt2-a-f32-release-names", directory, fs::copy_options::recursive);
   const auto write = [&](const std::string& name, const std::string& text) {
     ASSERT_TRUE(WriteTextFile(directory + "/" + name, text).ok());
   };
