@@ -18,8 +18,13 @@ constexpr char kTemplates[] = "additional_chat_templates";
 
 SideFiles::SideFiles(const Inventory& inventory) : directory_(inventory.path), texts_(inventory.side_texts) {
   if (inventory.packed != nullptr && texts_ == nullptr) texts_ = std::make_shared<SideTexts>();
+  if (texts_ != nullptr) return;
   std::error_code error;
-  if (texts_ == nullptr && !fs::is_directory(directory_, error)) directory_ = internal::DirectoryOf(directory_);
+  if (!inventory.tokenizer_json.empty()) {
+    directory_ = internal::DirectoryOf(inventory.tokenizer_json);
+  } else if (!fs::is_directory(directory_, error)) {
+    directory_ = internal::DirectoryOf(directory_);
+  }
 }
 
 bool SideFiles::Has(const std::string& name) const {

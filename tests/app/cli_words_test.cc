@@ -78,8 +78,8 @@ bool IsHere(const std::string& program) {
 
 TEST(CliWords, HelpFitsTheScreen) {
   const std::string help = QuietText({"--help"});
-  EXPECT_LE(LinesOf(help).size(), 31u) << help;
   const std::vector<std::string> commands = Commands();
+  EXPECT_LE(LinesOf(help).size(), commands.size() + 9) << help;
   EXPECT_EQ(commands[0] + " " + commands[1] + " " + commands[2], "run chat batch");
   for (const int columns : {60, 200}) {
     for (const std::string& command : commands) {
