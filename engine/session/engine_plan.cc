@@ -126,11 +126,11 @@ std::vector<const Recipe*> StacksToRun(const ModelSpec& spec, bool prediction) {
 
 std::vector<PlanSource> SourcesOf(std::span<const Recipe* const> stacks,
                                   const std::function<WeightView(Role, int32_t layer)>& weight, const RopePair& rope,
-                                  const Shard& shard, Communicator* group, ExpertStore* experts) {
+                                  const Shard& shard, Communicator* group, ExpertStore* experts, LayerStore* layers) {
   std::vector<PlanSource> sources;
   int32_t caches = 0;
   for (const Recipe* const stack : stacks) {
-    sources.push_back({*stack, weight, rope.global, rope.local, shard, group, caches, experts});
+    sources.push_back({*stack, weight, rope.global, rope.local, shard, group, caches, experts, layers});
     caches += static_cast<int32_t>(KvLayers(*stack, KvType::kF16, shard).size());
   }
   return sources;

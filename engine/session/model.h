@@ -49,8 +49,8 @@ struct EngineOptions {
   // An op is shared among the threads only if that is estimated to save at least this many nanoseconds, since joining threads has
   // a cost, which is high on a busy machine. 0: always share.
   uint64_t share_gain_ns = 20'000;
-  // Bytes of memory for packed weights, of LoadModel. Experts that do not fit are read from disk when rows choose them, with the same
-  // results; all else is in memory. kAutoBudget: what memory leaves after KV cache and scratch. kAllWeights: all weights are in memory.
+  // Bytes of memory for packed weights, of LoadModel. Experts that do not fit are read from disk when rows choose them, or, of a model
+  // without experts, layers in every step; with the same results. All else is in memory. kAutoBudget: what memory leaves after KV cache and scratch. kAllWeights: all weights are in memory.
   uint64_t weights_budget = kAllWeights;
   static constexpr uint64_t kAllWeights = UINT64_MAX, kAutoBudget = 0;
 };
@@ -84,11 +84,13 @@ struct MemoryPlan {
   uint64_t total() const { return packed_weights + kv + scratch; }
   uint64_t available = 0;  // at the check; for an engine the weights, already in memory, are included
   int64_t context = 0;     // KV positions of a sequence
-  // Of a model whose experts are not all in memory: of packed_weights, those that always are, and of all weights; slots of a layer, of the
-  // layer that has the fewest, and its experts.
+  // Of a model whose weights are not all in memory: of packed_weights, those that always are, and of all weights. With experts: slots of a
+  // layer, of the layer that has the fewest, and its experts. Without: layers that a step reads from disk, of how many, and their bytes.
   uint64_t dense_weights = 0, all_weights = 0;
   int64_t expert_slots = 0, experts = 0;
-  bool streams() const { return expert_slots > 0; }
+  int64_t streamed_layers = 0, layers = 0;
+  uint64_t streamed_bytes = 0;
+  bool streams() const { return expert_slots > 0 || streamed_layers > 0; }
 };
 
 // Parameter counts by convention (counters/books/books.h): total, active(all), active(head), active(none).
