@@ -155,9 +155,9 @@ class ModelLoader {
     if (!at.enough()) {
       return NoRoom(BytesText(budget) + " for weights: of " + BytesText(plan.all_weights) + " of them, " +
                     BytesText(model.outside) +
-                    " belong to no layer or are small and are always in memory; the layers are read from disk in turn, "
-                    "into the memory of two, which makes the least " +
-                    GibText(at.least, Rounding::kUp));
+                    " are not matrices of layers and are always in memory; layers that do not fit are " +
+                    "read from disk in turn, to the memory of two (" + BytesText(at.least - model.outside) +
+                    "), and the least is " + GibText(at.least, Rounding::kUp));
     }
     if (at.all_resident) return {};
     StreamedWeights streamed;
