@@ -3,27 +3,30 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tally {
 namespace {
 
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kLayerPage = 4096;
 
 // Every page of a layer holds its number. Two pieces.
-class Layers final : public RecordReader {
+class LayerReader final : public RecordReader {
  public:
-  explicit Layers(std::vector<ExpertRecords> layers) : layers_(std::move(layers)) {}
+  explicit LayerReader(std::vector<ExpertRecords> layers) : layers_(std::move(layers)) {}
   int pieces(size_t) const override { return 2; }
   uint64_t bytes(size_t layer) const override { return layers_[layer].bytes; }
   Status Read(size_t layer, int64_t expert, int piece, uint8_t* slot, int) const override {
     EXPECT_EQ(expert, 0);
     ++reads_;
     if (layer == bad_ && fail_ > 0 && fail_-- > 0) return BadInput("FILE: Input/output error at 17");
-    for (uint64_t at = piece == 0 ? 0 : kPage; at < (piece == 0 ? kPage : layers_[layer].bytes); at += kPage) {
+    for (uint64_t at = piece == 0 ? 0 : kLayerPage; at < (piece == 0 ? kLayerPage : layers_[layer].bytes); at += kLayerPage) {
       std::memcpy(slot + at, &layer, sizeof layer);
     }
     return {};
@@ -36,15 +39,15 @@ class Layers final : public RecordReader {
 };
 
 // Layers 10, 12, 14 ... of two to four pages, each of two weights.
-struct Store {
-  explicit Store(size_t n, bool guarded = false) {
+struct LayersInTurn {
+  explicit LayersInTurn(size_t n, bool guarded = false) {
     std::vector<ExpertRecords> layers;
     for (size_t i = 0; i < n; ++i) {
       const WeightId id = static_cast<WeightId>(2 * i);
       const int32_t layer = static_cast<int32_t>(10 + 2 * i);
-      layers.push_back({.layer = layer, .parts = {{id, 0}, {id + 1, kPage}}, .experts = 1, .bytes = (2 + i % 3) * kPage});
+      layers.push_back({.layer = layer, .parts = {{id, 0}, {id + 1, kLayerPage}}, .experts = 1, .bytes = (2 + i % 3) * kLayerPage});
     }
-    auto own = std::make_unique<Layers>(layers);
+    auto own = std::make_unique<LayerReader>(layers);
     reader = own.get();
     store = LayerStore::Create(layers, guarded, std::move(own)).value();
   }
@@ -64,18 +67,18 @@ struct Store {
     }
     return {};
   }
-  Layers* reader = nullptr;
+  LayerReader* reader = nullptr;
   std::unique_ptr<LayerStore> store;
 };
 
 TEST(LayerStore, HasEachLayerInItsPlaceWhenItRuns) {
   for (const size_t n : {2, 3, 4, 7}) {
     SCOPED_TRACE(n);
-    Store s(n);
+    LayersInTurn s(n);
     EXPECT_EQ(s.store->IndexOf(10), 0);
     EXPECT_EQ(s.store->IndexOf(11), -1);
     EXPECT_EQ(s.store->DataOf(99), nullptr);
-    EXPECT_EQ(s.store->memory().size(), 2 * std::min<size_t>(n + 1, 4) * kPage);
+    EXPECT_EQ(s.store->memory().size(), 2 * std::min<size_t>(n + 1, 4) * kLayerPage);
     for (size_t i = 0; i + 2 < n; ++i) EXPECT_EQ(s.store->RecordOf(i), s.store->RecordOf(i + 2));
     for (int step = 0; step < 20; ++step) EXPECT_TRUE(s.Run(n).ok());
     s.store->Begin();  // waits for no read
@@ -86,7 +89,7 @@ TEST(LayerStore, HasEachLayerInItsPlaceWhenItRuns) {
 
 TEST(LayerStore, BeginsAnewAfterAStepThatEndedEarly) {
   for (const size_t n : {3, 4}) {
-    Store s(n);
+    LayersInTurn s(n);
     for (const size_t layers : {1, 2, 0, 3, 2}) {
       EXPECT_TRUE(s.Run(layers).ok());
       EXPECT_TRUE(s.Run(n).ok());
@@ -95,7 +98,7 @@ TEST(LayerStore, BeginsAnewAfterAStepThatEndedEarly) {
 }
 
 TEST(LayerStore, ReadsAgainOnceAndGoesOnAfterAnError) {
-  Store s(5);
+  LayersInTurn s(5);
   for (const size_t bad : {0, 2, 4}) {
     SCOPED_TRACE(bad);
     EXPECT_TRUE(s.Run(5).ok());
@@ -114,7 +117,7 @@ TEST(LayerStore, ReadsAgainOnceAndGoesOnAfterAnError) {
 
 // Filled through a view of their own; a layer that has run is told of before its slot is filled again.
 TEST(LayerStore, TellsBeforeASlotIsFilledAgain) {
-  Store s(3, /*guarded=*/true);
+  LayersInTurn s(3, /*guarded=*/true);
   std::vector<size_t> told;
   s.store->SetAfterUse([&](size_t layer) {
     EXPECT_EQ(s.Held(layer, 1), layer);
