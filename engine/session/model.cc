@@ -124,16 +124,43 @@ class ModelLoader {
     const auto planned = [&](Role role, int32_t layer) { return weight_plan_.View(role, layer); };
     const RopePair no_rope;  // not needed to measure
     const std::vector<PlanSource> stacks = SourcesOf(spec.stacks(), planned, no_rope, model_->shard_);
+    const uint64_t available = AvailableMemoryBytes() / RanksHere(model_->group_);
+    TALLY_RETURN_IF_ERROR(Prefixed(path_, PlanMemory(stacks, available)));
+    if (model_->plan_.streams() && Group() == nullptr && engine_.max_batch == 0) {
+      TALLY_RETURN_IF_ERROR(Prefixed(path_, TakeMoreRows(stacks, available)));
+    }
+    return Prefixed(path_, CheckPlan(model_->plan_, model_->plan_.packed_weights, stacks, stepper_));
+  }
+
+  // The plan of an engine of stepper_ and of the weights.
+  Status PlanMemory(std::span<const PlanSource> stacks, uint64_t available) {
     MemoryPlan& plan = model_->plan_;
     plan = PlanEngine(stacks, stepper_, team_->threads());
     plan.packed_weights = weight_plan_.packed_bytes();
-    plan.available = AvailableMemoryBytes() / RanksHere(model_->group_);
-    if (stream) TALLY_RETURN_IF_ERROR(Prefixed(path_, PlanExperts(guard)));
-    return Prefixed(path_, CheckPlan(plan, plan.packed_weights, stacks, stepper_));
+    plan.available = available;
+    return engine_.weights_budget == EngineOptions::kAllWeights ? Status() : PlanExperts();
+  }
+
+  // Of a model whose weights are not all in memory: the most rows of a step that EngineOptions::max_batch allows.
+  Status TakeMoreRows(std::span<const PlanSource> stacks, uint64_t available) {
+    constexpr int64_t kStep = 256;
+    const MemoryPlan least = model_->plan_;
+    const uint64_t room = (least.packed_weights - least.dense_weights) / 32;
+    for (int64_t rows = EngineOptions::kMostBatchRows; rows > EngineOptions::kBatchRows; rows -= kStep) {
+      const StepperOptions wanted = MakeStepperOptions(model_->spec_.recipe, engine_, rows);
+      const MemoryPlan plan = PlanEngine(stacks, wanted, team_->threads());
+      const uint64_t more = SaturatingAdd(plan.kv, plan.scratch) - (least.kv + least.scratch);
+      if (more > room || SaturatingAdd(least.total(), more) > available) continue;
+      stepper_ = wanted;
+      const Status planned = PlanMemory(stacks, available);
+      model_->plan_.batch_rows = rows;
+      return planned;
+    }
+    return {};
   }
 
   // Divides the budget: what experts do not take is always in memory.
-  Status PlanExperts(uint64_t guard) {
+  Status PlanExperts() {
     MemoryPlan& plan = model_->plan_;
     records_ = ExpertRecordsOf(weight_plan_);
     const auto full = [](const ExpertRecords& r) { return r.experts; };
