@@ -10,7 +10,7 @@
 namespace tally::books {
 namespace {
 
-constexpr uint64_t kChunkStep = 128, kLeastChunk = 512, kMostChunk = 2048;
+constexpr uint64_t kMostChunk = 2048;
 constexpr double kBuffers = 2;   // of streamed layers
 constexpr int64_t kSpread = 64;  // experts of a layer from which on the spread of misses does not matter
 
@@ -208,10 +208,7 @@ double BalancedChunk(const StreamedModel& model, const Residency& at, const Stre
   return bytes / (rates.disk * rates.row);
 }
 
-uint64_t PromptChunk(double balanced, uint64_t prompt) {
-  const double steps = std::ceil(std::clamp(balanced, 0.0, Real(kMostChunk)) / Real(kChunkStep));
-  return std::min(std::clamp(static_cast<uint64_t>(steps) * kChunkStep, kLeastChunk, kMostChunk), prompt);
-}
+uint64_t PromptChunk(uint64_t prompt) { return std::min(prompt, kMostChunk); }
 
 double ChunkSeconds(const StreamedModel& model, const Residency& at, const StreamRates& rates, uint64_t rows, bool cold) {
   if (rates.disk <= 0 || model.layers.empty()) return 0;

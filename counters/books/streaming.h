@@ -113,8 +113,8 @@ TALLY_API std::vector<double> MissRates(const StreamedModel& model, const Reside
 
 // C* = (1 - r) L_x X R / (d f): rows of a chunk at which the disk and the products take the same time. 0: a rate is unknown.
 TALLY_API double BalancedChunk(const StreamedModel& model, const Residency& at, const StreamRates& rates);
-// The rows of a chunk: C* up to a multiple of 128, from 512 to 2,048, as the chunk's memory grows with it; at most the prompt.
-TALLY_API uint64_t PromptChunk(double balanced, uint64_t prompt);
+// The rows of a chunk: the prompt, at most 2,048, as the chunk's memory grows with it (EngineOptions::max_batch).
+TALLY_API uint64_t PromptChunk(uint64_t prompt);
 // Seconds of a chunk: the sum over layers of max(disk, products), where the experts that `rows` rows choose of a layer are
 // X (1 - (1 - k / X)^rows), and the part 1 - r of them is read. `cold`: all of them, as after a start. 0: the disk's rate is unknown.
 TALLY_API double ChunkSeconds(const StreamedModel& model, const Residency& at, const StreamRates& rates, uint64_t rows,

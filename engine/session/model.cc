@@ -125,16 +125,43 @@ class ModelLoader {
     const auto planned = [&](Role role, int32_t layer) { return weight_plan_.View(role, layer); };
     const RopePair no_rope;  // not needed to measure
     const std::vector<PlanSource> stacks = SourcesOf(spec.stacks(), planned, no_rope, model_->shard_);
+    const uint64_t available = AvailableMemoryBytes() / RanksHere(model_->group_);
+    TALLY_RETURN_IF_ERROR(Prefixed(path_, PlanMemory(stacks, available)));
+    if (model_->plan_.streams() && Group() == nullptr && engine_.max_batch == 0) {
+      TALLY_RETURN_IF_ERROR(Prefixed(path_, TakeMoreRows(stacks, available)));
+    }
+    return Prefixed(path_, CheckPlan(model_->plan_, model_->plan_.packed_weights, stacks, stepper_));
+  }
+
+  // The plan of an engine of stepper_ and of the weights.
+  Status PlanMemory(std::span<const PlanSource> stacks, uint64_t available) {
     MemoryPlan& plan = model_->plan_;
     plan = PlanEngine(stacks, stepper_, team_->threads());
     plan.packed_weights = weight_plan_.packed_bytes();
-    plan.available = AvailableMemoryBytes() / RanksHere(model_->group_);
-    if (stream) TALLY_RETURN_IF_ERROR(Prefixed(path_, DivideBudget(guard)));
-    return Prefixed(path_, CheckPlan(plan, plan.packed_weights, stacks, stepper_));
+    plan.available = available;
+    return engine_.weights_budget == EngineOptions::kAllWeights ? Status() : DivideBudget();
+  }
+
+  // Of a model whose weights are not all in memory: the most rows of a step that EngineOptions::max_batch allows.
+  Status TakeMoreRows(std::span<const PlanSource> stacks, uint64_t available) {
+    constexpr int64_t kStep = 256;
+    const MemoryPlan least = model_->plan_;
+    const uint64_t room = (least.packed_weights - least.dense_weights) / 32;
+    for (int64_t rows = EngineOptions::kMostBatchRows; rows > EngineOptions::kBatchRows; rows -= kStep) {
+      const StepperOptions wanted = MakeStepperOptions(model_->spec_.recipe, engine_, rows);
+      const MemoryPlan plan = PlanEngine(stacks, wanted, team_->threads());
+      const uint64_t more = SaturatingAdd(plan.kv, plan.scratch) - (least.kv + least.scratch);
+      if (more > room || SaturatingAdd(least.total(), more) > available) continue;
+      stepper_ = wanted;
+      const Status planned = PlanMemory(stacks, available);
+      model_->plan_.batch_rows = rows;
+      return planned;
+    }
+    return {};
   }
 
   // Divides the budget.
-  Status DivideBudget(uint64_t guard) {
+  Status DivideBudget() {
     MemoryPlan& plan = model_->plan_;
     uint64_t budget = engine_.weights_budget;
     if (budget == EngineOptions::kAutoBudget) {
@@ -142,15 +169,15 @@ class ModelLoader {
       budget = plan.available - std::min(plan.available, SaturatingAdd(KeptFree(plan.available), used));
     }
     records_ = ExpertRecordsOf(weight_plan_);
-    return AnyLayer(model_->spec_.recipe, &LayerRecipe::sparse) ? PlanExperts(budget) : PlanLayers(budget, guard);
+    return AnyLayer(model_->spec_.recipe, &LayerRecipe::sparse) ? PlanExperts(budget) : PlanLayers(budget);
   }
 
   // What the layers' matrices do not take is always in memory, and so are as many layers as fit beside the slots of the others.
-  Status PlanLayers(uint64_t budget, uint64_t guard) {
+  Status PlanLayers(uint64_t budget) {
     const Recipe& recipe = model_->spec_.recipe;
     const books::StreamedModel model = StreamedModelOf(weight_plan_, recipe);
     MemoryPlan& plan = model_->plan_;
-    plan.dense_weights = plan.all_weights = plan.packed_weights;
+    plan.all_weights = model.all();
     const books::Residency at = books::ResidencyOf(model, budget);
     if (!at.enough()) {
       return NoRoom(BytesText(budget) + " for weights: of " + BytesText(plan.all_weights) + " of them, " +
@@ -159,11 +186,15 @@ class ModelLoader {
                     "read from disk in turn, to the memory of two (" + BytesText(at.least - model.outside) +
                     "), and the least is " + GibText(at.least, Rounding::kUp));
     }
-    if (at.all_resident) return {};
+    if (at.all_resident) {
+      plan.dense_weights = plan.packed_weights;
+      return {};
+    }
     StreamedWeights streamed;
     for (size_t i = 0; i < at.streamed_of.size(); ++i) {
       if (at.streamed_of[i]) streamed.layers.insert(static_cast<int32_t>(i) + recipe.first_layer);
     }
+    const uint64_t guard = weight_plan_.guarded ? SystemPageBytes() : 0;
     TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, model_->spec_, guard, model_->shard_, streamed));
     layers_ = LayerRecordsOf(weight_plan_);
     plan.dense_weights = weight_plan_.packed_bytes();

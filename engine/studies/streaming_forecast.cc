@@ -136,10 +136,10 @@ RateRange RangeOf(const StreamingForecast& f, double StreamingCurve::*rate) {
 StreamingPrompt PromptOf(const StreamingForecast& f, uint64_t rows) {
   StreamingPrompt p{.rows = rows};
   p.balanced = books::BalancedChunk(f.model, f.at, f.rates);
-  p.chunk = books::PromptChunk(p.balanced, rows);
+  p.chunk = books::PromptChunk(rows);
   p.seconds = books::PromptSeconds(f.model, f.at, f.rates, rows, p.chunk, /*cold=*/false);
   p.cold_seconds = books::PromptSeconds(f.model, f.at, f.rates, rows, p.chunk, /*cold=*/true);
-  const uint64_t whole = books::PromptChunk(p.balanced, UINT64_MAX);
+  const uint64_t whole = books::PromptChunk(UINT64_MAX);
   const double seconds = books::ChunkSeconds(f.model, f.at, f.rates, whole, /*cold=*/false);
   if (seconds > 0) p.rate = static_cast<double>(whole) / seconds;
   return p;

@@ -34,7 +34,7 @@ std::vector<std::string> DenseModels() {
   std::vector<std::string> names;
   for (const std::string& name : OneOfEachKind()) {
     const ModelSpec spec = ReadFamily(ReadConfigText(SmallConfig(name).dump(), name).value()).value();
-    if (!AnyLayer(spec.recipe, &LayerRecipe::sparse) && !spec.recipe.counted_only) names.push_back(name);
+    if (!AnyLayer(spec.recipe, &LayerRecipe::sparse) && spec.recipe.n_layers > 2) names.push_back(name);
   }
   return names;
 }

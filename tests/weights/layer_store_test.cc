@@ -45,7 +45,8 @@ struct LayersInTurn {
     for (size_t i = 0; i < n; ++i) {
       const WeightId id = static_cast<WeightId>(2 * i);
       const int32_t layer = static_cast<int32_t>(10 + 2 * i);
-      layers.push_back({.layer = layer, .parts = {{id, 0}, {id + 1, kLayerPage}}, .experts = 1, .bytes = (2 + i % 3) * kLayerPage});
+      layers.push_back(
+          {.layer = layer, .parts = {{id, 0}, {id + 1, kLayerPage}}, .experts = 1, .bytes = (2 + i % 3) * kLayerPage});
     }
     auto own = std::make_unique<LayerReader>(layers);
     reader = own.get();

@@ -30,8 +30,8 @@ class EngineOptions(TypedDict, total=False):
     that run side by side (4). kv: "auto", "f32", "f16", "bf16", "q8_0". kv_bytes: the most bytes of the KV cache of all sequences; 0: full
     contexts. weights_budget: the most bytes of weights in memory; experts, or layers of a model without, that do not fit are read from
     disk when they are used (0: what memory leaves). activations: "auto", "f32", "bf16", "int8". impl: "auto", "ref", "blas". max_batch:
-    rows of a step. max_logit_rows: rows of a step that may have logits (32). draft_rows: rows of a step that may be drafts. prediction:
-    load the layer for multi-token prediction. share_gain_ns: an op is shared among threads if that saves so many nanoseconds.
+    rows of a step (0: 512). max_logit_rows: rows of a step that may have logits (32). draft_rows: rows of a step that may be drafts.
+    prediction: load the layer for multi-token prediction. share_gain_ns: an op is shared among threads if that saves so many nanoseconds.
     """
 
     threads: int
