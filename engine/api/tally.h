@@ -62,6 +62,7 @@
 #include "engine/studies/perplexity.h"
 #include "engine/studies/quantize.h"
 #include "engine/studies/report.h"
+#include "engine/studies/run_hits.h"
 #include "engine/studies/run_info.h"
 #include "engine/studies/speed.h"
 #include "engine/studies/streaming_forecast.h"

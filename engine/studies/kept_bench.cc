@@ -184,8 +184,7 @@ void KeepHitRates(const std::string& routing_id, const KeptHits& run) {
   if (taken != 0 && !NoFileLocks(taken)) return;
   std::vector<KeptHits> kept = FindHitRates(routing_id);
   std::erase_if(kept, [&](const KeptHits& k) { return k.hit_rates.size() != run.hit_rates.size(); });
-  const auto same =
-      std::ranges::find_if(kept, [&](const KeptHits& k) { return k.slots == run.slots && k.rows == run.rows; });
+  const auto same = std::ranges::find_if(kept, [&](const KeptHits& k) { return k.slots == run.slots && k.rows == run.rows; });
   if (same == kept.end()) {
     kept.push_back(run);
     kept.back().tokens = std::min(run.tokens, kMostTokens);

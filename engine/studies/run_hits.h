@@ -24,7 +24,7 @@ class RunHits {
  private:
   std::string routing_id_;
   int64_t slots_ = 0;
-  std::vector<ExpertUses> layers_;     // those with experts
+  std::vector<ExpertUses> layers_;  // those with experts
   uint64_t steps_ = 0, rows_ = 0;
 };
 

@@ -72,8 +72,8 @@ const uint8_t* const* ExpertStore::Table(WeightId weight) const {
 
 Status ExpertStore::Named(size_t layer, int64_t expert, const Status& status) const {
   const StatusCode code = status.code() == StatusCode::kBadInput ? StatusCode::kUnreadable : status.code();
-  return {code, "layer " + std::to_string(records_[layer].layer) + ", expert " + std::to_string(expert) + ": " +
-                             status.message()};
+  return {code,
+          "layer " + std::to_string(records_[layer].layer) + ", expert " + std::to_string(expert) + ": " + status.message()};
 }
 
 void ExpertStore::Put(size_t layer, int64_t slot, int32_t expert) {

@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 
 // What a disk does to reads.
 struct Disk {
-  std::atomic<int> fails{0};         // so many reads fail
-  std::atomic<int64_t> expert{-1};   // all reads of it fail
+  std::atomic<int> fails{0};        // so many reads fail
+  std::atomic<int64_t> expert{-1};  // all reads of it fail
 };
 
 class FailingRecords final : public RecordReader {
@@ -259,7 +259,8 @@ TEST_F(StreamedFaults, AFileThatChanges) {
     };
     for (const Change& change : changes) {
       for (const bool running : {false, true}) {
-        if (change.packed_only && (original != packed_ || running)) continue;  // a checksum is looked at when a record is first read
+        if (change.packed_only && (original != packed_ || running))
+          continue;  // a checksum is looked at when a record is first read
         SCOPED_TRACE(original + " " + change.name);
         const std::string path = Copy(original);
         const Opened opened = Open(path, options);

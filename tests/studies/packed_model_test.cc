@@ -79,8 +79,10 @@ class PackedModels : public testing::Test {
 };
 
 TEST_F(PackedModels, GgufOfSeveralTypes) {
-  for (const auto& [model, type] :
-       {std::pair{"gpt2", DType::kQ8_0}, {"gpt2", DType::kBF16}, {"gpt2", DType::kQ4_K}, {"Granite-3.0-1B-A400M", DType::kQ4_0}}) {
+  for (const auto& [model, type] : {std::pair{"gpt2", DType::kQ8_0},
+                                    {"gpt2", DType::kBF16},
+                                    {"gpt2", DType::kQ4_K},
+                                    {"Granite-3.0-1B-A400M", DType::kQ4_0}}) {
     SynthOptions options;
     options.type = type;
     options.layers = 1;
