@@ -55,7 +55,7 @@ Json ChatJson(const ChatFlags& flags, const Talk& talk) {
   document.Update(FiguresJson(last.turn.generated, last.figures.books, talk.engine()));
   if (f.streams()) {
     document["disk_bytes_per_token"] = Number(f.bytes_per_token[static_cast<size_t>(ByteKind::kWeightsDisk)]);
-    document["experts"] = ExpertsJson(talk.engine().ledger());
+    document["experts"] = ExpertsJson(talk.ledger());
   }
   if (talk.drafts()) document["drafts"] = DraftJson(f);
   return document;

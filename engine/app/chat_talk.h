@@ -90,6 +90,7 @@ class Talk {
   const std::string& model_path() const { return chat_model_.path; }
   const Model& model() const { return *chat_model_.loaded.model; }
   const Engine& engine() const { return *chat_model_.loaded.engine; }
+  const Ledger& ledger() const { return chat_model_.loaded.engine->ledger(); }
   bool drafts() const { return draft_ > 0; }
   const ChatTemplateSource& source() const { return chat_model_.source; }
   std::string FormatDescription() const { return chat_model_.format->Description(); }

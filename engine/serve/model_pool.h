@@ -61,7 +61,7 @@ struct PoolOptions {
       {};                    // about models and files of the cache folder; any thread, one at a time
   double retry_seconds = 5;  // from a load that failed to the next one of the same model
   // Called when an engine will run nothing more, before it goes; any thread, one at a time for each.
-  std::function<void(const Engine& engine)> ended = {};
+  std::function<void(Engine& engine)> ended = {};
   ReportRoofs roofs = {};
   LoopOptions loop = {};
 };

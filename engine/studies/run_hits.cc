@@ -9,7 +9,7 @@
 
 namespace tally {
 
-void RunHits::Add(const Engine& engine) {
+void RunHits::Add(Engine& engine) {
   const MemoryPlan& plan = engine.model().memory_plan();
   const Recipe& recipe = engine.model().recipe();
   if (!plan.streams() || plan.experts != ExpertsOf(recipe).n_experts) return;
@@ -44,7 +44,7 @@ void RunHits::Keep() {
   *this = RunHits();
 }
 
-void KeepRunHits(const Engine& engine) {
+void KeepRunHits(Engine& engine) {
   RunHits hits;
   hits.Add(engine);
   hits.Keep();

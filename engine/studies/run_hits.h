@@ -17,7 +17,7 @@ class RunHits {
  public:
   // Adds the ledger's decode steps since its last Reset. Nothing of an engine that has all experts in memory, or where a process holds
   // some of a layer's experts alone: its slots are another share of them.
-  TALLY_API void Add(const Engine& engine);
+  TALLY_API void Add(Engine& engine);
   // Adds the rates to those kept (KeepHitRates), and begins anew.
   TALLY_API void Keep();
 
@@ -29,6 +29,6 @@ class RunHits {
 };
 
 // Of an engine whose ledger was never reset.
-TALLY_API void KeepRunHits(const Engine& engine);
+TALLY_API void KeepRunHits(Engine& engine);
 
 }  // namespace tally
