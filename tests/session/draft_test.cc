@@ -334,8 +334,11 @@ TEST(DraftSpeed, ReplaysRecordedAnswers) {
 TEST(RowCost, SeesTheDisk) {
   Recipe recipe;
   recipe.n_layers = 1;
-  recipe.all.experts.n_experts = 32;
-  recipe.all.experts.top_k = 8;
+  LayerRecipe& layer = recipe.layers.emplace_back();
+  layer.feed_forward = FeedForward::kSparse;
+  Experts& experts = layer.experts;
+  experts.n_experts = 32;
+  experts.top_k = 8;
   std::vector<WeightInfo> weights(2);
   for (WeightInfo& w : weights) w.layer = 0;
   weights[0].packed_bytes = 100;
