@@ -49,7 +49,8 @@ class Rows {
   }
   void operator()(MatMulOp& op) const {
     Set(op.x);
-    const bool slots = op.out_row.data() != nullptr && rows_ != RowsOf::kHeads;  // of all routed rows, of which a part may be multiplied
+    const bool slots =
+        op.out_row.data() != nullptr && rows_ != RowsOf::kHeads;  // of all routed rows, of which a part may be multiplied
     op.out.rows = slots ? n_ * plan_.top_k : op.x.rows;
     if (op.out_row.data() != nullptr) op.out_row = {op.out_row.data(), static_cast<size_t>(op.x.rows)};
   }

@@ -114,9 +114,9 @@ TEST(CliWords, ExamplesRun) {
   const TempFolder home;
   std::filesystem::create_directories(home / ".config/fish/completions");
   // They take the network, gigabytes, a measurement of seconds, or man, or do not end.
-  const std::vector<std::string> left_out = {"tally pull", "tally synth",         "tally bench",     "tally fit gpt-oss-20b",
-                                             "tally rm",   "tally report before", "tally man run |", "tally serve",
-                                             "tally pack gpt-oss-20b"};
+  const std::vector<std::string> left_out = {
+      "tally pull",          "tally synth",     "tally bench", "tally fit gpt-oss-20b", "tally rm",
+      "tally report before", "tally man run |", "tally serve", "tally pack gpt-oss-20b"};
   int run = 0;
   for (const std::string& command : Commands()) {
     for (std::string example : ExamplesOf(command)) {
