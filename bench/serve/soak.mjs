@@ -1,32 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients that come, stall, leave and send nonsense, for some minutes, against a server of its own. Fails where an answer is lost or is not
 // what the same request gave alone, where the server's memory grows by more than 16 MiB after the first minute, or where at the end the
-// bills do not add up to the ledger.
-// usage: node soak.mjs TALLY [MINUTES=20] [MODEL=demo] [CLIENTS=12]
+// bills do not add up to the ledger. With BUDGET, as in 400MB, experts come from disk (--weights-budget): what a request must give is asked
+// of a server that has all in memory, before, and at the end hits, misses and bytes from disk must add up. A model without a chat template,
+// as `tally synth` makes them, is asked for completions of token ids; they are compared with their log probabilities.
+// usage: node soak.mjs TALLY [MINUTES=20] [MODEL=demo] [CLIENTS=12] [BUDGET]
 import {spawn} from "node:child_process";
 import {readFileSync} from "node:fs";
 import net from "node:net";
 
-const [tally, minutes = 20, model = "demo", clients = 12] = process.argv.slice(2);
+const [tally, minutes = 20, model = "demo", clients = 12, budget] = process.argv.slice(2);
 if (tally == null) {
-  console.error("usage: node soak.mjs TALLY [MINUTES] [MODEL] [CLIENTS]");
+  console.error("usage: node soak.mjs TALLY [MINUTES] [MODEL] [CLIENTS] [BUDGET]");
   process.exit(2);
 }
-const server = spawn(tally, ["serve", model, "--port", "0", "--metrics", "--parallel", "8", "-c", "512", "--log", "none"], {stdio: ["ignore", "pipe", "pipe"]});
-let ended = null;
-server.on("exit", (code, signal) => { ended = `code ${code}, signal ${signal}`; });
-const base = await new Promise((resolve, reject) => {
-  let said = "";
-  const listen = (data) => {
-    said += data;
-    const found = /http:\/\/[0-9.:]+/.exec(said);
-    if (found) resolve(found[0]);
-  };
-  server.stdout.on("data", listen);
-  server.stderr.on("data", listen);
-  server.on("exit", () => reject(new Error(`the server ended: ${said}`)));
-});
-const port = Number(new URL(base).port);
+let server = null, ended = null, base = "";
+async function start(...options) {
+  const own = server = spawn(tally, ["serve", model, "--port", "0", "--metrics", "--parallel", "8", "-c", "512", "--log", "none", ...options],
+                             {stdio: ["ignore", "pipe", "pipe"]});
+  ended = null;
+  own.on("exit", (code, signal) => { if (server === own) ended = `code ${code}, signal ${signal}`; });
+  base = await new Promise((resolve, reject) => {
+    let said = "";
+    const listen = (data) => {
+      said += data;
+      const found = /http:\/\/[0-9.:]+/.exec(said);
+      if (found) resolve(found[0]);
+    };
+    own.stdout.on("data", listen);
+    own.stderr.on("data", listen);
+    own.on("exit", () => reject(new Error(`the server ended: ${said}`)));
+  });
+}
+await start();
 const {data: [{id}]} = await (await fetch(`${base}/v1/models`)).json();
 
 let state = 1;
@@ -43,16 +49,31 @@ const done = {whole: 0, streamed: 0, messages: 0, left: 0, cancelled: 0, stalled
 
 const words = ["Who", "art", "thou", "my", "lord", "and", "speak", "of", "night", "Rome"];
 const text = (seed, n) => Array.from({length: n}, (_, i) => words[(seed * 7 + i * i + i * seed) % words.length]).join(" ");
+const ids = (seed, n) => Array.from({length: n}, (_, i) => (seed * 7 + i * i + i * seed) % 250);
+const asked = await fetch(`${base}/v1/chat/completions`, {
+  method: "POST", body: JSON.stringify({model: id, max_tokens: 1, messages: [{role: "user", content: "a"}]})
+});
+const chats = asked.status === 200;
+await asked.text();
 const bodies = Array.from({length: 24}, (_, i) => ({
   model: id, max_tokens: 4 + 3 * i, temperature: i % 3 === 0 ? 0 : 0.9, seed: i, n: 1 + (i % 5 === 4 ? 2 : 0),
-  messages: [{role: "system", content: text(1, 30)}, {role: "user", content: text(i, 1 + 4 * i)}]
+  ...chats ? {messages: [{role: "system", content: text(1, 30)}, {role: "user", content: text(i, 1 + 4 * i)}]}
+           : {prompt: [...ids(1, 140), ...ids(i, 1 + 4 * i)], logprobs: 1}
 }));
-const post = (body, signal) => fetch(`${base}/v1/chat/completions`, {
+const post = (body, signal) => fetch(`${base}/v1/${chats ? "chat/" : ""}completions`, {
   method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify(body), signal
 });
-const contents = (answer) => answer.choices.map((choice) => choice.message.content);
+const idsAndLogprobs = (choice) => choice.token_ids.map((token, i) => `${token} ${choice.logprobs.token_logprobs[i]}; `).join("");
+const contents = (answer) => answer.choices.map((choice) => chats ? choice.message.content : idsAndLogprobs(choice));
+const delta = (choice) => chats ? choice.delta.content ?? "" : choice.token_ids?.length > 0 ? idsAndLogprobs(choice) : "";
 const expected = [];
 for (const body of bodies) expected.push(contents(await (await post(body)).json()));
+if (budget != null) {
+  const all = server;
+  await new Promise((done) => { all.on("exit", done); all.kill("SIGTERM"); });
+  await start("--weights-budget", budget);
+}
+const port = Number(new URL(base).port);
 
 async function chunksOf(response, onChunk) {
   const decoder = new TextDecoder();
@@ -61,6 +82,7 @@ async function chunksOf(response, onChunk) {
     const lines = (rest + decoder.decode(bytes, {stream: true})).split("\n\n");
     rest = lines.pop();
     for (const line of lines) {
+      if (line.startsWith(":")) continue;  // it keeps the connection alive
       if (line === "data: [DONE]") over = true;
       else if (await onChunk(JSON.parse(line.replace(/^data: /, ""))) === false) return false;
     }
@@ -90,7 +112,7 @@ const acts = {
     const got = expected[i].map(() => "");
     const over = await chunksOf(response, async ({choices: [choice]}) => {
       if (choice == null) return;
-      got[choice.index] += choice.delta.content ?? "";
+      got[choice.index] += delta(choice);
       if (stall > 0 && random(4) === 0) await sleep(random(stall));
     });
     if (!over) fail(`request ${i}: the stream was cut`);
@@ -152,7 +174,7 @@ const acts = {
   }
 };
 
-const kinds = ["whole", "whole", "streamed", "streamed", "stalled", "messages", "left", "left", "cancelled", "cut", "refused"];
+const kinds = ["whole", "whole", "streamed", "streamed", "stalled", ...chats ? ["messages"] : [], "left", "left", "cancelled", "cut", "refused"];
 const end = performance.now() + minutes * 60_000;
 async function live() {
   while (performance.now() < end && ended == null) {
@@ -166,11 +188,13 @@ async function live() {
   }
 }
 const memory = () => Number(/VmRSS:\s*(\d+)/.exec(readFileSync(`/proc/${server.pid}/status`, "utf8"))[1]) / 1024;
+// Slots and the cache of a larger model fill more slowly.
+const settles = budget != null ? minutes / 3 : Math.min(1, minutes / 4);
 let afterMinute = null, most = 0;
 const watch = setInterval(() => {
   if (ended != null) return;
   const now = memory();
-  if (end - performance.now() < (minutes - Math.min(1, minutes / 4)) * 60_000) afterMinute ??= now;
+  if (end - performance.now() < (minutes - settles) * 60_000) afterMinute ??= now;
   most = Math.max(most, now);
 }, 500);
 await Promise.all(Array.from({length: Number(clients)}, live));
@@ -179,7 +203,7 @@ clearInterval(watch);
 // Requests whose clients have left may still be running.
 const metrics = async () => Object.fromEntries((await (await fetch(`${base}/metrics`)).text()).split("\n").filter((line) => line && line[0] !== "#")
   .map((line) => [line.slice(0, line.lastIndexOf(" ")), Number(line.slice(line.lastIndexOf(" ") + 1))]));
-let last = {};
+let last = {}, disk = {};
 if (ended == null) {
   for (let i = 0; i < 200; ++i, await sleep(50)) {
     last = await metrics();
@@ -190,6 +214,15 @@ if (ended == null) {
     const ledger = sum(`tally_${what}_total`), bills = sum(`tally_billed_${what}_total`);
     if (!(ledger > 0) || ledger !== bills) fail(`${what}: ledger ${ledger}, bills ${bills}`);
   }
+  const byLayer = (name) => Object.entries(last).filter(([key]) => key.startsWith(`tally_${name}{`)).map(([, value]) => value);
+  const read = byLayer("experts_read_total"), hits = byLayer("expert_hits_total"), misses = byLayer("expert_misses_total");
+  const bytes = byLayer("expert_disk_bytes_total");
+  if (budget != null && !(sum("tally_expert_misses_total") > 0 && hits.length === read.length)) fail("no experts came from disk");
+  hits.forEach((n, i) => {
+    if (n + misses[i] !== read[i]) fail(`experts: ${n} hits and ${misses[i]} misses of ${read[i]}`);
+    if (bytes[i] * misses[0] !== bytes[0] * misses[i]) fail(`${bytes[i]} bytes from disk for ${misses[i]} experts`);
+  });
+  if (budget != null) disk = {hits: sum("tally_expert_hits_total"), misses: sum("tally_expert_misses_total"), disk_bytes: sum("tally_expert_disk_bytes_total")};
   if (last.tally_kv_bytes !== 0) fail(`${last.tally_kv_bytes} bytes of the KV cache are held by nobody`);
   if (most > afterMinute + 16) fail(`memory grew from ${afterMinute} to ${most} MiB`);
   server.kill("SIGTERM");
@@ -199,5 +232,5 @@ if (ended == null) {
   fail(`the server ended with ${ended}`);
 }
 server.kill("SIGKILL");
-console.log(JSON.stringify({minutes: Number(minutes), ...done, after_a_minute_mib: afterMinute, most_mib: most, failures}, null, 1));
+console.log(JSON.stringify({minutes: Number(minutes), ...done, ...disk, settled_mib: afterMinute, most_mib: most, failures}, null, 1));
 process.exit(failures.length > 0 ? 1 : 0);

@@ -11,7 +11,8 @@
 // through. Failing to allocate weights, KV cache, activations or logits is an error. Bad files, options and requests are kBadInput with one
 // line that says what was expected; kNoRoom: memory, threads, disk or places are missing now, and less, or the same
 // later, may work. kNotFinite: a computation gave NaN or infinity; the line names the layer and the op. kInterrupted: a callback asked to
-// stop. kInternal: a defect of the library.
+// stop. kUnreadable: weights that are read from disk while the model runs cannot be; the step fails, and the engine goes on. kInternal: a
+// defect of the library.
 //
 // Ownership: values and smart pointers belong to the caller. References, spans and views belong to the object that returned them; each
 // function says how long they are valid. Null callbacks are not called. Callbacks run on the calling thread, between ops, and must not call
@@ -61,6 +62,7 @@
 #include "engine/studies/perplexity.h"
 #include "engine/studies/quantize.h"
 #include "engine/studies/report.h"
+#include "engine/studies/run_hits.h"
 #include "engine/studies/run_info.h"
 #include "engine/studies/speed.h"
 #include "engine/studies/streaming_forecast.h"

@@ -140,6 +140,7 @@ Result<int> RunBatchFile(const BatchFlags& flags) {
   TALLY_RETURN_IF_ERROR(records.Attach(*loaded.engine, flags.records, "batch", flags.model.model));
   const Result<BatchReport> report = RunBatch(served, plan, options);
   bar.Wipe();
+  KeepRunHits(*loaded.engine);
   const Status recorded = records.Close();
   TALLY_RETURN_IF_ERROR(report.status());
   SaySummary(flags, plan, *report, &loaded);

@@ -35,6 +35,22 @@ std::optional<double> Spread(const SpeedPoint& p) {
   return p.rate.median > 0 ? (p.rate.most - p.rate.least) / p.rate.median : 0;
 }
 
+double DiskBytesOfToken(const SpeedPoint& p) {
+  return static_cast<double>(p.experts.disk_bytes) / static_cast<double>(p.tokens * p.batch * std::max(p.rounds, 1));
+}
+
+// "71.0 %", "812.45": what was in memory of the chosen experts, and megabytes a token from disk.
+void AddExperts(const SpeedPoint& p, std::vector<Cell>& row) {
+  const double all = static_cast<double>(std::max<uint64_t>(1, p.experts.hits + p.experts.misses));
+  row.push_back(Fixed(100 * static_cast<double>(p.experts.hits) / all, 1) + " %");
+  row.push_back(Fixed(DiskBytesOfToken(p) / 1e6, 2));
+}
+
+template <class Point>
+bool Stream(const std::vector<Point>& points) {
+  return std::ranges::any_of(points, [](const Point& p) { return p.experts != ExpertUses(); });
+}
+
 Json PointJson(const SpeedPoint& p, std::optional<int64_t> batch) {
   Json j = {{"threads", p.threads}, {"kv", KvName(p.kv)}, {"depth", p.depth}};
   if (batch) j["batch"] = *batch;
@@ -45,6 +61,12 @@ Json PointJson(const SpeedPoint& p, std::optional<int64_t> batch) {
             {"least_tokens_per_second", p.rate.least},
             {"most_tokens_per_second", p.rate.most},
             {"spread", Spread(p)}});
+  if (p.experts != ExpertUses()) {
+    j["experts"] = {{"hits", p.experts.hits},
+                    {"misses", p.experts.misses},
+                    {"bytes_from_disk", p.experts.disk_bytes},
+                    {"disk_bytes_per_token", Number(DiskBytesOfToken(p))}};
+  }
   return j;
 }
 
@@ -122,10 +144,13 @@ Table RoofTable(const SpeedReport& r) {
 
 Table PrefillTable(const SpeedReport& r) {
   Table t{"prefill", {"tokens", "depth", "threads", "kv", "tokens/s", "spread", "GFLOP/s", "of peak", "rounds"}, {}, {}};
+  const bool streams = Stream(r.prefill);
+  if (streams) t.columns.insert(t.columns.end(), {"experts hit", "disk MB/token"});
   for (const PrefillSpeed& p : r.prefill) {
     t.rows.push_back({std::to_string(p.tokens), std::to_string(p.depth), std::to_string(p.threads), KvName(p.kv),
                       Rate(p.rate.median), PlusMinus(p), Giga(p.flops / static_cast<double>(p.tokens) * p.rate.median),
                       Percent(p.ratio_of_peak), Kept(p)});
+    if (streams) AddExperts(p, t.rows.back());
   }
   return t;
 }
@@ -135,10 +160,13 @@ Table DecodeTable(const SpeedReport& r) {
           {"tokens", "depth", "batch", "threads", "kv", "tokens/s", "spread", "MB/token", "GB/s", "of bandwidth", "rounds"},
           {},
           {}};
+  const bool streams = Stream(r.decode);
+  if (streams) t.columns.insert(t.columns.end(), {"experts hit", "disk MB/token"});
   for (const DecodeSpeed& p : r.decode) {
     t.rows.push_back({std::to_string(p.tokens), std::to_string(p.depth), std::to_string(p.batch), std::to_string(p.threads),
                       KvName(p.kv), Rate(p.rate.median), PlusMinus(p), Fixed(p.bytes_per_token / 1e6, 2),
                       Giga(p.bytes_per_token * p.rate.median), Percent(p.ratio_of_bandwidth), Kept(p)});
+    if (streams) AddExperts(p, t.rows.back());
   }
   return t;
 }

@@ -53,6 +53,10 @@ Json ChatJson(const ChatFlags& flags, const Talk& talk) {
                    {"generated_tokens_per_second", f.decode_tokens_per_second},
                    {"context_used", last.figures.context_used}};
   document.Update(FiguresJson(last.turn.generated, last.figures.books, talk.engine()));
+  if (f.streams()) {
+    document["disk_bytes_per_token"] = Number(f.bytes_per_token[static_cast<size_t>(ByteKind::kWeightsDisk)]);
+    document["experts"] = ExpertsJson(talk.ledger());
+  }
   if (talk.drafts()) document["drafts"] = DraftJson(f);
   return document;
 }

@@ -37,6 +37,7 @@ std::string TurnWords(const TurnFigures& turn, Omitted omitted) {
     words.push_back((omitted < kParameters ? Amount(f.parameters.active_all) + " parameters, " : "") +
                     Scaled(f.all.useful, "FLOP") + ", " + Scaled(MovedBytesPerToken(f), "B") + " a token");
   }
+  if (f.streams()) words.push_back(ExpertWords(f));
   if (f.drafted > 0) words.push_back(DraftWords(f));
   if (f.forced_tokens > 0) words.push_back(WithThousands(f.forced_tokens) + " tokens decided by the grammar");
   if (omitted < kContext) {

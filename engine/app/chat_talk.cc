@@ -228,6 +228,7 @@ Result<Turn> Talk::SayOnce(const std::vector<ChatMessage>& messages) {
   Result<Turn> turn = conversation().Say(messages, options);
   bar.Wipe();
   screen.End();
+  hits_.Add(*chat_model_.loaded.engine);
   return turn;
 }
 

@@ -43,6 +43,10 @@ class Talk {
   // another chat has the session. `flags` must outlive the talk.
   static Result<std::unique_ptr<Talk>> Begin(const ChatFlags& flags);
 
+  ~Talk() { hits_.Keep(); }
+  Talk(const Talk&) = delete;
+  Talk& operator=(const Talk&) = delete;
+
   // Another model, with the conversation so far: its own template, or --chat-template where it has none. On an error all is as before,
   // unless is_over(). While it loads, the model before is kept as well; where that leaves no room, it is loaded again after an error.
   Status Switch(const std::string& given);
@@ -86,6 +90,7 @@ class Talk {
   const std::string& model_path() const { return chat_model_.path; }
   const Model& model() const { return *chat_model_.loaded.model; }
   const Engine& engine() const { return *chat_model_.loaded.engine; }
+  const Ledger& ledger() const { return chat_model_.loaded.engine->ledger(); }
   bool drafts() const { return draft_ > 0; }
   const ChatTemplateSource& source() const { return chat_model_.source; }
   std::string FormatDescription() const { return chat_model_.format->Description(); }
@@ -131,6 +136,7 @@ class Talk {
   std::set<std::string> noted_;  // by NoteWhatIsLost
   int64_t draft_ = 0;            // RequestOptions::draft
   std::shared_ptr<Grammar> grammar_;
+  RunHits hits_;        // of all turns
   uint64_t draws_ = 0;  // answers that were drawn: each has a seed of its own
 };
 

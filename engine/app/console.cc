@@ -146,6 +146,7 @@ int Report(const Status& given) {
     case StatusCode::kInternal: return 1;
     case StatusCode::kBadInput:
     case StatusCode::kNoRoom:
+    case StatusCode::kUnreadable:
     case StatusCode::kNotFinite: return 2;
     case StatusCode::kDisagreement: return 3;
     case StatusCode::kInterrupted: return InterruptExitCode();

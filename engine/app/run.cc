@@ -166,6 +166,7 @@ Result<int> RunModel(const RunFlags& flags) {
   bar.Wipe();  // where the prompt was interrupted
   const Status recorded = records.Close();
   RunBooks books = BooksOf(loaded, result, flags.sampling, flags.seed_drawn);
+  KeepRunHits(*loaded.engine);
   if (flags.json || flags.verbose) {
     TALLY_ASSIGN_OR_RETURN(books.ranks, RankBooksOf(*loaded.engine));
   }

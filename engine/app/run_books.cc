@@ -50,17 +50,21 @@ std::string Work(const RunBooks& run) {
   return "a token  " + Scaled(run.figures.all.useful, "FLOP") + ", " + Scaled(MovedBytesPerToken(run.figures), "B");
 }
 
+std::string HitWords(const ExpertUses& u) {
+  const uint64_t all = u.hits + u.misses;
+  return "hit " + OfRoof(static_cast<double>(u.hits) / static_cast<double>(std::max<uint64_t>(1, all))) + " of " +
+         WithThousands(all);
+}
+
+std::string DiskOfToken(const books::RunFigures& f) {
+  return Scaled(f.bytes_per_token[static_cast<size_t>(ByteKind::kWeightsDisk)], "B") + " a token from disk";
+}
+
 // "experts  hit 71 % of 4,608, 1.3 GB a token from disk"
 std::string Experts(const books::RunFigures& f) {
-  const auto hit = [](const ExpertUses& u) {
-    const uint64_t all = u.hits + u.misses;
-    return "hit " + OfRoof(static_cast<double>(u.hits) / static_cast<double>(std::max<uint64_t>(1, all))) + " of " +
-           WithThousands(all);
-  };
   const std::string prompt = "prompt " + Scaled(static_cast<double>(f.prompt_experts.disk_bytes), "B");
-  if (f.decode_tokens == 0) return Line("experts  " + hit(f.prompt_experts) + " in memory; from disk", prompt);
-  const double bytes = f.bytes_per_token[static_cast<size_t>(ByteKind::kWeightsDisk)];
-  return Line("experts  " + hit(f.decode_experts) + ", " + Scaled(bytes, "B") + " a token from disk", prompt);
+  if (f.decode_tokens == 0) return Line("experts  " + HitWords(f.prompt_experts) + " in memory; from disk", prompt);
+  return Line("experts  " + HitWords(f.decode_experts) + ", " + DiskOfToken(f), prompt);
 }
 
 // "layers   12 from disk, 774 MB a token"
@@ -106,6 +110,12 @@ const char* FinishName(FinishReason reason) {
     case FinishReason::kError: return "error";
   }
   return "?";
+}
+
+std::string ExpertWords(const books::RunFigures& f) {
+  if (f.decode_tokens > 0) return "experts " + HitWords(f.decode_experts) + ", " + DiskOfToken(f);
+  return "experts " + HitWords(f.prompt_experts) + ", " + Scaled(static_cast<double>(f.prompt_experts.disk_bytes), "B") +
+         " from disk";
 }
 
 double MovedBytesPerToken(const books::RunFigures& f) {

@@ -105,6 +105,7 @@ Result<ApiServerOptions> OptionsOf(const ServeFlags& flags) {
   options.pool.loop.deadline_seconds = flags.deadline;
   options.pool.loop.step_seconds = flags.step;
   options.pool.warn = [](const std::string& line) { (void)NoteWithoutWaiting("note: " + line + "\n"); };
+  options.pool.ended = KeepRunHits;
   if (flags.cache_folder) {
     options.pool.cache_folder = *flags.cache_folder;
     options.pool.cache_bytes = static_cast<uint64_t>(ParseAmount(flags.cache_bytes, {"B"}));

@@ -16,6 +16,7 @@ enum class StatusCode {
   kNotFinite,     // a computation gave NaN or infinity; the message names layer and op: exit code 2
   kDisagreement,  // accounts that must agree do not: exit code 3
   kInterrupted,   // stopped on request: exit code 130
+  kUnreadable,    // weights that stay on disk cannot be read, or have changed there, while the model runs: exit code 2
 };
 
 // A code and one clear line. Default-constructed: success.

@@ -177,6 +177,8 @@ async function ask(model, messages, message, signal, changed) {
 const kMoved = ["weights packed", "KV read", "KV written", "state read", "state written"];
 const movedBytes = (work) => sum(kMoved.map((kind) => work?.bytes?.[kind] ?? 0));
 
+const kDisk = "weights from disk", diskBytes = (work) => work?.bytes?.[kDisk] ?? 0;
+
 // What an answer cost; null: the server did not say.
 function costOf(message) {
   const usage = message.usage, bill = usage?.tally;
@@ -187,6 +189,7 @@ function costOf(message) {
     cached: usage.prompt_tokens_details?.cached_tokens ?? 0,
     flops: (bill?.prefill?.flops ?? 0) + (bill?.decode?.flops ?? 0),
     bytes: movedBytes(bill?.prefill) + movedBytes(bill?.decode),
+    disk: diskBytes(bill?.prefill) + diskBytes(bill?.decode),
     touched: bill?.parameters_touched ?? 0,
     seconds: bill?.generate_seconds ?? 0,
     decoded: bill?.decode_tokens ?? 0,

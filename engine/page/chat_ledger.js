@@ -16,6 +16,7 @@ function showCost(conversation) {
   } else {
     rows.push(["arithmetic", si(all("flops"), "FLOP"), `of ${costs.length} ${costs.length === 1 ? "answer" : "answers"}`]);
     rows.push(["memory traffic", si(all("bytes"), "B"), "weights, KV, states"]);
+    if (all("disk") > 0) rows.push(["from disk", si(all("disk"), "B"), "experts"]);
     rows.push(["prompts", `${count(all("read"))} tokens`, `${count(all("cached"))} not run again`]);
     const notes = [all("seconds") > 0 ? `in ${si(all("seconds"), "s")}` : "", all("forced") > 0 ? `${count(all("forced"))} forced` : ""];
     rows.push(["answers", `${count(all("written"))} tokens`, notes.filter(Boolean).join(", ")]);

@@ -98,6 +98,7 @@ function costLine(message) {
   const parts = [`${count(cost.written)} tokens${forced}`];
   if (cost.seconds > 0 && cost.decoded > 0) parts.push(`${rate(cost.decoded / cost.seconds)} a second`);
   if (cost.flops > 0) parts.push(si(cost.flops, "FLOP"), si(cost.bytes, "B"));
+  if (cost.disk > 0) parts.push(`${si(cost.disk, "B")} from disk`);
   if (cost.cached > 0) parts.push(`${count(cost.cached)} of ${count(cost.read)} cached`);
   if (message.unbilled) parts.push("without what came before an interruption");
   if (message.model) parts.push(message.model);
@@ -110,7 +111,7 @@ function billTable(bill) {
   const classes = [...new Set(["prefill", "decode"].flatMap((phase) => Object.keys(bill[phase]?.flops_by_class ?? {})))];
   const head = make("tr", {}, ...["", "prefill", "decode"].map((name, i) => make(i ? "th" : "td", { className: i ? "n" : "", textContent: name })));
   const rows = [row("rows", (w) => count(w.rows ?? 0)), row("FLOPs", (w) => count(w.flops ?? 0)), ...classes.map((c) => row(`  ${c}`, (w) => count(w.flops_by_class?.[c] ?? 0)))];
-  for (const kind of kMoved) rows.push(row(`bytes, ${kind}`, (w) => count(w.bytes?.[kind] ?? 0)));
+  for (const kind of diskBytes(bill.prefill) + diskBytes(bill.decode) > 0 ? [...kMoved, kDisk] : kMoved) rows.push(row(`bytes, ${kind}`, (w) => count(w.bytes?.[kind] ?? 0)));
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 

@@ -46,6 +46,7 @@ Locked::Locked() {
 void Throw(const Status& status) {
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   switch (status.code()) {
+    case StatusCode::kUnreadable:
     case StatusCode::kBadInput: Raise("BadInput", status.message());
     case StatusCode::kNoRoom: Raise("NoRoom", status.message());
     case StatusCode::kNotFinite: Raise("NotFinite", status.message());

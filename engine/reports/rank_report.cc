@@ -52,19 +52,27 @@ Fields<Rank> Held() {
           {"packed_bytes", "packed bytes", &Rank::packed_bytes}};
 }
 
-Fields<Rank> Work(double per) {
+bool Stream(const std::vector<Rank>& ranks) {
+  return std::ranges::any_of(ranks, [](const Rank& r) { return r.useful.Bytes(ByteKind::kWeightsDisk) > 0; });
+}
+
+// `streams`: some bytes come from disk.
+Fields<Rank> Work(double per, bool streams) {
   const auto flops = [per](Cost Rank::*cost) {
     return [=](const Rank& r) { return WholeCell(Each((r.*cost).TotalFlops(), per)); };
   };
   const auto bytes = [per](ByteKind kind) { return [=](const Rank& r) { return WholeCell(Each(r.useful.Bytes(kind), per)); }; };
-  return {{nullptr, "", &Rank::process},
-          {"flops", "FLOPs", flops(&Rank::useful)},
-          {"copied_flops", "copied", flops(&Rank::copied)},
-          {"executed_flops", "executed", flops(&Rank::executed)},
-          {"weight_bytes", "weight bytes", bytes(ByteKind::kWeightsPacked)},
-          {"cache_bytes", "cache bytes", [per](const Rank& r) { return WholeCell(Each(CacheBytes(r.useful), per)); }},
-          {"sent_bytes", "sent", bytes(ByteKind::kSent)},
-          {"received_bytes", "received", bytes(ByteKind::kReceived)}};
+  Fields<Rank> fields = {
+      {nullptr, "", &Rank::process},
+      {"flops", "FLOPs", flops(&Rank::useful)},
+      {"copied_flops", "copied", flops(&Rank::copied)},
+      {"executed_flops", "executed", flops(&Rank::executed)},
+      {"weight_bytes", "weight bytes", bytes(ByteKind::kWeightsPacked)},
+      {"cache_bytes", "cache bytes", [per](const Rank& r) { return WholeCell(Each(CacheBytes(r.useful), per)); }},
+      {"sent_bytes", "sent", bytes(ByteKind::kSent)},
+      {"received_bytes", "received", bytes(ByteKind::kReceived)}};
+  if (streams) fields.push_back({"disk_bytes", "from disk", bytes(ByteKind::kWeightsDisk)});
+  return fields;
 }
 
 Fields<AuditReport::Copy> Copies() {
@@ -112,8 +120,9 @@ std::string RanksText(const RankBooks& books, size_t width) {
   if (books.ranks.empty()) return "";
   std::vector<Rank> rows = books.ranks;
   rows.push_back(SumOf(books.ranks));
-  std::string text = Render(TableOf("held by rank", Held(), rows), TableFormat::kText, width) + "\n" +
-                     Render(TableOf("work by rank, " + books.work_of, Work(books.per), rows), TableFormat::kText, width);
+  std::string text =
+      Render(TableOf("held by rank", Held(), rows), TableFormat::kText, width) + "\n" +
+      Render(TableOf("work by rank, " + books.work_of, Work(books.per, Stream(rows)), rows), TableFormat::kText, width);
   if (books.traffic.empty()) return text;
   Table traffic{"bytes between ranks, sent and received: start, the model's gathers (the ledger), commands and answers",
                 {"", "start", "", "gathers", "", "commands", ""},
@@ -132,9 +141,10 @@ std::string RanksText(const RankBooks& books, size_t width) {
 Value RanksJson(const RankBooks& books) {
   Value all = Value::Array();
   const auto both = [](const ProcessBooks::Traffic& t) { return Value{{"sent", t.sent}, {"received", t.received}}; };
+  const bool streams = Stream(books.ranks);
   for (size_t i = 0; i < books.ranks.size(); ++i) {
     Value& rank = all.Add(ObjectOf(Held(), books.ranks[i]));
-    rank.Update(ObjectOf(Work(books.per), books.ranks[i]));
+    rank.Update(ObjectOf(Work(books.per, streams), books.ranks[i]));
     if (books.traffic.empty()) continue;
     const RankBooks::Traffic& t = books.traffic[i];
     rank["traffic"] = {

@@ -49,6 +49,8 @@ ApiError ApiErrorOf(const Status& status) {
   switch (status.code()) {
     case StatusCode::kBadInput: return {.message = status.message()};
     case StatusCode::kNoRoom: return {.status = 503, .message = status.message(), .type = "server_error", .code = "no_room"};
+    case StatusCode::kUnreadable:
+      return {.status = 500, .message = status.message(), .type = "server_error", .code = "weights_unreadable"};
     default: return {.status = 500, .message = status.message(), .type = "server_error"};
   }
 }

@@ -196,7 +196,8 @@ class BatchRun {
     job.completion->Collect();
     if (!job.completion->ended()) return {};
     Status status = job.completion->status();
-    if (status.code() == StatusCode::kInternal) return status;
+    // Not the request's fault: it is left, and the same command goes on.
+    if (status.code() == StatusCode::kInternal || status.code() == StatusCode::kUnreadable) return status;
     if (!status.ok()) {
       EndWithError(job, ApiErrorOf(status));
       return {};

@@ -33,8 +33,8 @@ struct BatchReport {
 // read until the choices that run use all logit rows of the engine, and a few wait. An answer that is done before an earlier one is kept
 // in memory; no request is read while such answers take kMostKeptBytes. A request that is refused or fails gets an error in place of its
 // answer. An interruption is not an error: `left` is then not 0.
-// kBadInput: the plan's answers are of another origin; a file cannot be read or written, or another program writes it. kInternal: a step
-// failed as a whole. After any error the file has whole lines, and can be continued.
+// kBadInput: the plan's answers are of another origin; a file cannot be read or written, or another program writes it. kInternal,
+// kUnreadable: a step failed as a whole. After any error the file has whole lines, and can be continued.
 Result<BatchReport> RunBatch(const ServedModel& model, const BatchPlan& plan, const BatchOptions& options);
 
 // What the answers of the model are made by.

@@ -223,6 +223,11 @@ size_t ModelPool::in_use() const {
   return in_use;
 }
 
+// Its loop has stopped.
+void ModelPool::TellEnded(HostedModel& hosted) const {
+  if (options_.ended && !std::exchange(hosted.told, true)) options_.ended(*hosted.served.engine);
+}
+
 size_t ModelPool::Stop(double seconds) {
   size_t cut = 0;
   {
@@ -241,6 +246,7 @@ size_t ModelPool::Stop(double seconds) {
   for (const std::unique_ptr<Entry>& entry : entries_) {
     if (entry->hosted == nullptr) continue;
     entry->hosted->loop->Stop(seconds);
+    TellEnded(*entry->hosted);
     cut += entry->hosted->loop->cut();
   }
   return cut;
@@ -352,6 +358,7 @@ void ModelPool::Drop(size_t model, std::unique_lock<std::mutex>& lock) {
   Entry& entry = *entries_[model];
   lock.unlock();
   entry.hosted->loop->Stop(0);  // nobody uses it, and `leaving` keeps everybody off
+  TellEnded(*entry.hosted);
   lock.lock();
   std::unique_ptr<HostedModel> hosted = std::move(entry.hosted);
   entry.leaving = false;

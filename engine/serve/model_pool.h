@@ -60,6 +60,8 @@ struct PoolOptions {
   std::function<void(const std::string& line)> warn =
       {};                    // about models and files of the cache folder; any thread, one at a time
   double retry_seconds = 5;  // from a load that failed to the next one of the same model
+  // Called when an engine will run nothing more, before it goes; any thread, one at a time for each.
+  std::function<void(Engine& engine)> ended = {};
   ReportRoofs roofs = {};
   LoopOptions loop = {};
 };
@@ -69,6 +71,7 @@ struct HostedModel {
   std::unique_ptr<Engine> engine;  // null: the caller's
   ServedModel served;
   std::unique_ptr<EngineLoop> loop;
+  bool told = false;  // PoolOptions::ended was called
 };
 // Keeps a model in memory.
 using ModelLease = std::shared_ptr<HostedModel>;
@@ -165,6 +168,7 @@ class ModelPool {
   Status Load(size_t model, bool alone, bool starting);
   Result<std::unique_ptr<HostedModel>> Host(size_t model, bool alone, bool starting);
   void Warn(const std::string& line) const;
+  void TellEnded(HostedModel& hosted) const;
   void Turn(std::unique_lock<std::mutex>& lock);
   void Run();
   std::optional<std::pair<Waiter, ApiError>> TakeEnded();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,10 +16,16 @@
 #include "engine/session/group.h"
 #include "engine/session/model.h"
 #include "engine/session/probe.h"
+#include "engine/weights/expert_store.h"
 #include "engine/weights/fingerprint.h"
 #include "engine/weights/weights.h"
 
 namespace tally {
+
+// LoadModel, with a reader of experts' records of the caller's in front of the one that it opens: for tests of disks that fail. Internal.
+using RecordsThrough = std::function<std::unique_ptr<RecordReader>(std::unique_ptr<RecordReader>)>;
+Result<std::shared_ptr<const Model>> LoadModelThrough(const std::string& path, const EngineOptions& engine,
+                                                      const RecordsThrough& through);
 
 class LoadedModel final : public Model {
  public:

@@ -67,8 +67,8 @@ LoadedModel::~LoadedModel() { (void)TellNow<Command::kEnd>(log_.get()); }
 // The parts of LoadModel. A group agrees after each.
 class ModelLoader {
  public:
-  ModelLoader(const std::string& path, const EngineOptions& engine, const LoadOptions& options)
-      : path_(path), engine_(engine), options_(options) {}
+  ModelLoader(const std::string& path, const EngineOptions& engine, const LoadOptions& options, RecordsThrough through = {})
+      : path_(path), engine_(engine), options_(options), through_(std::move(through)) {}
 
   // Reads the headers.
   Status Read() {
@@ -304,6 +304,7 @@ class ModelLoader {
     } else if (!records_.empty()) {
       TALLY_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader, packed ? OpenPackedRecords(inventory_, weight_plan_, records_)
                                                                           : OpenSourceRecords(read_, planned_, records_));
+      if (through_) reader = through_(std::move(reader));
       TALLY_ASSIGN_OR_RETURN(stores.experts, ExpertStore::Create(records_, slots_, options_.guard_slices, std::move(reader)));
     }
     TALLY_ASSIGN_OR_RETURN(model_->weights_,
@@ -379,6 +380,7 @@ class ModelLoader {
   const std::string& path_;
   const EngineOptions& engine_;
   const LoadOptions& options_;
+  const RecordsThrough through_;
   std::shared_ptr<LoadedModel> model_ = std::make_shared<LoadedModel>();
   // A reader of experts keeps both.
   const std::shared_ptr<Inventory> read_ = std::make_shared<Inventory>();
@@ -393,8 +395,9 @@ class ModelLoader {
   StepperOptions stepper_;
 };
 
-Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const EngineOptions& engine, const LoadOptions& options) {
-  ModelLoader loader(path, engine, options);
+namespace {
+
+Result<std::shared_ptr<const Model>> LoadWith(ModelLoader&& loader) {
   Status loaded = AgreeOnStatus(loader.Group(), loader.Read());
   if (loaded.ok()) loaded = loader.Divide();
   if (loaded.ok()) {
@@ -408,6 +411,18 @@ Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const En
     return loaded;
   }
   return std::shared_ptr<const Model>(loader.model());
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Model>> LoadModel(const std::string& path, const EngineOptions& engine, const LoadOptions& options) {
+  return LoadWith(ModelLoader(path, engine, options));
+}
+
+Result<std::shared_ptr<const Model>> LoadModelThrough(const std::string& path, const EngineOptions& engine,
+                                                      const RecordsThrough& through) {
+  const LoadOptions options;
+  return LoadWith(ModelLoader(path, engine, options, through));
 }
 
 Result<MemoryPlan> PlanModel(const std::string& path, const EngineOptions& engine) {

@@ -6,6 +6,7 @@
 
 #include "engine/machine/machine.h"
 #include "engine/recipe/recipe.h"
+#include "engine/session/row_cost.h"
 #include "engine/session/step_clock.h"
 
 namespace tally {
@@ -23,36 +24,13 @@ int64_t CommonLength(std::span<const int32_t> a, std::span<const int32_t> b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
-// The cost of one more row of a step, as a fraction of a step of one row. It has three parts: its arithmetic (measured on two cores with
-// VNNI: Q8_0 .07, Q4_K_M .10, Q4_0 .11); bytes of experts that the first row did not choose; and, if the engine predicts, the bytes that
-// make its draft, of the predicting layer and the head.
-double RowCost(Engine& engine) {
-  constexpr double kArithmetic = .1;
-  const Recipe& r = engine.model().recipe();
-  const Experts& x = ExpertsOf(r);
-  const double used = x.n_experts > 0 ? static_cast<double>(x.top_k) / x.n_experts : 0;
-  double all = 0, experts = 0, predicting = 0;
-  for (const WeightInfo& w : engine.ledger().weights()) {
-    const bool looked_up =
-        w.kind == WeightInfo::Kind::kEmbedding || w.kind == WeightInfo::Kind::kPosition || w.kind == WeightInfo::Kind::kTable;
-    if (looked_up) continue;
-    const bool head = w.kind == WeightInfo::Kind::kHead || w.kind == WeightInfo::Kind::kTiedEmbeddingHead;
-    const double bytes = static_cast<double>(w.packed_bytes);
-    if (head || w.layer >= r.n_layers) predicting += bytes * (w.experts ? used : 1);
-    if (w.layer < r.n_layers) (w.experts ? experts : all) += bytes;
-  }
-  const double row = all + experts * used;
-  if (row <= 0) return kArithmetic;
-  return kArithmetic + (experts * used * (1 - used) + (engine.predicts() ? predicting : 0)) / row;
-}
-
 }  // namespace
 
 Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options)
     : engine_(engine),
       options_(options),
       recurrent_(AnyLayer(engine.model().recipe(), &LayerRecipe::recurrent)),
-      row_cost_(RowCost(engine)),
+      row_cost_(RowCost(engine.model().recipe(), engine.model().memory_plan(), engine.ledger().weights(), engine.predicts())),
       clock_(std::make_unique<StepClock>()) {}
 
 Scheduler::~Scheduler() {

@@ -2,15 +2,19 @@
 #include "engine/studies/kept_bench.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "engine/base/checked.h"
+#include "engine/base/file_lock.h"
 #include "engine/base/hash.h"
 #include "engine/machine/kept_file.h"
 #include "engine/recipe/recipe.h"
@@ -58,11 +62,13 @@ std::string FileName(const KeptJson& key) {
   return HashedName("bench", key["path"].get<std::string>() + '\0' + key["host"].get<std::string>());
 }
 
-constexpr int kHitsVersion = 1;  // of the file of hit rates
-constexpr uint64_t kFewestTokens = 16, kMostTokens = 100'000;
+constexpr int kHitsVersion = 2;  // of the file of hit rates
+constexpr uint64_t kFewestTokens = 64, kMostTokens = 100'000;
+constexpr int kLockTries = 100;
+constexpr std::chrono::milliseconds kLockPause{10};
 
 bool IsValid(const KeptHits& k) {
-  return k.slots > 0 && k.tokens >= kFewestTokens && !k.hit_rates.empty() &&
+  return k.slots > 0 && k.rows > 0 && k.tokens >= kFewestTokens && !k.hit_rates.empty() &&
          std::ranges::all_of(k.hit_rates, [](double h) { return h >= 0 && h <= 1; });
 }
 
@@ -76,7 +82,7 @@ void AddPoints(SpeedWork work, const std::vector<Point>& points, double Point::*
 
 }  // namespace
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeptHits, slots, hit_rates, tokens)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeptHits, slots, hit_rates, tokens, rows)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeptPoint, work, threads, kv, depth, batch, tokens, tokens_per_second, of_roof)
 
 std::string CacheDirectory() {
@@ -155,19 +161,30 @@ std::vector<KeptHits> FindHitRates(const std::string& routing_id) {
   try {
     std::vector<KeptHits> kept = j.at("runs");
     std::erase_if(kept, [](const KeptHits& k) { return !IsValid(k); });
-    std::ranges::sort(kept, {}, &KeptHits::slots);
+    std::ranges::sort(kept, {}, [](const KeptHits& k) { return std::pair(k.rows, k.slots); });
     return kept;
   } catch (const KeptJson::exception&) {  // damaged
     return {};
   }
 }
 
+int64_t RowsOfHits(double rows) { return int64_t{1} << std::lround(std::log2(std::clamp(rows, 1.0, 65536.0))); }
+
 void KeepHitRates(const std::string& routing_id, const KeptHits& run) {
   const std::string directory = CacheDirectory();
+  std::error_code error;
   if (directory.empty() || !IsValid(run)) return;
+  fs::create_directories(directory, error);
+  FileLock lock;  // what is read here is written
+  int taken = EWOULDBLOCK;
+  for (int i = 0; i < kLockTries && taken == EWOULDBLOCK; ++i) {
+    if (i > 0) std::this_thread::sleep_for(kLockPause);
+    taken = lock.Take(directory + "/" + HashedName("hits", routing_id) + ".lock", 0600, FileLock::After::kRemove);
+  }
+  if (taken != 0 && !NoFileLocks(taken)) return;
   std::vector<KeptHits> kept = FindHitRates(routing_id);
   std::erase_if(kept, [&](const KeptHits& k) { return k.hit_rates.size() != run.hit_rates.size(); });
-  const auto same = std::ranges::find(kept, run.slots, &KeptHits::slots);
+  const auto same = std::ranges::find_if(kept, [&](const KeptHits& k) { return k.slots == run.slots && k.rows == run.rows; });
   if (same == kept.end()) {
     kept.push_back(run);
     kept.back().tokens = std::min(run.tokens, kMostTokens);

@@ -46,14 +46,18 @@ struct KeptHits {
   int64_t slots = 0;                   // n, of each layer
   std::vector<double> hit_rates = {};  // h of each layer with experts, in the order of layers
   uint64_t tokens = 0;                 // decode steps that they are a mean of
+  int64_t rows = 1;  // of a step, as RowsOfHits has them: steps of several sequences, or with drafts, hit otherwise
 };
+// The power of two that is nearest to the mean number of rows of a step, by its logarithm; at least 1.
+TALLY_API int64_t RowsOfHits(double rows);
 // Names what hit rates depend on beside the slots: family, layers, widths, experts and experts of a token. A checkpoint, its quantised
 // files and the built-in name have the same id.
 TALLY_API std::string RoutingId(const Recipe& recipe);
-// Adds a run's rates to those kept of the same slots: means weighted by tokens, of which at most 100,000 count. Nothing is kept of less
-// than 16 tokens, of rates that are none, or where nothing can be kept.
+// Adds a run's rates to those kept of the same slots and rows: means weighted by tokens, of which at most 100,000 count. Processes that do
+// so at the same time wait for one another. Nothing is kept of less than 64 tokens, whose misses are mostly first uses, of rates that are
+// none, or where nothing can be kept or another process does not end.
 TALLY_API void KeepHitRates(const std::string& routing_id, const KeptHits& run);
-// By slots, from few to many. Empty: nothing valid is kept.
+// By rows, then by slots, from few to many. Empty: nothing valid is kept.
 TALLY_API std::vector<KeptHits> FindHitRates(const std::string& routing_id);
 
 }  // namespace tally

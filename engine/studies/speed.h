@@ -62,6 +62,8 @@ struct SpeedPoint {
   // before and after. Figures are of these. 0: they moved in all, and figures are of all.
   int32_t kept = 0;
   SpeedRate rate = {};  // all sequences together
+  // Of all rounds, where experts come from disk. Rounds repeat their random tokens: a text's hit rates are other ones.
+  ExpertUses experts = {};
 };
 
 struct PrefillSpeed : SpeedPoint {              // with logits of the last row only

@@ -53,6 +53,7 @@ class PrefillTask final : public SpeedTask {
     point.peaks = Median(rounds_.Of(peaks));
     point.narrow = place_.run->narrow();
     point.ratio_of_peak = rounds_.MedianOf([&](size_t i) { return AtPeak(samples_[i], peaks(i)) / samples_[i].seconds; });
+    for (const PrefillSample& s : samples_) point.experts += s.experts;
     report.prefill.push_back(point);
   }
 
@@ -86,6 +87,7 @@ class DecodeTask final : public SpeedTask {
     point.ratio_of_bandwidth = rounds_.MedianOf([&](size_t i) { return samples_[i].bytes / samples_[i].readable; });
     point.sampled_seconds = rounds_.MedianOf(at(&DecodeSample::sampled_seconds));
     point.greedy_seconds = rounds_.MedianOf(at(&DecodeSample::greedy_seconds));
+    for (const DecodeSample& s : samples_) point.experts += s.experts;
     report.decode.push_back(point);
   }
 

@@ -169,6 +169,7 @@ Result<PrefillSample> SpeedRun::Prefill(int64_t tokens, int64_t depth, Momentary
     sample.by_type[static_cast<size_t>(a)] += static_cast<double>(total.useful.Flops(WorkClass::kLinear, static_cast<Arith>(a)));
   }
   sample.flops = static_cast<double>(total.useful.Flops(WorkClass::kLinear) + total.useful.Flops(WorkClass::kAttention));
+  for (const ExpertUses& layer : engine_->ledger().expert_uses(Phase::kPrefill)) sample.experts += layer;
   return sample;
 }
 
@@ -218,6 +219,7 @@ Result<DecodeSample> SpeedRun::Decode(int64_t steps, int64_t depth, int64_t batc
     bandwidth = after;
   }
   sample.bytes = StepBytes(engine_->ledger().total(Phase::kDecode).useful);
+  for (const ExpertUses& layer : engine_->ledger().expert_uses(Phase::kDecode)) sample.experts += layer;
   const double sampled = static_cast<double>(pieces * batch);
   sample.sampled_seconds /= sampled;
   sample.greedy_seconds /= sampled;

@@ -23,6 +23,7 @@ struct PrefillSample {
   double flops = 0;                       // useful
   std::array<double, kAriths> by_type{};  // as PrefillSpeed::flops_by_type
   ArithmeticPeaks before, after;
+  ExpertUses experts;
 };
 struct DecodeSample {
   double seconds = 0;
@@ -30,6 +31,7 @@ struct DecodeSample {
   double readable = 0;                             // bytes that could have been read in the same time
   double least_bandwidth = 0, most_bandwidth = 0;  // that a piece of the decode is compared with
   double sampled_seconds = 0, greedy_seconds = 0;  // a token
+  ExpertUses experts;
 };
 
 class SpeedRun {

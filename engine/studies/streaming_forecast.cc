@@ -192,7 +192,8 @@ StreamingForecast ForecastStreaming(const StreamedModel& model, uint64_t budget,
     add(Routing::kLocal);
     const auto layers = static_cast<size_t>(std::ranges::count_if(model.layers, &StreamedLayer::sparse));
     std::vector<KeptHits> fitting = kept;
-    std::erase_if(fitting, [&](const KeptHits& k) { return k.hit_rates.size() != layers; });
+    const int64_t rows = RowsOfHits(static_cast<double>(model.rows));
+    std::erase_if(fitting, [&](const KeptHits& k) { return k.hit_rates.size() != layers || k.rows != rows; });
     if (!fitting.empty()) {
       f.curves.push_back(CurveOf(f, Routing::kMeasured, MeasuredMisses(f.model, f.at, fitting)));
       f.measured = *std::ranges::min_element(fitting, {}, [&](const KeptHits& k) { return std::abs(k.slots - f.at.slots); });

@@ -58,8 +58,8 @@ struct StreamingForecast {
 // kBadInput: the budget is not `enough`, with the sizes; "needs at least 3.21 GiB for weights: ..., and 2.00 GiB are given".
 TALLY_API Status CheckBudget(const StreamingForecast& forecast);
 
-// `kept`: as FindHitRates gives them; rates between two kept numbers of slots are interpolated by the resident share, from no hits without
-// slots to hits alone with all experts resident.
+// `kept`: as FindHitRates gives them, of which those of as many rows count. Rates between two kept numbers of slots are interpolated by
+// the resident share, from no hits without slots to hits alone with all experts resident.
 TALLY_API StreamingForecast ForecastStreaming(const books::StreamedModel& model, uint64_t budget, const books::StreamRates& rates,
                                               uint64_t prompt, const std::vector<KeptHits>& kept = {});
 

@@ -56,6 +56,12 @@ const uint8_t* const* ExpertStore::Table(WeightId weight) const {
   return nullptr;
 }
 
+Status ExpertStore::Named(size_t layer, int64_t expert, const Status& status) const {
+  const StatusCode code = status.code() == StatusCode::kBadInput ? StatusCode::kUnreadable : status.code();
+  return {code,
+          "layer " + std::to_string(records_[layer].layer) + ", expert " + std::to_string(expert) + ": " + status.message()};
+}
+
 void ExpertStore::Put(size_t layer, int64_t slot, int32_t expert) {
   Layer& l = layers_[layer];
   Slot& s = l.slots[static_cast<size_t>(slot)];
@@ -101,7 +107,10 @@ Status ExpertStore::ForEachRecord(const std::function<void(size_t layer, int64_t
       for (int p = 0; p < reads_->reader().pieces(layer) && failed[t].ok(); ++p) {
         failed[t] = reads_->reader().Read(layer, expert, p, buffers[t].data(), static_cast<int>(t));
       }
-      if (!failed[t].ok()) return next.store(all.size());
+      if (!failed[t].ok()) {
+        failed[t] = Named(layer, expert, failed[t]);
+        return next.store(all.size());
+      }
       fn(layer, expert, buffers[t].data());
     }
   };
@@ -223,8 +232,7 @@ Status ExpertStore::Visit::Wait(size_t i) {
   }
   state_[i] = State::kFreed;
   store_->Drop(layer_, at);
-  return {status.code(), "layer " + std::to_string(store_->records_[layer_].layer) + ", expert " + std::to_string(misses_[i]) +
-                             ": " + status.message()};
+  return store_->Named(layer_, misses_[i], status);
 }
 
 void ExpertStore::Visit::Free(size_t i) {

@@ -50,8 +50,8 @@ class ExpertStore {
   using BeforeRefill = std::function<void(size_t layer, int32_t expert)>;
   void SetBeforeRefill(BeforeRefill hook) { before_refill_ = std::move(hook); }
 
-  // Reads every record once, past the slots; calls fn(layer, expert, record) for each from RecordReader::kThreads threads at a time, `record` laid out
-  // as a slot. Between visits. Errors of the reader.
+  // Reads every record once, past the slots; calls fn(layer, expert, record) for each from RecordReader::kThreads threads at a time,
+  // `record` laid out as a slot. Between visits. kUnreadable, naming layer and expert.
   Status ForEachRecord(const std::function<void(size_t layer, int64_t expert, const uint8_t* record)>& fn);
 
   // The use of a layer's experts by a step. One at a time in the process: Begin waits for its turn.
@@ -67,7 +67,7 @@ class ExpertStore {
     uint64_t first_uses() const { return first_uses_; }  // misses that were never read before
     // The work on the hits is done: their slots may be taken. To be called before the first Wait.
     void FreeHits();
-    // Until misses()[i] is in memory; i ascending, each once. An error: it could not be read, twice.
+    // Until misses()[i] is in memory; i ascending, each once. kUnreadable, naming layer and expert: it could not be read, twice.
     Status Wait(size_t i);
     void Free(size_t i);  // the work on it is done
 
@@ -112,6 +112,7 @@ class ExpertStore {
   uint64_t OffsetOf(size_t layer, int64_t slot) const {
     return layers_[layer].offset + static_cast<uint64_t>(slot) * records_[layer].bytes;
   }
+  Status Named(size_t layer, int64_t expert, const Status& status) const;  // an error of the expert's record
   void Put(size_t layer, int64_t slot, int32_t expert);
   void Drop(size_t layer, int64_t slot);
 

@@ -70,7 +70,8 @@ Status LayerStore::Pass::Wait(size_t layer) {
   const Status status = store_->reads_->Wait(slot.read);
   if (status.ok()) return status;
   store_->expected_ = store_->records_.size();
-  return {status.code(), "layer " + std::to_string(store_->records_[layer].layer) + ": " + status.message()};
+  const StatusCode code = status.code() == StatusCode::kBadInput ? StatusCode::kUnreadable : status.code();
+  return {code, "layer " + std::to_string(store_->records_[layer].layer) + ": " + status.message()};
 }
 
 void LayerStore::Pass::Free(size_t layer) {

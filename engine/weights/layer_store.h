@@ -53,7 +53,7 @@ class LayerStore {
   // one reads the first layers again.
   class Pass {
    public:
-    // Until the layer is in memory. Layers in their order, each followed by its Free. An error, which names the layer: it could not be read,
+    // Until the layer is in memory. Layers in their order, each followed by its Free. kUnreadable, naming the layer: it could not be read,
     // twice; the pass then has no further layers.
     Status Wait(size_t layer);
     void Free(size_t layer);  // it has run

@@ -162,10 +162,10 @@ struct PackedFile::State {
       }
       return {};
     };
-    const Status status = ReadTwice(offset, {out, bytes}, check);
+    Status status = ReadTwice(offset, {out, bytes}, check);
+    if (status.ok() && file) status = file->CheckUnchanged(header->file);  // what was checked before may be other bytes now
     if (status.ok()) return status;
-    return BadInput("layer " + std::to_string(record.layer) + ", expert " + std::to_string(expert) + ", " +
-                    std::to_string(bytes) + " bytes at byte " + std::to_string(header->data_offset + offset) + ": " +
+    return BadInput(std::to_string(bytes) + " bytes at byte " + std::to_string(header->data_offset + offset) + ": " +
                     status.message());
   }
 

@@ -83,8 +83,9 @@ class PackedFile {
   // file, which equal ExpertRecordsOf's where the plan has no guards.
   const std::vector<ExpertRecords>& records() const;
   // Reads the record of an expert of records()[layer] into `out`, records()[layer].bytes bytes on a page boundary, by one direct read.
-  // Checks its checksums at its first read in this object's life. A read error, or a checksum that does not agree, is read once more; then
-  // the error (kBadInput) names layer, expert, file and offset. `out` is undefined then.
+  // Checks its checksums at its first read in this object's life, and at each read that nobody has written to the file since its header was
+  // read. A read error, or a checksum that does not agree, is read once more; then the error (kBadInput) names file and offset. `out` is
+  // undefined then.
   Status ReadRecord(size_t layer, int64_t expert, uint8_t* out) const;
   // The same for one of the record's parts alone, with what fills its last page; `out` is where the part begins.
   Status ReadPart(size_t layer, int64_t expert, size_t part, uint8_t* out) const;

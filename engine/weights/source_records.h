@@ -13,7 +13,8 @@
 namespace tally {
 
 // `plan` was made from `inventory`, with streamed experts; `records` are its own. The files stay open. Packing costs processor time that a
-// packed file does not need (docs/bigger.md). kBadInput: a file that cannot be opened, or has changed since its header was read.
+// packed file does not need (docs/bigger.md). kBadInput: a file that cannot be opened, or has changed since its header was read; the same
+// for each read of a file that has changed by then.
 Result<std::unique_ptr<RecordReader>> OpenSourceRecords(std::shared_ptr<const Inventory> inventory,
                                                         std::shared_ptr<const WeightPlan> plan,
                                                         const std::vector<ExpertRecords>& records);

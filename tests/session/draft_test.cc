@@ -11,6 +11,7 @@
 
 #include "engine/recipe/recipe.h"
 #include "engine/session/lookup_drafter.h"
+#include "engine/session/row_cost.h"
 #include "engine/studies/draft_speed.h"
 #include "tests/session/drafted.h"
 #include "tests/session/fake_engine.h"
@@ -327,6 +328,39 @@ TEST(DraftSpeed, ReplaysRecordedAnswers) {
   EXPECT_GT(report->all.ratio, 0);
   recordings[0].answer[1] = opened.model->recipe().vocab;
   EXPECT_FALSE(MeasureDrafts(*opened.engine, recordings, {}).ok());
+}
+
+// A row of a model that streams reads from disk what it misses, and the fewer slots there are the less a draft pays.
+TEST(RowCost, SeesTheDisk) {
+  Recipe recipe;
+  recipe.n_layers = 1;
+  LayerRecipe& layer = recipe.layers.emplace_back();
+  layer.feed_forward = FeedForward::kSparse;
+  Experts& experts = layer.experts;
+  experts.n_experts = 32;
+  experts.top_k = 8;
+  std::vector<WeightInfo> weights(2);
+  for (WeightInfo& w : weights) w.layer = 0;
+  weights[0].packed_bytes = 100;
+  weights[1].packed_bytes = 1000;
+  weights[1].experts = true;
+  const auto cost = [&](int64_t slots) {
+    MemoryPlan plan;
+    plan.expert_slots = slots;
+    plan.experts = 32;
+    return RowCost(recipe, plan, weights, false);
+  };
+  EXPECT_NEAR(cost(0), .1 + 250 * .75 / 350, 1e-12) << "all in memory";
+  // 1 - h at 16 of 32 slots: flat .307 x .5 x .5^-.18 = .174, local .042 + .13 x .2^1.6 = .052.
+  const double disk = 250 * (.17391 + .05190) / 2 * kDiskTimes;
+  EXPECT_NEAR(cost(16), (35 + disk) / (100 + disk), 1e-3);
+  EXPECT_LT(cost(0), cost(16));
+  double before = cost(31);
+  for (int64_t slots = 28; slots >= 10; slots -= 3) {
+    EXPECT_GE(cost(slots), before) << slots;
+    before = cost(slots);
+  }
+  EXPECT_LT(before, 1) << "right drafts always pay";
 }
 
 }  // namespace

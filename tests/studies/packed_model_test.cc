@@ -3,13 +3,17 @@
 #include "engine/studies/packed_model.h"
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -237,6 +241,57 @@ TEST_F(PackedModels, NothingIsLeftWhereItFails) {
   Pack(source);
   EXPECT_FALSE(fs::exists(folder_ / "m.tally.partial-77-0"));
   EXPECT_TRUE(fs::exists(folder_ / "n.tally.partial-77-0"));
+}
+
+#ifdef __linux__
+// A file system without room: it is said before anything is packed, and nothing is left.
+TEST_F(PackedModels, AFullFileSystem) {
+  const std::string source = folder_ / "text.gguf", full = folder_ / "full";
+  ASSERT_TRUE(TextModel::Write(source).ok());
+  fs::create_directory(full);
+  if (::mount("tmpfs", full.c_str(), "tmpfs", 0, "size=256k") != 0) GTEST_SKIP() << "cannot mount: " << std::strerror(errno);
+  const auto packed = PackModel(source, full + "/m.tally", {.threads = 2});
+  EXPECT_TRUE(fs::is_empty(full));
+  EXPECT_EQ(::umount2(full.c_str(), MNT_DETACH), 0);
+  EXPECT_EQ(packed.status().code(), StatusCode::kNoRoom);
+  EXPECT_NE(packed.status().message().find("m.tally"), std::string::npos) << packed.status().message();
+}
+#endif
+
+// kill -9 in the middle: a new file is not there, an old one is as it was, and the next run cleans up.
+TEST(PackedModelsDeathTest, KilledInTheMiddle) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  constexpr const char* kFolder = "TALLY_TEST_KILLED";
+  std::optional<TempFolder> own;  // the parent's: a child runs the test from its beginning, in the same folder
+  if (std::getenv(kFolder) == nullptr) ::setenv(kFolder, own.emplace().path().c_str(), 1);
+  const std::string folder = std::getenv(kFolder), source = folder + "/text.gguf", out = folder + "/m.tally";
+  const auto pack = [&] {
+    const auto kill = [](uint64_t done, uint64_t total) { return done == 0 || done == total || std::raise(SIGKILL) != 0; };
+    (void)PackModel(source, out, {.threads = 2, .window_bytes = 1, .progress = kill});
+  };
+  const auto partials = [&] {
+    return std::ranges::count_if(fs::directory_iterator(folder), [](const fs::directory_entry& entry) {
+      return entry.path().filename().string().starts_with("m.tally.partial-");
+    });
+  };
+  if (own) {
+    ASSERT_TRUE(TextModel::Write(source).ok());
+  }
+  EXPECT_EXIT(pack(), testing::KilledBySignal(SIGKILL), "");
+  if (own) {
+    EXPECT_FALSE(fs::exists(out));
+    EXPECT_EQ(partials(), 1);
+    ASSERT_TRUE(WriteTextFile(out, "old").ok());
+  }
+  EXPECT_EXIT(pack(), testing::KilledBySignal(SIGKILL), "");
+  if (!own) return;
+  ::unsetenv(kFolder);
+  EXPECT_EQ(Bytes(out), "old");
+  EXPECT_EQ(partials(), 1) << "the first one's is gone";
+  const auto packed = PackModel(source, out, {.threads = 2});
+  ASSERT_TRUE(packed.ok()) << packed.status().message();
+  EXPECT_EQ(partials(), 0);
+  EXPECT_EQ(Fingerprint(out), Fingerprint(source));
 }
 
 }  // namespace

@@ -251,15 +251,17 @@ TEST(StreamingForecast, MeasuredHitRatesTakeTheCurvesPlace) {
   EXPECT_EQ(id, "gpt-oss-36-2880-201088-128-4-2880");
   EXPECT_TRUE(FindHitRates(id).empty());
   const auto all = [](double h) { return std::vector<double>(36, h); };
-  KeepHitRates(id, {.slots = 32, .hit_rates = all(.8), .tokens = 15});  // too few
+  KeepHitRates(id, {.slots = 32, .hit_rates = all(.8), .tokens = 63});  // too few
   KeepHitRates(id, {.slots = 32, .hit_rates = all(1.1), .tokens = 100});
   KeepHitRates(id, {.slots = 0, .hit_rates = all(.8), .tokens = 100});
   EXPECT_TRUE(FindHitRates(id).empty());
   KeepHitRates(id, {.slots = 32, .hit_rates = all(.8), .tokens = 100});
   KeepHitRates(id, {.slots = 32, .hit_rates = all(.6), .tokens = 300});
-  KeepHitRates(id, {.slots = 96, .hit_rates = all(.95), .tokens = 50});
+  KeepHitRates(id, {.slots = 96, .hit_rates = all(.95), .tokens = 64});
   const std::vector<KeptHits> kept = FindHitRates(id);
   ASSERT_EQ(kept.size(), 2u);
+  KeepHitRates(id, {.slots = 32, .hit_rates = all(.1), .tokens = 100, .rows = RowsOfHits(3.4)});  // of several sequences
+  EXPECT_EQ(FindHitRates(id).back().rows, 4);
   EXPECT_EQ(kept[0].slots, 32);
   EXPECT_EQ(kept[0].tokens, 400u);
   EXPECT_DOUBLE_EQ(kept[0].hit_rates[35], .65);

@@ -3,6 +3,7 @@
 // the tests have run with all that the processor has; nothing runs where that is no more than TALLY_TEST_TARGET (test_target.h).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -41,6 +42,9 @@ std::string TestsOf(std::string_view file) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // The child of a death test in the style "threadsafe" has a filter of its own.
+  const bool child = std::any_of(
+      argv, argv + argc, [](const char* a) { return std::string_view(a).starts_with("--gtest_internal_run_death_test="); });
   testing::InitGoogleTest(&argc, argv);
   constexpr std::string_view kFile = "--file=", kAgain = "--again";
   bool again = false;
@@ -52,7 +56,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "%s: this program has no tests of that file\n", argv[i]);
         return 2;
       }
-      testing::GTEST_FLAG(filter) = filter;
+      if (!child) testing::GTEST_FLAG(filter) = filter;
     } else if (argument == kAgain) {
       again = true;
     } else {

@@ -163,7 +163,7 @@ TEST(ExpertStore, ReadsAgainOnceAndGoesOnAfterAnError) {
     visit.FreeHits();
     Status failed;
     for (size_t i = 0; i < 2 && failed.ok(); ++i) failed = visit.Wait(i);
-    EXPECT_EQ(failed.code(), StatusCode::kBadInput);
+    EXPECT_EQ(failed.code(), StatusCode::kUnreadable);
     EXPECT_NE(failed.message().find("layer 11, expert "), std::string::npos);
     EXPECT_NE(failed.message().find("FILE: Input/output error at 17"), std::string::npos);
   }
