@@ -50,8 +50,8 @@ class ExpertStore {
   using BeforeRefill = std::function<void(size_t layer, int32_t expert)>;
   void SetBeforeRefill(BeforeRefill hook) { before_refill_ = std::move(hook); }
 
-  // Reads every record once, past the slots; calls fn(layer, expert, record) for each from RecordReader::kThreads threads at a time, `record` laid out
-  // as a slot. Between visits. Errors of the reader.
+  // Reads every record once, past the slots; calls fn(layer, expert, record) for each from RecordReader::kThreads threads at a time,
+  // `record` laid out as a slot. Between visits. Errors of the reader.
   Status ForEachRecord(const std::function<void(size_t layer, int64_t expert, const uint8_t* record)>& fn);
 
   // The use of a layer's experts by a step. One at a time in the process: Begin waits for its turn.
