@@ -54,7 +54,8 @@ struct EngineOptions {
   // a cost, which is high on a busy machine. 0: always share.
   uint64_t share_gain_ns = 20'000;
   // Bytes of memory for packed weights, of LoadModel. Experts that do not fit are read from disk when rows choose them, or, of a model
-  // without experts, layers in every step; with the same results. All else is in memory. kAutoBudget: what memory leaves after KV cache and scratch. kAllWeights: all weights are in memory.
+  // without experts, layers in every step; with the same results. All else is in memory. kAutoBudget: what memory leaves after KV cache and
+  // scratch. kAllWeights: all weights are in memory.
   uint64_t weights_budget = kAllWeights;
   static constexpr uint64_t kAllWeights = UINT64_MAX, kAutoBudget = 0;
 };

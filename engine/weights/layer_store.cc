@@ -68,7 +68,7 @@ Status LayerStore::Pass::Wait(size_t layer) {
   Slot& slot = store_->slots_[layer % kSlots];
   if (!slot.busy || slot.layer != layer) return InternalError("a layer that is not being read is waited for");
   const Status status = store_->reads_->Wait(slot.read);
-  if (status.ok()) return status;
+  if (status.ok()) return {};
   store_->expected_ = store_->records_.size();
   const StatusCode code = status.code() == StatusCode::kBadInput ? StatusCode::kUnreadable : status.code();
   return {code, "layer " + std::to_string(store_->records_[layer].layer) + ": " + status.message()};

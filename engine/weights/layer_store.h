@@ -2,8 +2,8 @@
 // Layers of a model without experts that is larger than memory: the matrices of some layers are read from disk for every step, in their
 // order, into slots that they share.
 //
-// The i-th of these layers has slot i mod 2 for good, so that its weights have fixed addresses. A layer is read as soon as the one before it
-// in its slot has run; after the last one come the first ones again, for the next step. What is read depends on nothing but the order.
+// The i-th of these layers has slot i mod 2 for good, so that its weights have fixed addresses. A layer is read as soon as the one before
+// it in its slot has run; after the last one come the first ones again, for the next step. What is read depends on nothing but the order.
 #pragma once
 
 #include <array>
@@ -44,8 +44,8 @@ class LayerStore {
   // Where the record of a layer lies, and its weight's first slice; null: the weight is no part of records.
   const uint8_t* RecordOf(size_t layer) const { return memory_.view().data() + layer % kSlots * slot_bytes_; }
   const uint8_t* DataOf(WeightId weight) const;
-  // Called on the thread of a pass when a layer has run, before its slot is filled with another: nothing touches it. Null: no more calls.
-  // Not during a pass.
+  // Called on the thread of a pass when a layer has run, before its slot is filled with another: nothing touches it. Null: no more
+  // calls. Not during a pass.
   using AfterUse = std::function<void(size_t layer)>;
   void SetAfterUse(AfterUse hook) { after_use_ = std::move(hook); }
 

@@ -270,7 +270,7 @@ Status PackedFile::ReadExtents(std::span<const Extent> extents, bool check, uint
   const uint64_t bytes = extents.back().offset + extents.back().bytes - extents.front().offset;
   const Status status =
       state_->ReadTwice(extents[0].offset, {out, bytes}, [&] { return check ? state_->CheckSums(extents, out) : Status(); });
-  if (status.ok()) return status;
+  if (status.ok()) return {};
   return BadInput(std::to_string(bytes) + " bytes at byte " + std::to_string(state_->header->data_offset + extents[0].offset) +
                   ": " + status.message());
 }

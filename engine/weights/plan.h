@@ -114,8 +114,8 @@ struct StreamedWeights {
 
 // The plan points into `inventory`, which must outlive it. It has what the shard holds of each weight.
 // guard_page: 0, slices start on a page; else the bytes of a page: slices end at a page boundary and are followed by an unused page
-// (for engine/machine/page_watch.h). kBadInput: a missing tensor, a type that cannot be run, an unexpected shape, rows that are not a whole number of blocks, a tied head that is stored with
-// another type or shape than the embedding.
+// (for engine/machine/page_watch.h). kBadInput: a missing tensor, a type that cannot be run, an unexpected shape, rows that are not a
+// whole number of blocks, a tied head that is stored with another type or shape than the embedding.
 Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard = {},
                                const StreamedWeights& streamed = {});
 

@@ -76,7 +76,8 @@ class RecordReads {
 class SlotMemory {
  public:
   SlotMemory() = default;
-  // `guarded`: its pages may be protected for an audit, so that it is filled through a view of its own, and no page is huge. kNoRoom: memory.
+  // `guarded`: its pages may be protected for an audit, so that it is filled through a view of its own, and no page is huge. kNoRoom: no
+  // memory.
   static Result<SlotMemory> Allocate(uint64_t bytes, bool guarded);
   std::span<const uint8_t> view() const { return {view_, bytes_}; }  // as kernels read it
   uint8_t* to_fill() const { return mirrored_.size() > 0 ? mirrored_.data() : memory_.data(); }

@@ -107,7 +107,7 @@ class PartOffsets {
 class SourceRecords final : public RecordReader {
  public:
   SourceRecords(std::shared_ptr<const Inventory> inventory, std::shared_ptr<const WeightPlan> plan)
-      : inventory_(std::move(inventory)), plan_(std::move(plan)), jobs_(MakeJobs(*plan_, /*streamed_weights=*/true)) {}
+      : inventory_(std::move(inventory)), plan_(std::move(plan)), jobs_(MakeJobs(*plan_, /*streamed=*/true)) {}
 
   Status Open(const std::vector<ExpertRecords>& records) {
     TALLY_ASSIGN_OR_RETURN(files_, OpenFiles(*inventory_));
@@ -185,7 +185,7 @@ class SourceRecords final : public RecordReader {
 class SourceLayers final : public RecordReader {
  public:
   SourceLayers(std::shared_ptr<const Inventory> inventory, std::shared_ptr<const WeightPlan> plan)
-      : inventory_(std::move(inventory)), plan_(std::move(plan)), jobs_(MakeJobs(*plan_, /*streamed_weights=*/true)) {}
+      : inventory_(std::move(inventory)), plan_(std::move(plan)), jobs_(MakeJobs(*plan_, /*streamed=*/true)) {}
 
   Status Open(const std::vector<ExpertRecords>& layers) {
     TALLY_ASSIGN_OR_RETURN(files_, OpenFiles(*inventory_));
