@@ -22,7 +22,7 @@
 
 namespace tally {
 
-// LoadModel, with a reader of experts' records of the caller's in front of the one that it opens: for tests of disks that fail. Internal.
+// LoadModel, with a reader of records of the caller's in front of the one that it opens: for tests of disks that fail. Internal.
 using RecordsThrough = std::function<std::unique_ptr<RecordReader>(std::unique_ptr<RecordReader>)>;
 Result<std::shared_ptr<const Model>> LoadModelThrough(const std::string& path, const EngineOptions& engine,
                                                       const RecordsThrough& through);

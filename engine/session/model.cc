@@ -297,6 +297,7 @@ class ModelLoader {
     if (!layers_.empty()) {
       TALLY_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader, packed ? OpenPackedLayers(inventory_, weight_plan_, layers_)
                                                                           : OpenSourceLayers(read_, planned_, layers_));
+      if (through_) reader = through_(std::move(reader));
       TALLY_ASSIGN_OR_RETURN(stores.layers, LayerStore::Create(layers_, options_.guard_slices, std::move(reader)));
     } else if (!records_.empty() && !model_->plan_.streams()) {
       TALLY_ASSIGN_OR_RETURN(

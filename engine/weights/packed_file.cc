@@ -268,8 +268,9 @@ std::vector<PackedFile::Extent> PackedFile::ExtentsOf(
 
 Status PackedFile::ReadExtents(std::span<const Extent> extents, bool check, uint8_t* out) const {
   const uint64_t bytes = extents.back().offset + extents.back().bytes - extents.front().offset;
-  const Status status =
+  Status status =
       state_->ReadTwice(extents[0].offset, {out, bytes}, [&] { return check ? state_->CheckSums(extents, out) : Status(); });
+  if (status.ok() && state_->file) status = state_->file->CheckUnchanged(state_->header->file);
   if (status.ok()) return {};
   return BadInput(std::to_string(bytes) + " bytes at byte " + std::to_string(state_->header->data_offset + extents[0].offset) +
                   ": " + status.message());

@@ -101,8 +101,8 @@ class PackedFile {
   // Those of all slices of the plan's weights that are wanted, from front to back in the file.
   std::vector<Extent> ExtentsOf(const WeightPlan& plan,
                                 const std::function<bool(const PlannedWeight&, int64_t slice)>& wanted) const;
-  // Reads extents that follow one another in the file into `out`, a page boundary, by one direct read. `check`: their checksums too. A read
-  // error, or a checksum that does not agree, is read once more; then the error (kBadInput) names file and offset.
+  // Reads extents that follow one another in the file into `out`, a page boundary, by one direct read. `check`: their checksums too.
+  // Otherwise as ReadRecord.
   Status ReadExtents(std::span<const Extent> extents, bool check, uint8_t* out) const;
 
   // Reads all slices of the plan that `place` has a place for (null: none, such as experts that a store reads), on several threads of

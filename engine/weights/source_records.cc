@@ -220,6 +220,9 @@ class SourceLayers final : public RecordReader {
       return slot + offsets_.Of(w.view.id) + static_cast<uint64_t>(slice) * w.view.slice_stride;
     };
     for (int64_t i = p.begin; i < p.end; ++i) TALLY_RETURN_IF_ERROR(LoadItem(reader, place, *p.job, i, own.staging.data()));
+    for (const Stretch& s : p.stretches) {
+      TALLY_RETURN_IF_ERROR(files_[s.tensor->file].CheckUnchanged(inventory_->files[s.tensor->file]));
+    }
     return {};
   }
 

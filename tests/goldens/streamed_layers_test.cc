@@ -3,16 +3,18 @@
 // in several.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
-#include <fstream>
-#include <set>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "counters/books/books.h"
 #include "engine/recipe/recipe.h"
 #include "engine/session/group.h"
+#include "engine/session/loaded_model.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/small_config.h"
 #include "tests/support/smallest_budget.h"
@@ -124,30 +126,63 @@ TEST_P(StreamedLayers, HaveTheBitsAndTheBooksOfAllInMemory) {
 
 INSTANTIATE_TEST_SUITE_P(All, StreamedLayers, testing::ValuesIn(DenseModels()), SmallModelName);
 
-// A layer that cannot be read fails the step by name; later steps go on.
+// Reads that fail: as many as it is told.
+class FailingLayers final : public RecordReader {
+ public:
+  FailingLayers(std::unique_ptr<RecordReader> disk, std::atomic<int>& fails) : disk_(std::move(disk)), fails_(fails) {}
+  int pieces(size_t layer) const override { return disk_->pieces(layer); }
+  uint64_t bytes(size_t layer) const override { return disk_->bytes(layer); }
+  Status Read(size_t layer, int64_t expert, int piece, uint8_t* slot, int thread) const override {
+    if (fails_ > 0 && fails_-- > 0) return BadInput("FILE: cannot be read at byte 17");
+    return disk_->Read(layer, expert, piece, slot, thread);
+  }
+
+ private:
+  const std::unique_ptr<RecordReader> disk_;
+  std::atomic<int>& fails_;
+};
+
+void ExpectUnreadable(Engine& engine, int32_t sequence, const std::string& what) {
+  const std::vector<BatchRow> rows = {{.token = 3, .sequence = sequence, .want_logits = true}};
+  const auto failed = engine.Step(rows);
+  EXPECT_EQ(failed.status().code(), StatusCode::kUnreadable);
+  EXPECT_TRUE(failed.status().message().starts_with("layer ")) << failed.status().message();
+  EXPECT_NE(failed.status().message().find(what), std::string::npos) << failed.status().message();
+}
+
+// A layer that cannot be read, twice, fails the step by name; later steps go on. A file that has changed stays refused.
 TEST(StreamedLayersOfAFile, ThatCannotBeRead) {
   const SmallCheckpoint made(SmallConfig("gpt2"));
-  const std::string path = made.WriteGguf(), copy = made.folder() / "copy";
-  ASSERT_FALSE(path.empty());
-  std::filesystem::copy_file(path, copy);
-  const AllInMemory one(path);
-  const Opened opened = Open(path, WithBudget(SmallestBudget(path, WithBudget(0))));
-  ASSERT_NE(opened.engine, nullptr);
-  Bill bill;
-  EXPECT_EQ(RunAll(*opened.engine, bill), one.logits);
-  std::filesystem::resize_file(path, 100);
-  const int32_t sequence = opened.engine->NewSequence().value();
-  const std::vector<BatchRow> rows = {{.token = 3, .sequence = sequence, .want_logits = true}};
-  for (int i = 0; i < 2; ++i) {
-    const auto failed = opened.engine->Step(rows);
-    EXPECT_EQ(failed.status().code(), StatusCode::kBadInput);
-    EXPECT_NE(failed.status().message().find("layer "), std::string::npos) << failed.status().message();
-    EXPECT_NE(failed.status().message().find(path), std::string::npos) << failed.status().message();
+  const std::string gguf = made.WriteGguf(), packed = made.folder() / "made.tally";
+  ASSERT_FALSE(gguf.empty());
+  ASSERT_TRUE(PackModel(gguf, packed).ok());
+  for (const std::string& path : {gguf, packed}) {
+    SCOPED_TRACE(path);
+    const AllInMemory one(path);
+    std::atomic<int> fails = 0;
+    const EngineOptions options = WithBudget(SmallestBudget(path, WithBudget(0)));
+    const auto model = LoadModelThrough(path, options, [&](std::unique_ptr<RecordReader> disk) -> std::unique_ptr<RecordReader> {
+      return std::make_unique<FailingLayers>(std::move(disk), fails);
+    });
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const auto engine = NewEngine(*model, options).value();
+    Bill bill;
+    fails = 1;
+    EXPECT_EQ(RunAll(*engine, bill), one.logits);
+    const int32_t sequence = engine->NewSequence().value();
+    for (int i = 0; i < 2; ++i) {
+      fails = 1000;
+      ExpectUnreadable(*engine, sequence, "FILE: cannot be read at byte 17");
+    }
+    fails = 0;
+    EXPECT_EQ(RunAll(*engine, bill), one.logits);
+
+    // Whatever is in memory already, some layer of the second step is not.
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) - 100);
+    const std::vector<BatchRow> rows = {{.token = 3, .sequence = sequence, .want_logits = true}};
+    (void)engine->Step(rows);
+    for (int i = 0; i < 2; ++i) ExpectUnreadable(*engine, sequence, path);
   }
-  std::ofstream(path, std::ios::binary | std::ios::in | std::ios::out) << std::ifstream(copy, std::ios::binary).rdbuf();
-  EXPECT_TRUE(opened.engine->Step(rows).ok());
-  opened.engine->Free(sequence);
-  EXPECT_EQ(RunAll(*opened.engine, bill), one.logits);
 }
 
 }  // namespace
