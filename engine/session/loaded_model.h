@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,18 +13,13 @@
 #include "engine/graph/decoder.h"
 #include "engine/session/engine_plan.h"
 #include "engine/session/group.h"
+#include "engine/session/load_through.h"
 #include "engine/session/model.h"
 #include "engine/session/probe.h"
-#include "engine/weights/expert_store.h"
 #include "engine/weights/fingerprint.h"
 #include "engine/weights/weights.h"
 
 namespace tally {
-
-// LoadModel, with a reader of records of the caller's in front of the one that it opens: for tests of disks that fail. Internal.
-using RecordsThrough = std::function<std::unique_ptr<RecordReader>(std::unique_ptr<RecordReader>)>;
-Result<std::shared_ptr<const Model>> LoadModelThrough(const std::string& path, const EngineOptions& engine,
-                                                      const RecordsThrough& through);
 
 class LoadedModel final : public Model {
  public:

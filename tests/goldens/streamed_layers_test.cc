@@ -14,7 +14,7 @@
 #include "counters/books/books.h"
 #include "engine/recipe/recipe.h"
 #include "engine/session/group.h"
-#include "engine/session/loaded_model.h"
+#include "engine/session/load_through.h"
 #include "tests/support/small_checkpoint.h"
 #include "tests/support/small_config.h"
 #include "tests/support/smallest_budget.h"
@@ -169,13 +169,15 @@ TEST(StreamedLayersOfAFile, ThatCannotBeRead) {
     Bill bill;
     fails = 1;
     EXPECT_EQ(RunAll(*engine, bill), one.logits);
-    const int32_t sequence = engine->NewSequence().value();
+    int32_t sequence = engine->NewSequence().value();
     for (int i = 0; i < 2; ++i) {
       fails = 1000;
       ExpectUnreadable(*engine, sequence, "FILE: cannot be read at byte 17");
     }
     fails = 0;
+    engine->Free(sequence);
     EXPECT_EQ(RunAll(*engine, bill), one.logits);
+    sequence = engine->NewSequence().value();
 
     // Whatever is in memory already, some layer of the second step is not.
     std::filesystem::resize_file(path, std::filesystem::file_size(path) - 100);
