@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,7 +82,10 @@ struct RunFigures {
   // Of a model that reads experts from disk: sums over all layers of the steps of the prompt and of those of decode; all 0: all weights are
   // in memory.
   ExpertUses prompt_experts = {}, decode_experts = {};
-  bool streams() const { return prompt_experts != ExpertUses() || decode_experts != ExpertUses(); }
+  // Of a model without experts that reads layers from disk: how many, and the bytes of the same steps.
+  uint64_t streamed_layers = 0, prompt_layer_bytes = 0, decode_layer_bytes = 0;
+  bool streams_experts() const { return prompt_experts != ExpertUses() || decode_experts != ExpertUses(); }
+  bool streams() const { return streams_experts() || streamed_layers > 0; }
   // Packed weights, KV and states read and written, divided by generate_seconds. 1 GB = 10^9 bytes.
   double decode_gigabytes_per_second = 0;
 
@@ -92,6 +96,9 @@ struct RunFigures {
   uint64_t head_copy = 0;              // parameters of a tied head that is stored too; no other figure includes them
   uint64_t bad_touches = 0;            // TouchSet::bad(); not 0: a defect of the engine, the touched figures are wrong
 };
+
+// Bytes of whole layers that steps of a phase read from disk, by layer; empty: none are.
+TALLY_API std::map<int32_t, uint64_t> LayerBytesFromDisk(const Ledger& ledger, Phase phase);
 
 TALLY_API RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, const RunInput& input);
 

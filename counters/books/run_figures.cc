@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
 #include "counters/books/books.h"
 #include "engine/base/format.h"
 
@@ -11,6 +14,16 @@ double PerSecond(double n, double seconds) { return seconds > 0 ? n / seconds : 
 
 std::string WithThousands(uint64_t n) { return tally::WithThousands(n); }
 std::string WithThousands(double x) { return tally::WithThousands(x); }
+
+std::map<int32_t, uint64_t> LayerBytesFromDisk(const Ledger& ledger, Phase phase) {
+  std::map<int32_t, uint64_t> layers;
+  if (!ledger.expert_uses(phase).empty()) return layers;
+  for (const auto& [site, account] : ledger.sites(phase)) {
+    const uint64_t bytes = account.useful.Bytes(ByteKind::kWeightsDisk);
+    if (bytes > 0) layers[site.layer] += bytes;
+  }
+  return layers;
+}
 
 RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, const RunInput& input) {
   RunFigures f;
@@ -54,6 +67,11 @@ RunFigures MeasureRun(const Ledger& ledger, const ParameterCounts& parameters, c
     f.bytes_per_token[k] = static_cast<double>(decode.useful.Bytes(static_cast<ByteKind>(k))) / tokens;
   for (const ExpertUses& layer : ledger.expert_uses(Phase::kPrefill)) f.prompt_experts += layer;
   for (const ExpertUses& layer : ledger.expert_uses(Phase::kDecode)) f.decode_experts += layer;
+  for (const auto& [phase, sum] : {std::pair{Phase::kPrefill, &f.prompt_layer_bytes}, {Phase::kDecode, &f.decode_layer_bytes}}) {
+    const std::map<int32_t, uint64_t> layers = LayerBytesFromDisk(ledger, phase);
+    for (const auto& [layer, bytes] : layers) *sum += bytes;
+    f.streamed_layers = std::max<uint64_t>(f.streamed_layers, layers.size());
+  }
   const uint64_t moved = decode.useful.MovedBytes();
   f.decode_gigabytes_per_second = PerSecond(static_cast<double>(moved), input.generate_seconds) / 1e9;
 

@@ -10,7 +10,8 @@
 namespace tally::books {
 namespace {
 
-constexpr uint64_t kChunkStep = 128, kLeastChunk = 512, kMostChunk = 2048;
+constexpr uint64_t kMostChunk = 2048;
+constexpr double kBuffers = 2;   // of streamed layers
 constexpr int64_t kSpread = 64;  // experts of a layer from which on the spread of misses does not matter
 
 double Real(uint64_t n) { return static_cast<double>(n); }
@@ -63,7 +64,25 @@ void KeepRecords(const StreamedModel& model, Residency& at) {
   at.all_resident = records == model.records();
 }
 
-// The first layers stay.
+// Which of the layers are streamed if `n` are: evenly among all, where what is outside of layers takes the time of some. While that is read
+// from memory both buffers are filled, and no more: up to two of the layers are the first ones then.
+std::vector<bool> Spread(const StreamedModel& model, size_t n) {
+  const double layers = Real(model.layers.size());
+  double read = 0;
+  for (const StreamedLayer& l : model.layers) read += l.dense_read;
+  const double outside = read > 0 ? model.outside_read / read * layers : 0;
+  double due = std::min(kBuffers, Real(n) * outside / (outside + layers));
+  const double each = (Real(n) - due) / layers;
+  std::vector<bool> streamed;
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    due += each;
+    const bool next = due >= 1 - 1e-6;
+    streamed.push_back(next);
+    if (next) due -= 1;
+  }
+  return streamed;
+}
+
 void KeepLayers(const StreamedModel& model, Residency& at) {
   uint64_t largest = 0, layers = 0;
   for (const StreamedLayer& l : model.layers) {
@@ -73,15 +92,28 @@ void KeepLayers(const StreamedModel& model, Residency& at) {
   const uint64_t buffers = std::min(SaturatingMul(largest, 2), layers);
   at.least = SaturatingAdd(model.outside, buffers);
   if (!at.enough()) return;
+  at.streamed_of.assign(model.layers.size(), false);
   at.all_resident = at.budget >= SaturatingAdd(model.outside, layers);
-  const uint64_t room = at.budget - (at.all_resident ? model.outside : at.least);
-  uint64_t kept = 0;
-  for (const StreamedLayer& l : model.layers) {
-    if (l.held > room - kept) break;
-    kept += l.held;
-    ++at.resident_layers;
+  if (!at.all_resident) {
+    const uint64_t room = at.budget - at.least;
+    const auto stay = [&] {
+      uint64_t bytes = 0;
+      for (size_t i = 0; i < model.layers.size(); ++i) bytes += at.streamed_of[i] ? 0 : model.layers[i].held;
+      return bytes;
+    };
+    size_t n = 0;
+    do {
+      at.streamed_of = Spread(model, ++n);
+    } while (stay() > room);
+    for (size_t i = 0; i < model.layers.size(); ++i) {  // layers that are smaller than others may fit besides
+      if (at.streamed_of[i] && model.layers[i].held <= room - stay()) at.streamed_of[i] = false;
+    }
   }
-  at.streamed = layers - kept;
+  uint64_t kept = 0;
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    (at.streamed_of[i] ? at.streamed : kept) += model.layers[i].held;
+    at.resident_layers += at.streamed_of[i] ? 0 : 1;
+  }
   at.resident = (at.all_resident ? model.outside : at.least) + kept;
   at.share = Real(kept) / Real(std::max<uint64_t>(layers, 1));
 }
@@ -176,10 +208,7 @@ double BalancedChunk(const StreamedModel& model, const Residency& at, const Stre
   return bytes / (rates.disk * rates.row);
 }
 
-uint64_t PromptChunk(double balanced, uint64_t prompt) {
-  const double steps = std::ceil(std::clamp(balanced, 0.0, Real(kMostChunk)) / Real(kChunkStep));
-  return std::min(std::clamp(static_cast<uint64_t>(steps) * kChunkStep, kLeastChunk, kMostChunk), prompt);
-}
+uint64_t PromptChunk(uint64_t prompt) { return std::min(prompt, kMostChunk); }
 
 double ChunkSeconds(const StreamedModel& model, const Residency& at, const StreamRates& rates, uint64_t rows, bool cold) {
   if (rates.disk <= 0 || model.layers.empty()) return 0;

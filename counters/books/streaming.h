@@ -4,7 +4,8 @@
 // behind the curves.
 //
 // Experts lie on disk as records (gate, up and down of one expert, as packed) and are read into n slots of each layer; all other weights
-// are resident. A model without experts keeps as many whole layers as it can and reads the others in their order, into two buffers.
+// are resident. A model without experts keeps as many whole layers as it can and reads the matrices of the others in their order, into two
+// buffers; vectors of layers (norms, biases) stay, and belong to what is outside of layers.
 //
 //   M    bytes of memory for weights             n    slots of a layer (some have one more)
 //   N    bytes of weights outside of records     r    resident share of the records, n / X
@@ -31,7 +32,7 @@ namespace tally::books {
 struct StreamedLayer {
   int64_t experts = 0, top_k = 0;  // X, k; 0: the layer has none
   uint64_t record = 0;             // R; 0: the layer has none
-  uint64_t held = 0;               // of its other weights, as packed
+  uint64_t held = 0;               // of its other weights, as packed; without experts of the matrices alone
   double dense_read = 0;           // read from memory by a decode step: other weights, keys and values, states
   double expert_read = 0;          // read from memory for each expert that is chosen
   bool sparse() const { return experts > 0; }
@@ -58,8 +59,11 @@ struct Residency {
   // Of each layer, 0 of those without experts: n, or n + 1 of the first layers as far as the rest of M goes.
   std::vector<int64_t> slots_of = {};
   int64_t resident_layers = 0;  // without experts: whole layers that stay; the others are streamed
-  uint64_t streamed = 0;        // without experts: bytes of the layers that are read from disk each step
-  double share = 0;             // r, by bytes; of a model without experts that of its layers
+  // Without experts: of each layer, whether it is streamed. They lie evenly among the others and the head, so that the disk always has a
+  // buffer to fill; empty: M < least.
+  std::vector<bool> streamed_of = {};
+  uint64_t streamed = 0;  // without experts: bytes of the layers that are read from disk each step
+  double share = 0;       // r, by bytes; of a model without experts that of its layers
   bool enough() const { return budget >= least; }
   bool all_resident = false;
 };
@@ -109,8 +113,8 @@ TALLY_API std::vector<double> MissRates(const StreamedModel& model, const Reside
 
 // C* = (1 - r) L_x X R / (d f): rows of a chunk at which the disk and the products take the same time. 0: a rate is unknown.
 TALLY_API double BalancedChunk(const StreamedModel& model, const Residency& at, const StreamRates& rates);
-// The rows of a chunk: C* up to a multiple of 128, from 512 to 2,048, as the chunk's memory grows with it; at most the prompt.
-TALLY_API uint64_t PromptChunk(double balanced, uint64_t prompt);
+// The rows of a chunk: the prompt, at most 2,048, as the chunk's memory grows with it (EngineOptions::max_batch).
+TALLY_API uint64_t PromptChunk(uint64_t prompt);
 // Seconds of a chunk: the sum over layers of max(disk, products), where the experts that `rows` rows choose of a layer are
 // X (1 - (1 - k / X)^rows), and the part 1 - r of them is read. `cold`: all of them, as after a start. 0: the disk's rate is unknown.
 TALLY_API double ChunkSeconds(const StreamedModel& model, const Residency& at, const StreamRates& rates, uint64_t rows,

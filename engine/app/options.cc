@@ -112,7 +112,8 @@ void AddSharedModelSettings(Command& command, ModelFlags& flags) {
       .Preset();
   command
       .Option("--weights-budget", flags.weights_budget,
-              "memory for weights, as in 20GB; experts that do not fit are read from disk (auto: what is free; all: no limit)")
+              "memory for weights, as in 20GB; experts or layers that do not fit are read from disk (auto: what is free; all: no "
+              "limit)")
       .Type("SIZE")
       .Preset();
   Choices(command.Option("--activations", flags.activations, "type of the activations"), NamesOf(kActivations)).Preset();

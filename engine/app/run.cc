@@ -173,6 +173,8 @@ Result<int> RunModel(const RunFlags& flags) {
   if (flags.json) {
     Json document = RunJson(flags, *loaded.engine, result, books);
     if (Json experts = ExpertsJson(loaded.engine->ledger()); !experts.IsNull()) document["experts"] = std::move(experts);
+    if (Json layers = StreamedLayersJson(loaded.engine->ledger()); !layers.IsNull())
+      document["streamed_layers"] = std::move(layers);
     if (draft > 0) document["drafts"] = DraftJson(books.figures);
     if (!books.ranks.ranks.empty()) document["ranks"] = RanksJson(books.ranks);
     PrintJson(document);

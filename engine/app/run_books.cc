@@ -67,6 +67,14 @@ std::string Experts(const books::RunFigures& f) {
   return Line("experts  " + HitWords(f.decode_experts) + ", " + DiskOfToken(f), prompt);
 }
 
+// "layers   12 from disk, 774 MB a token"
+std::string Layers(const books::RunFigures& f) {
+  const std::string layers = "layers   " + WithThousands(f.streamed_layers) + " from disk";
+  const std::string prompt = "prompt " + Scaled(static_cast<double>(f.prompt_layer_bytes), "B");
+  if (f.decode_tokens == 0) return Line(layers, prompt);
+  return Line(layers + ", " + Scaled(f.bytes_per_token[static_cast<size_t>(ByteKind::kWeightsDisk)], "B") + " a token", prompt);
+}
+
 // What the figures must not be read without.
 std::string Warnings(const books::RunFigures& f) {
   std::string text;
@@ -150,7 +158,7 @@ std::string RunScreen(const RunBooks& run) {
          Line(Speed("decode", f.decode_tokens, f.decode_tokens_per_second), Bandwidth(run)) +
          (f.drafted > 0 ? DraftWords(f) + "\n" : "") +
          (f.forced_tokens > 0 ? Line(Speed("forced", f.forced_tokens, 0), "the grammar left no choice") : "") +
-         (f.streams() ? Experts(f) : "") +
+         (f.streams_experts() ? Experts(f) : "") + (f.streamed_layers > 0 ? Layers(f) : "") +
          Line(Work(run), "active(all) " + WithThousands(f.parameters.active_all) + " of " + WithThousands(f.parameters.total)) +
          Line("memory   peak RSS " + BytesText(run.peak_resident),
               "ended: " + run.ended + (run.seed_drawn && run.samples ? ", seed " + std::to_string(run.seed) : "")) +

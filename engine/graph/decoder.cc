@@ -36,6 +36,7 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const PlanSource& source, const
   std::unique_ptr<Decoder> d(new Decoder(options, source.shard, executor));
   TALLY_RETURN_IF_ERROR(MakePlan(source, options, d->plan_));
   d->store_ = source.experts;
+  d->layers_ = source.layers;
   const bool counted = d->plan_.own_experts || !d->plan_.fetched.empty();
   for (const PlannedOp& op : d->plan_.ops)
     d->slots_.push_back(executor.Add(op.sites, RowSetOf(op.rows), op.copied, counted && op.rows == RowsOf::kRouted));
@@ -356,6 +357,41 @@ void Decoder::TapStream(size_t next_op, int64_t rows) const {
   }
 }
 
+// Runs ops [first, end) for n rows of the batch.
+Status Decoder::RunOps(size_t first, size_t end, int64_t n, bool reshaped, std::span<const int32_t> tokens,
+                       SequenceStore& cache) {
+  auto fetched = std::ranges::lower_bound(plan_.fetched, first, {}, &Plan::Fetched::op);
+  for (size_t i = first; i < end; ++i) {
+    if (fetched != plan_.fetched.end() && i == fetched->op) {
+      TALLY_RETURN_IF_ERROR(RunFetched(*fetched, n, cache));
+      i = fetched->end - 1;
+      ++fetched;
+      continue;
+    }
+    if (stream_tap_) [[unlikely]]
+      TapStream(i, n);
+    if (i == plan_.place && !given_) continue;
+    if (i == plan_.layer_lookup && given_ && !plan_.embedded.empty()) GroupByOwner(tokens, nullptr);
+    TALLY_RETURN_IF_ERROR(Run(i, n, reshaped, cache));
+  }
+  return {};
+}
+
+// Runs all layers, of which some are read from disk: each when it is in memory. When it has run, its memory is another's.
+Status Decoder::RunLayers(int64_t n, bool reshaped, std::span<const int32_t> tokens, SequenceStore& cache) {
+  LayerStore::Pass pass = layers_->Begin();
+  size_t next = 0;
+  for (const Plan::Fetched& streamed : plan_.streamed) {
+    TALLY_RETURN_IF_ERROR(RunOps(next, streamed.op, n, reshaped, tokens, cache));
+    const size_t layer = static_cast<size_t>(std::get<FetchOp>(plan_.ops[streamed.op].op).layer);
+    TALLY_RETURN_IF_ERROR(pass.Wait(layer));
+    TALLY_RETURN_IF_ERROR(RunOps(streamed.op, streamed.end, n, reshaped, tokens, cache));
+    pass.Free(layer);
+    next = streamed.end;
+  }
+  return RunOps(next, plan_.head, n, reshaped, tokens, cache);
+}
+
 Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore& cache, size_t first_op) {
   const int64_t n = static_cast<int64_t>(batch.tokens.size()), logits = static_cast<int64_t>(batch.logit_rows.size());
   if (n == 0 || n > options_.max_batch || logits > options_.max_logit_rows) {
@@ -382,19 +418,10 @@ Result<Mat<const float>> Decoder::Forward(const StepBatch& batch, SequenceStore&
   bad_rows_.clear();
   rows_ = 0;  // set again after all ops have run
   plan_.whole = {.row_begin = 0, .rows = n, .slice = 0};
-  auto fetched = plan_.fetched.begin();
-  for (size_t i = first_op; i < plan_.head; ++i) {
-    if (fetched != plan_.fetched.end() && i == fetched->op) {
-      TALLY_RETURN_IF_ERROR(RunFetched(*fetched, n, cache));
-      i = fetched->end - 1;
-      ++fetched;
-      continue;
-    }
-    if (stream_tap_) [[unlikely]]
-      TapStream(i, n);
-    if (i == plan_.place && !given_) continue;
-    if (i == plan_.layer_lookup && given_ && !plan_.embedded.empty()) GroupByOwner(tokens, nullptr);
-    TALLY_RETURN_IF_ERROR(Run(i, n, reshaped, cache));
+  if (plan_.streamed.empty()) {
+    TALLY_RETURN_IF_ERROR(RunOps(first_op, plan_.head, n, reshaped, tokens, cache));
+  } else {
+    TALLY_RETURN_IF_ERROR(RunLayers(n, reshaped, tokens, cache));
   }
   if (stream_tap_) TapStream(plan_.head, n);
   rows_ = n;

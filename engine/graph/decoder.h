@@ -65,6 +65,8 @@ class Decoder {
   Result<Mat<const float>> Forward(const StepBatch& batch, SequenceStore& cache, size_t first_op);
   Status Run(size_t index, int64_t rows, bool reshaped, SequenceStore& cache);
   Status RunFetched(const Plan::Fetched& fetched, int64_t rows, SequenceStore& cache);
+  Status RunOps(size_t first, size_t end, int64_t n, bool reshaped, std::span<const int32_t> tokens, SequenceStore& cache);
+  Status RunLayers(int64_t n, bool reshaped, std::span<const int32_t> tokens, SequenceStore& cache);
   Status RunPart(const Plan::Fetched& fetched, std::span<const int32_t> experts, int64_t rows, SequenceStore& cache);
   void GroupByExpert(const RouteOp& op);
   void GroupByHead(int64_t n);
@@ -95,6 +97,7 @@ class Decoder {
   int64_t groups_ = 0;  // experts chosen by the last router
   std::vector<int32_t> next_of_expert_;
   std::vector<int32_t> rows_of_row_;  // [rows of the step]: how many rows this process's experts have for each
+  LayerStore* layers_ = nullptr;
   // Of a layer whose experts are read from disk: the groups of all experts, with their rows.
   ExpertStore* store_ = nullptr;
   std::vector<RowGroup> all_groups_, missed_;

@@ -22,6 +22,7 @@
 #include "engine/recipe/rope_freqs.h"
 #include "engine/recipe/shard.h"
 #include "engine/weights/expert_store.h"
+#include "engine/weights/layer_store.h"
 
 namespace tally {
 
@@ -62,8 +63,9 @@ struct PlanSource {
   Shard shard = {};
   Communicator* group = nullptr;
   int32_t first_cache = 0;  // the number of the stack's first cache in the store (KvLayers of the stacks before it)
-  // Brings experts to memory whose views have slots; null: all weights are in memory.
+  // Bring experts to memory whose views have slots, or layers; both null: all weights are in memory.
   ExpertStore* experts = nullptr;
+  LayerStore* layers = nullptr;
 };
 
 // The rows of an op.
@@ -148,6 +150,9 @@ struct Plan {
     size_t op = 0, end = 0;
   };
   std::vector<Fetched> fetched;
+  // Of layers that are read from disk, in the order of LayerStore::layers(): the FetchOp before the layer's first op, and the op after its
+  // last.
+  std::vector<Fetched> streamed;
   int32_t* group_places = nullptr;
   std::deque<GatherRoom> gathers;
   AnonymousMemory memory;

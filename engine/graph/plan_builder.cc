@@ -44,6 +44,20 @@ bool PlanBuilder::Fetch(Role role) {
   return true;
 }
 
+bool PlanBuilder::FetchLayer() {
+  const int64_t layer = source_.layers != nullptr ? source_.layers->IndexOf(layer_) : -1;
+  if (layer < 0) return false;
+  const WeightId first = source_.layers->layers()[static_cast<size_t>(layer)].parts[0].weight;
+  int role = 0;
+  while (role + 1 < kRoles && Get(static_cast<Role>(role)).id != first) ++role;
+  const As as(*this, Work::kOwn);
+  plan_.streamed.push_back({.op = plan_.ops.size()});
+  Add(static_cast<Role>(role),
+      FetchOp{
+          .layer = layer, .weight = {}, .record_bytes = source_.layers->DiskBytes(static_cast<size_t>(layer)), .whole = true});
+  return true;
+}
+
 int32_t PlanBuilder::CacheOf(Mixer mixer, int32_t of) const {
   const int32_t layer = of >= 0 ? of : layer_;
   const auto at = std::ranges::find_if(caches_, [&](const LayerCache& c) { return c.layer == layer && c.mixer == mixer; });

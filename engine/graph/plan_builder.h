@@ -184,6 +184,9 @@ class PlanBuilder {
   // If the role's experts are read from disk: adds the op that books it, and begins the ops that run for some experts at a time. False:
   // they are in memory.
   bool Fetch(Role role);
+  // If the matrices of the layer at hand are read from disk: adds the op that books it, at the site of the first of them. False: they
+  // are in memory.
+  bool FetchLayer();
 
   // What the mixer keeps of earlier positions, an index of KvLayers. `of`: another layer's; -1: of the layer at hand.
   int32_t CacheOf(Mixer mixer, int32_t of = -1) const;

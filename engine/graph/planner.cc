@@ -13,6 +13,7 @@ void Planner::Make() {
   plan_.ops.clear();
   plan_.gathers.clear();
   plan_.fetched.clear();
+  plan_.streamed.clear();
   plan_.routed = nullptr;
   const Experts& experts = ExpertsOf(r_);
   plan_.own_experts = !shard_.alone() && shard_.own_experts && AnyLayer(r_, &LayerRecipe::sparse);
@@ -24,7 +25,9 @@ void Planner::Make() {
   Embed();
   plan_.layer_ends = {plan_.ops.size()};
   for (layer_ = r_.first_layer; layer_ < r_.end_layer(); ++layer_) {
+    const bool streamed = FetchLayer();
     Layer();
+    if (streamed) plan_.streamed.back().end = plan_.ops.size();
     plan_.layer_ends.push_back(plan_.ops.size());
   }
   layer_ = -1;

@@ -290,7 +290,8 @@ std::optional<Figure> BandwidthFigure(const ReportData& run) {
     if (!run.roofs.how.empty()) summary += " (" + run.roofs.how + ")";
   }
   if (disk) {
-    summary += "; experts from disk, over the steps' time with its waits: mean " + Si(Share(disk_bytes, span), "B/s");
+    summary += std::string("; ") + (run.experts.empty() ? "layers" : "experts") +
+               " from disk, over the steps' time with its waits: mean " + Si(Share(disk_bytes, span), "B/s");
   }
   return Figure{"bandwidth",
                 "Bytes a second of " + steps.phase + (roof > 0 ? ", under the roof" : ""),

@@ -130,7 +130,7 @@ EngineOptions EngineOptionsOf(Options& options) {
   };
   least("threads", engine.threads, 0);
   least("context", engine.context, 0);
-  least("max_batch", engine.max_batch, 1);
+  least("max_batch", engine.max_batch, 0);
   least("max_logit_rows", engine.max_logit_rows, 0);
   least("draft_rows", engine.draft_rows, 0);
   least("sequences", engine.sequences, 1);

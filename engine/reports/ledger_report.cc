@@ -42,6 +42,7 @@ Value LedgerDocument(const Ledger& ledger, const books::ParameterCounts& paramet
   }
   Value document = {{"phases", phases}, {"sites", sites}, {"parameters", CountsOf(parameters)}};
   if (Value experts = ExpertsJson(ledger); !experts.IsNull()) document["experts"] = std::move(experts);
+  if (Value layers = StreamedLayersJson(ledger); !layers.IsNull()) document["streamed_layers"] = std::move(layers);
   return document;
 }
 

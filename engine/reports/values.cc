@@ -49,6 +49,20 @@ Value ExpertsJson(const Ledger& ledger) {
   return phases;
 }
 
+Value StreamedLayersJson(const Ledger& ledger) {
+  Value phases;
+  for (int i = 0; i < kPhases; ++i) {
+    uint64_t sum = 0;
+    Value rows = Value::Array();
+    for (const auto& [layer, bytes] : books::LayerBytesFromDisk(ledger, static_cast<Phase>(i))) {
+      sum += bytes;
+      rows.Add({{"layer", layer}, {"bytes_from_disk", bytes}});
+    }
+    if (sum > 0) phases[kPhaseNames[static_cast<size_t>(i)]] = {{"bytes_from_disk", sum}, {"layers", rows}};
+  }
+  return phases;
+}
+
 Value NotRunJson(const books::NotRun& n) {
   return {{"tensors", n.tensors}, {"parameters", n.parameters}, {"bytes", n.bytes}, {"names", n.names}};
 }

@@ -17,5 +17,7 @@ Value ParametersJson(const books::RunFigures& figures);
 // Of a model that reads experts from disk: {PHASE: {hits, misses, first_uses, bytes_from_disk, layers: [{layer, ...}]}}, phases that ran.
 // Null: all weights are in memory.
 Value ExpertsJson(const Ledger& ledger);
+// Of a model that reads layers from disk: {PHASE: {bytes_from_disk, layers: [{layer, bytes_from_disk}]}}. Null: all weights are in memory.
+Value StreamedLayersJson(const Ledger& ledger);
 
 }  // namespace tally

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "counters/books/books.h"
+
 namespace tally {
 namespace {
 
@@ -59,8 +61,18 @@ void ExpertMetrics(const Ledger& ledger, std::string* text) {
   }
 }
 
-// Of a model that reads experts from disk.
+// Of a model that reads experts or layers from disk.
 void DiskMetrics(const Ledger& ledger, std::string* text) {
+  std::map<int32_t, uint64_t> whole;
+  for (const Phase p : kAllPhases) {
+    for (const auto& [layer, bytes] : books::LayerBytesFromDisk(ledger, p)) whole[layer] += bytes;
+  }
+  if (!whole.empty()) {
+    Describe("tally_layer_disk_bytes_total", "counter", "Bytes of layers that steps read from disk, by layer.", text);
+    for (const auto& [layer, bytes] : whole) {
+      Sample("tally_layer_disk_bytes_total", Label("layer", std::to_string(layer)), std::to_string(bytes), text);
+    }
+  }
   std::map<size_t, ExpertUses> layers;
   for (const Phase p : kAllPhases) {
     const std::span<const ExpertUses> uses = ledger.expert_uses(p);

@@ -95,7 +95,7 @@ Status CheckOptions(const Recipe& recipe, std::span<const DType> types, const En
   return {};
 }
 
-StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& options) {
+StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& options, int64_t batch_rows) {
   StepperOptions s;
   s.plan.activations = options.activations;
   s.plan.kv = options.kv.value_or(options.activations == ActivationMode::kF32 ? KvType::kF32 : KvType::kF16);
@@ -106,7 +106,8 @@ StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& opt
   s.plan.context = s.context;
   s.sequences = std::max(1, options.sequences);
   s.kv_bytes = options.kv_bytes;
-  s.plan.max_batch = std::clamp<int64_t>(options.max_batch, 1, std::max<int64_t>(1, s.context * s.sequences));
+  const int64_t rows = options.max_batch > 0 ? options.max_batch : batch_rows;
+  s.plan.max_batch = std::clamp<int64_t>(rows, 1, std::max<int64_t>(1, s.context * s.sequences));
   const int64_t drafts = std::clamp<int64_t>(options.draft_rows, 0, s.plan.max_batch);
   s.plan.max_logit_rows =
       std::clamp<int64_t>(options.max_logit_rows > 0 ? options.max_logit_rows : s.sequences + drafts, 1, s.plan.max_batch);
@@ -126,11 +127,11 @@ std::vector<const Recipe*> StacksToRun(const ModelSpec& spec, bool prediction) {
 
 std::vector<PlanSource> SourcesOf(std::span<const Recipe* const> stacks,
                                   const std::function<WeightView(Role, int32_t layer)>& weight, const RopePair& rope,
-                                  const Shard& shard, Communicator* group, ExpertStore* experts) {
+                                  const Shard& shard, Communicator* group, ExpertStore* experts, LayerStore* layers) {
   std::vector<PlanSource> sources;
   int32_t caches = 0;
   for (const Recipe* const stack : stacks) {
-    sources.push_back({*stack, weight, rope.global, rope.local, shard, group, caches, experts});
+    sources.push_back({*stack, weight, rope.global, rope.local, shard, group, caches, experts, layers});
     caches += static_cast<int32_t>(KvLayers(*stack, KvType::kF16, shard).size());
   }
   return sources;

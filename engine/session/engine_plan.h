@@ -43,7 +43,8 @@ std::vector<const Recipe*> StacksToRun(const ModelSpec& spec, bool prediction);
 // The inputs of their plans, with one store for all.
 std::vector<PlanSource> SourcesOf(std::span<const Recipe* const> stacks,
                                   const std::function<WeightView(Role, int32_t layer)>& weight, const RopePair& rope,
-                                  const Shard& shard, Communicator* group = nullptr, ExpertStore* experts = nullptr);
+                                  const Shard& shard, Communicator* group = nullptr, ExpertStore* experts = nullptr,
+                                  LayerStore* layers = nullptr);
 // KV, scratch and context of an engine that runs these stacks with these options.
 MemoryPlan PlanEngine(std::span<const PlanSource> stacks, const StepperOptions& options, int threads);
 // kNoRoom if the plan's KV and scratch plus `held` exceed plan.available.

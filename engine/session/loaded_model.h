@@ -54,7 +54,7 @@ class LoadedModel final : public Model {
   // The inputs of an engine's plans, with what MakeRope gives for its context. `stacks`: of StacksToRun.
   std::vector<PlanSource> Sources(std::span<const Recipe* const> stacks, const RopePair& rope) const {
     const auto weight = [this](Role role, int32_t layer) { return weights_.Get(role, layer); };
-    return SourcesOf(stacks, weight, rope, shard_, group_, weights_.experts());
+    return SourcesOf(stacks, weight, rope, shard_, group_, weights_.experts(), weights_.layers());
   }
   Result<RopePair> MakeRope(int64_t context) const {
     RopePair rope;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "counters/books/streaming.h"
 #include "counters/books/weight_table.h"
 #include "engine/base/checked.h"
 #include "engine/base/checksum.h"
@@ -120,41 +121,124 @@ class ModelLoader {
     stepper_ = MakeStepperOptions(spec.recipe, engine_);
     const uint64_t guard = options_.guard_slices ? SystemPageBytes() : 0;
     const bool stream = engine_.weights_budget != EngineOptions::kAllWeights;
-    TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, spec, guard, model_->shard_, stream));
+    TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, spec, guard, model_->shard_, {.experts = stream}));
     const auto planned = [&](Role role, int32_t layer) { return weight_plan_.View(role, layer); };
     const RopePair no_rope;  // not needed to measure
     const std::vector<PlanSource> stacks = SourcesOf(spec.stacks(), planned, no_rope, model_->shard_);
+    const uint64_t available = AvailableMemoryBytes() / RanksHere(model_->group_);
+    TALLY_RETURN_IF_ERROR(Prefixed(path_, PlanMemory(stacks, available)));
+    if (model_->plan_.streams() && Group() == nullptr && engine_.max_batch == 0) {
+      TALLY_RETURN_IF_ERROR(Prefixed(path_, TakeMoreRows(stacks, available)));
+    }
+    return Prefixed(path_, CheckPlan(model_->plan_, model_->plan_.packed_weights, stacks, stepper_));
+  }
+
+  // The plan of an engine of stepper_ and of the weights.
+  Status PlanMemory(std::span<const PlanSource> stacks, uint64_t available) {
     MemoryPlan& plan = model_->plan_;
     plan = PlanEngine(stacks, stepper_, team_->threads());
     plan.packed_weights = weight_plan_.packed_bytes();
-    plan.available = AvailableMemoryBytes() / RanksHere(model_->group_);
-    if (stream) TALLY_RETURN_IF_ERROR(Prefixed(path_, PlanExperts(guard)));
-    return Prefixed(path_, CheckPlan(plan, plan.packed_weights, stacks, stepper_));
+    plan.available = available;
+    return engine_.weights_budget == EngineOptions::kAllWeights ? Status() : DivideBudget();
   }
 
-  // Divides the budget: what experts do not take is always in memory.
-  Status PlanExperts(uint64_t guard) {
+  // Of a model whose weights are not all in memory: the most rows of a step that EngineOptions::max_batch allows.
+  Status TakeMoreRows(std::span<const PlanSource> stacks, uint64_t available) {
+    constexpr int64_t kStep = 256;
+    const MemoryPlan least = model_->plan_;
+    const uint64_t room = (least.packed_weights - least.dense_weights) / 32;
+    for (int64_t rows = EngineOptions::kMostBatchRows; rows > EngineOptions::kBatchRows; rows -= kStep) {
+      const StepperOptions wanted = MakeStepperOptions(model_->spec_.recipe, engine_, rows);
+      const MemoryPlan plan = PlanEngine(stacks, wanted, team_->threads());
+      const uint64_t more = SaturatingAdd(plan.kv, plan.scratch) - (least.kv + least.scratch);
+      if (more > room || SaturatingAdd(least.total(), more) > available) continue;
+      stepper_ = wanted;
+      const Status planned = PlanMemory(stacks, available);
+      model_->plan_.batch_rows = rows;
+      return planned;
+    }
+    return {};
+  }
+
+  // Divides the budget.
+  Status DivideBudget() {
     MemoryPlan& plan = model_->plan_;
-    records_ = ExpertRecordsOf(weight_plan_);
-    const auto full = [](const ExpertRecords& r) { return r.experts; };
-    std::vector<int64_t> all;
-    std::ranges::transform(records_, std::back_inserter(all), full);
-    plan.dense_weights = plan.packed_weights;
-    plan.all_weights = SaturatingAdd(plan.dense_weights, SlotBytes(records_, all));
     uint64_t budget = engine_.weights_budget;
     if (budget == EngineOptions::kAutoBudget) {
       const uint64_t used = SaturatingAdd(plan.kv, plan.scratch);
       budget = plan.available - std::min(plan.available, SaturatingAdd(KeptFree(plan.available), used));
     }
+    records_ = ExpertRecordsOf(weight_plan_);
+    return AnyLayer(model_->spec_.recipe, &LayerRecipe::sparse) ? PlanExperts(budget) : PlanLayers(budget);
+  }
+
+  // What the layers' matrices do not take is always in memory, and so are as many layers as fit beside the slots of the others.
+  Status PlanLayers(uint64_t budget) {
+    const Recipe& recipe = model_->spec_.recipe;
+    const books::StreamedModel model = StreamedModelOf(weight_plan_, recipe);
+    MemoryPlan& plan = model_->plan_;
+    plan.all_weights = model.all();
+    const books::Residency at = books::ResidencyOf(model, budget);
+    if (!at.enough()) {
+      return NoRoom(BytesText(budget) + " for weights: of " + BytesText(plan.all_weights) + " of them, " +
+                    BytesText(model.outside) +
+                    " are not matrices of layers and are always in memory; layers that do not fit are " +
+                    "read from disk in turn, to the memory of two (" + BytesText(at.least - model.outside) +
+                    "), and the least is " + GibText(at.least, Rounding::kUp));
+    }
+    if (at.all_resident) {
+      plan.dense_weights = plan.packed_weights;
+      return {};
+    }
+    StreamedWeights streamed;
+    for (size_t i = 0; i < at.streamed_of.size(); ++i) {
+      if (at.streamed_of[i]) streamed.layers.insert(static_cast<int32_t>(i) + recipe.first_layer);
+    }
+    const uint64_t guard = weight_plan_.guarded ? SystemPageBytes() : 0;
+    TALLY_ASSIGN_OR_RETURN(weight_plan_, PlanWeights(inventory_, model_->spec_, guard, model_->shard_, streamed));
+    layers_ = LayerRecordsOf(weight_plan_);
+    plan.dense_weights = weight_plan_.packed_bytes();
+    plan.packed_weights = SaturatingAdd(plan.dense_weights, LayerStore::SlotsBytes(layers_));
+    plan.streamed_layers = static_cast<int64_t>(layers_.size());
+    plan.layers = static_cast<int64_t>(at.streamed_of.size());
+    plan.streamed_bytes = plan.all_weights - plan.dense_weights;
+    return {};
+  }
+
+  // The layers of the text. A step reads a layer's matrices whole, and of what is outside of layers the head.
+  static books::StreamedModel StreamedModelOf(const WeightPlan& plan, const Recipe& recipe) {
+    books::StreamedModel model;
+    model.layers.resize(static_cast<size_t>(recipe.end_layer() - recipe.first_layer));
+    for (const PlannedWeight& w : plan.weights) {
+      const uint64_t slice = plan.guarded ? w.lead + w.slice_bytes : w.view.slice_stride;
+      const uint64_t bytes = static_cast<uint64_t>(w.view.slices) * slice;
+      if (w.vector() || w.layer < recipe.first_layer || w.layer >= recipe.end_layer()) {
+        model.outside += bytes;
+        if (w.layer < 0 && w.view.layout == WeightLayout::kPanel16) model.outside_read += static_cast<double>(bytes);
+        continue;
+      }
+      books::StreamedLayer& layer = model.layers[static_cast<size_t>(w.layer - recipe.first_layer)];
+      layer.held += bytes;
+      layer.dense_read += static_cast<double>(bytes);
+    }
+    return model;
+  }
+
+  // What experts do not take is always in memory.
+  Status PlanExperts(uint64_t budget) {
+    MemoryPlan& plan = model_->plan_;
+    const auto full = [](const ExpertRecords& r) { return r.experts; };
+    std::vector<int64_t> all;
+    std::ranges::transform(records_, std::back_inserter(all), full);
+    plan.dense_weights = plan.packed_weights;
+    plan.all_weights = SaturatingAdd(plan.dense_weights, SlotBytes(records_, all));
     if (plan.all_weights <= budget) {
       slots_ = all;
       return TakeSlots();
     }
     const std::string sizes = BytesText(budget) + " for weights: of " + BytesText(plan.all_weights) + " of them, " +
                               BytesText(plan.dense_weights) + " are not experts and are always in memory";
-    if (records_.empty()) {
-      return NoRoom(sizes + "; only experts can be read from disk when they are needed, and this model has none");
-    }
+    if (records_.empty()) return NoRoom(sizes + "; this process has no part of the experts");
     slots_ = SlotsIn(records_, budget - std::min(budget, plan.dense_weights));
     const int64_t k = ExpertsOf(model_->spec_.recipe).top_k;
     for (size_t i = 0; i < records_.size(); ++i) {
@@ -185,6 +269,7 @@ class ModelLoader {
   Status AgreeOnSlots() {
     Communicator* const group = Group();
     if (group == nullptr || model_->shard_.own_experts || engine_.weights_budget == EngineOptions::kAllWeights) return {};
+    if (!AnyLayer(model_->spec_.recipe, &LayerRecipe::sparse)) return {};  // each process streams its own layers
     const std::pair<std::string_view, std::string> facts[] = {{"layers with a part of experts", std::to_string(records_.size())}};
     TALLY_RETURN_IF_ERROR(AgreeOn(*group, facts));
     const size_t layers = records_.size(), ranks = static_cast<size_t>(group->ranks());
@@ -207,19 +292,23 @@ class ModelLoader {
     const auto beside = [this] {
       if (!has_tokenizer_) MakeTokenizer();
     };
-    std::unique_ptr<ExpertStore> experts;
-    if (!records_.empty() && !model_->plan_.streams()) {
+    WeightStores stores;
+    const bool packed = inventory_.packed != nullptr;
+    if (!layers_.empty()) {
+      TALLY_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader, packed ? OpenPackedLayers(inventory_, weight_plan_, layers_)
+                                                                          : OpenSourceLayers(read_, planned_, layers_));
+      TALLY_ASSIGN_OR_RETURN(stores.layers, LayerStore::Create(layers_, options_.guard_slices, std::move(reader)));
+    } else if (!records_.empty() && !model_->plan_.streams()) {
       TALLY_ASSIGN_OR_RETURN(
           weight_plan_, PlanWeights(inventory_, model_->spec_, weight_plan_.guarded ? SystemPageBytes() : 0, model_->shard_));
     } else if (!records_.empty()) {
-      TALLY_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader, inventory_.packed != nullptr
-                                                                       ? OpenPackedRecords(inventory_, weight_plan_, records_)
-                                                                       : OpenSourceRecords(read_, planned_, records_));
+      TALLY_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> reader, packed ? OpenPackedRecords(inventory_, weight_plan_, records_)
+                                                                          : OpenSourceRecords(read_, planned_, records_));
       if (through_) reader = through_(std::move(reader));
-      TALLY_ASSIGN_OR_RETURN(experts, ExpertStore::Create(records_, slots_, options_.guard_slices, std::move(reader)));
+      TALLY_ASSIGN_OR_RETURN(stores.experts, ExpertStore::Create(records_, slots_, options_.guard_slices, std::move(reader)));
     }
     TALLY_ASSIGN_OR_RETURN(model_->weights_,
-                           LoadWeights(inventory_, weight_plan_, *team_, options_.progress, beside, std::move(experts)));
+                           LoadWeights(inventory_, weight_plan_, *team_, options_.progress, beside, std::move(stores)));
     TALLY_RETURN_IF_ERROR(SetXielus());
     TALLY_RETURN_IF_ERROR(Prefixed(path_, model_->MakeRope(stepper_.context).status()));
     const ModelSpec& spec = model_->spec_;
@@ -300,6 +389,7 @@ class ModelLoader {
   WeightPlan& weight_plan_ = *planned_;
   std::vector<ExpertRecords> records_;  // of experts that are read from disk; empty: none are
   std::vector<int64_t> slots_;          // of each
+  std::vector<ExpertRecords> layers_;   // of layers that are read from disk; empty: none are
   bool has_tokenizer_ = false;
   std::optional<Team> team_;
   StepperOptions stepper_;

@@ -29,9 +29,13 @@ class Communicator;
 class Model;
 
 struct EngineOptions {
-  int threads = 0;             // 0 or less: all cores available to the process; at most 1024
-  int64_t context = 0;         // KV positions of a sequence; 0: min(trained length, 4096)
-  int64_t max_batch = 512;     // rows of one Step; clamped to 1 .. context * sequences
+  int threads = 0;      // 0 or less: all cores available to the process; at most 1024
+  int64_t context = 0;  // KV positions of a sequence; 0: min(trained length, 4096)
+  // Rows of one Step; clamped to 1 .. context * sequences. 0: kBatchRows; where weights are read from disk, more, up to kMostBatchRows, as
+  // long as they take at most 1/32 of what the budget leaves for the weights that are (MemoryPlan::batch_rows): each that several rows need
+  // is read once a step.
+  int64_t max_batch = 0;
+  static constexpr int64_t kBatchRows = 512, kMostBatchRows = 2048;
   int64_t max_logit_rows = 0;  // rows of one Step with want_logits; 0: one for each sequence, and draft_rows
   // Rows of one Step that a scheduler may fill with drafts (RequestOptions::draft). In steps of up to 1 + draft_rows rows, attention is
   // divided among threads by positions too, as it is for one row.
@@ -49,8 +53,9 @@ struct EngineOptions {
   // An op is shared among the threads only if that is estimated to save at least this many nanoseconds, since joining threads has
   // a cost, which is high on a busy machine. 0: always share.
   uint64_t share_gain_ns = 20'000;
-  // Bytes of memory for packed weights, of LoadModel. Experts that do not fit are read from disk when rows choose them, with the same
-  // results; all else is in memory. kAutoBudget: what memory leaves after KV cache and scratch. kAllWeights: all weights are in memory.
+  // Bytes of memory for packed weights, of LoadModel. Experts that do not fit are read from disk when rows choose them, or, of a model
+  // without experts, layers in every step; with the same results. All else is in memory. kAutoBudget: what memory leaves after KV cache and
+  // scratch. kAllWeights: all weights are in memory.
   uint64_t weights_budget = kAllWeights;
   static constexpr uint64_t kAllWeights = UINT64_MAX, kAutoBudget = 0;
 };
@@ -82,13 +87,16 @@ struct MemoryPlan {
   // In memory; without guards. scratch: activations and logits of a batch, kernel scratch.
   uint64_t packed_weights = 0, kv = 0, scratch = 0;
   uint64_t total() const { return packed_weights + kv + scratch; }
-  uint64_t available = 0;  // at the check; for an engine the weights, already in memory, are included
-  int64_t context = 0;     // KV positions of a sequence
-  // Of a model whose experts are not all in memory: of packed_weights, those that always are, and of all weights; slots of a layer, of the
-  // layer that has the fewest, and its experts.
+  uint64_t available = 0;                          // at the check; for an engine the weights, already in memory, are included
+  int64_t context = 0;                             // KV positions of a sequence
+  int64_t batch_rows = EngineOptions::kBatchRows;  // of a step where EngineOptions::max_batch is 0
+  // Of a model whose weights are not all in memory: of packed_weights, those that always are, and of all weights. With experts: slots of a
+  // layer, of the layer that has the fewest, and its experts. Without: layers that a step reads from disk, of how many, and their bytes.
   uint64_t dense_weights = 0, all_weights = 0;
   int64_t expert_slots = 0, experts = 0;
-  bool streams() const { return expert_slots > 0; }
+  int64_t streamed_layers = 0, layers = 0;
+  uint64_t streamed_bytes = 0;
+  bool streams() const { return expert_slots > 0 || streamed_layers > 0; }
 };
 
 // Parameter counts by convention (counters/books/books.h): total, active(all), active(head), active(none).

@@ -33,7 +33,7 @@ Stepper::Stepper(std::shared_ptr<const LoadedModel> model, const EngineOptions& 
       recipe_(model_->recipe()),
       stacks_(StacksToRun(model_->spec(), options.prediction)),
       probed_(model_->Probed(stacks_)),
-      options_(MakeStepperOptions(recipe_, options)),
+      options_(MakeStepperOptions(recipe_, options, model_->memory_plan().batch_rows)),
       sources_(model_->Sources(stacks_, rope_)),
       plan_(PlanEngine(sources_, options_, team_.threads())),
       planned_(*model_, SaturatingAdd(plan_.kv, plan_.scratch)),

@@ -22,6 +22,8 @@ struct StepperOptions {
   StoreSize kv_size() const { return {context, sequences, plan.max_batch, kv_bytes}; }
 };
 
-StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& options);
+// batch_rows: of a step where options.max_batch is 0.
+StepperOptions MakeStepperOptions(const Recipe& recipe, const EngineOptions& options,
+                                  int64_t batch_rows = EngineOptions::kBatchRows);
 
 }  // namespace tally

@@ -122,6 +122,10 @@ class LeastRecentlyUsed {
 
 }  // namespace
 
+bool IsExpertStep(const OpRecord& record) {
+  return std::ranges::any_of(record.description.settings, [](const auto& setting) { return setting.first == "experts"; });
+}
+
 Result<ExpertStep> ReadExpertStep(const OpRecord& record) {
   ExpertStep s{.step = record.step, .phase = record.phase, .layer = record.site.layer};
   s.disk_bytes = record.useful.Bytes(ByteKind::kWeightsDisk);

@@ -29,7 +29,9 @@ struct ExpertStep {
   ExpertUses uses() const { return {experts.size() - missed.size(), missed.size(), first_uses, disk_bytes}; }
 };
 
-// Of a record of the op "fetch". kBadInput: lists that no run writes.
+// Whether a record of the op "fetch" is of experts; else it is of a whole layer.
+bool IsExpertStep(const OpRecord& record);
+// Of a record of the op "fetch", of experts. kBadInput: lists that no run writes.
 Result<ExpertStep> ReadExpertStep(const OpRecord& record);
 
 struct ExpertReplay {

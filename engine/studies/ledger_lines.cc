@@ -364,7 +364,7 @@ class LedgerReader {
                              .nanoseconds = f.Number("ns", uint64_t{1} << 62)};
     if (op == "fetch" && status.ok()) {
       ReadSettings(f.Object("settings"), description, status);
-      if (status.ok()) status = ReadExpertStep(record).status();
+      if (status.ok() && IsExpertStep(record)) status = ReadExpertStep(record).status();
     }
     if (status.ok()) report.Add(record);
   }

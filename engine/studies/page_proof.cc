@@ -70,19 +70,27 @@ void AddFinding(PageRow& row, uint32_t slice, PageFinding::Kind kind, uint64_t p
   row.findings.push_back({kind, slice, page, 1});
 }
 
+// Of the store that brings weights from disk; null: there is none.
+const std::vector<ExpertRecords>* RecordsOf(const PackedWeights& weights) {
+  if (weights.experts() != nullptr) return &weights.experts()->layers();
+  return weights.layers() != nullptr ? &weights.layers()->layers() : nullptr;
+}
+std::span<const uint8_t> SlotsOf(const PackedWeights& weights) {
+  if (weights.experts() != nullptr) return weights.experts()->memory();
+  return weights.layers() != nullptr ? weights.layers()->memory() : std::span<const uint8_t>();
+}
+
 // Where the pages of a weight's slices are: in the arena, or in the records of a store.
 class PagesOfWeight {
  public:
   PagesOfWeight(const PackedWeights& weights, WeightId id, size_t page, const TouchedPages& touched)
       : view_(weights.views()[id]), touched_(touched), page_(page) {
-    if (view_.slots == nullptr) {
-      begin_ = static_cast<uint64_t>(view_.data - weights.arena().data());
-      return;
-    }
-    const std::vector<ExpertRecords>& layers = weights.experts()->layers();
-    for (size_t l = 0; l < layers.size(); ++l) {
-      for (const ExpertRecords::Part& part : layers[l].parts) {
+    if (view_.slots == nullptr) begin_ = static_cast<uint64_t>(view_.data - weights.arena().data());
+    const std::vector<ExpertRecords>* const layers = RecordsOf(weights);
+    for (size_t l = 0; layers != nullptr && l < layers->size(); ++l) {
+      for (const ExpertRecords::Part& part : (*layers)[l].parts) {
         if (part.weight != id) continue;
+        in_record_ = true;
         layer_ = l;
         begin_ = part.offset;
       }
@@ -91,17 +99,19 @@ class PagesOfWeight {
   uint64_t lead() const { return begin_ % page_; }
   // Page `p` of a slice, counted from the one where it begins.
   bool Touched(uint32_t slice, uint64_t p) const {
-    if (view_.slots == nullptr) return touched_.arena[(begin_ + slice * view_.slice_stride) / page_ + p];
-    const auto record = touched_.records.find({layer_, static_cast<int32_t>(slice)});
-    return record != touched_.records.end() && record->second[begin_ / page_ + p];
+    const uint64_t page = (begin_ + (view_.slots == nullptr ? slice * view_.slice_stride : 0)) / page_ + p;
+    if (!in_record_) return touched_.arena[page];
+    const auto record = touched_.records.find({layer_, view_.slots == nullptr ? 0 : static_cast<int32_t>(slice)});
+    return record != touched_.records.end() && record->second[page];
   }
 
  private:
   const WeightView& view_;
   const TouchedPages& touched_;
   const uint64_t page_;
-  uint64_t begin_ = 0;  // of its first slice in the arena, or of each in its record
-  size_t layer_ = 0;    // of the store
+  uint64_t begin_ = 0;  // of its first slice in the arena or in its record
+  bool in_record_ = false;
+  size_t layer_ = 0;  // of the store
 };
 
 }  // namespace
@@ -110,27 +120,47 @@ Result<std::unique_ptr<WeightWatch>> WeightWatch::New(const PackedWeights& weigh
   if (!weights.guarded()) return BadInput("the pages of weights are watched where the model was loaded with guard_slices");
   std::unique_ptr<WeightWatch> watch(new WeightWatch(weights));
   std::vector<std::span<const uint8_t>> ranges = {weights.arena()};
-  if (weights.experts() != nullptr) ranges.push_back(weights.experts()->memory());
+  if (RecordsOf(weights) != nullptr) ranges.push_back(SlotsOf(weights));
   TALLY_ASSIGN_OR_RETURN(watch->watch_, PageWatch::New(ranges));
   watch->arena_pages_ = (weights.arena().size() + watch->page_bytes() - 1) / watch->page_bytes();
   if (weights.experts() != nullptr) {
-    weights.experts()->SetBeforeRefill([w = watch.get()](size_t layer, int32_t expert) { w->TakeExpert(layer, expert); });
+    weights.experts()->SetBeforeRefill([w = watch.get()](size_t layer, int32_t expert) { w->TakeRecord(layer, expert); });
   }
+  if (weights.layers() != nullptr) weights.layers()->SetAfterUse([w = watch.get()](size_t layer) { w->TakeRecord(layer, 0); });
   return watch;
 }
 
 WeightWatch::~WeightWatch() {
   if (weights_.experts() != nullptr) weights_.experts()->SetBeforeRefill({});
+  if (weights_.layers() != nullptr) weights_.layers()->SetAfterUse({});
 }
 
 size_t WeightWatch::FirstPage(size_t layer, int32_t expert) const {
-  const ExpertStore& store = *weights_.experts();
-  const ExpertRecords::Part& part = store.layers()[layer].parts[0];
-  const uint8_t* const slot = store.Table(part.weight)[expert] - part.offset;
-  return static_cast<size_t>(slot - store.memory().data()) / page_bytes();
+  const uint8_t* slot = nullptr;
+  if (const ExpertStore* const store = weights_.experts()) {
+    const ExpertRecords::Part& part = store->layers()[layer].parts[0];
+    slot = store->Table(part.weight)[expert] - part.offset;
+  } else {
+    slot = weights_.layers()->RecordOf(layer);
+  }
+  return static_cast<size_t>(slot - SlotsOf(weights_).data()) / page_bytes();
 }
 
-size_t WeightWatch::RecordPages(size_t layer) const { return weights_.experts()->layers()[layer].bytes / page_bytes(); }
+size_t WeightWatch::RecordPages(size_t layer) const { return (*RecordsOf(weights_))[layer].bytes / page_bytes(); }
+
+template <class Fn>
+void WeightWatch::ForEachInSlots(const Fn& fn) const {
+  if (const LayerStore* const store = weights_.layers()) {
+    for (size_t slot = 0; slot < LayerStore::kSlots; ++slot) fn(store->InSlot(slot), 0);
+  }
+  const ExpertStore* const store = weights_.experts();
+  for (size_t layer = 0; store != nullptr && layer < store->layers().size(); ++layer) {
+    const ExpertRecords& r = store->layers()[layer];
+    for (int32_t e = 0; e < r.experts; ++e) {
+      if (store->Table(r.parts[0].weight)[e] != nullptr) fn(layer, e);
+    }
+  }
+}
 
 void WeightWatch::AddRecord(size_t layer, int32_t expert, const std::vector<bool>& pages) {
   std::vector<bool>& sum = touched_.records[{layer, expert}];
@@ -138,7 +168,7 @@ void WeightWatch::AddRecord(size_t layer, int32_t expert, const std::vector<bool
   for (size_t i = 0; i < pages.size(); ++i) sum[i] = sum[i] || pages[i];
 }
 
-void WeightWatch::TakeExpert(size_t layer, int32_t expert) {
+void WeightWatch::TakeRecord(size_t layer, int32_t expert) {
   if (!watch_->started() || !failed_.ok()) return;
   const Result<std::vector<bool>> pages = watch_->Take(arena_pages_ + FirstPage(layer, expert), RecordPages(layer));
   if (!pages.ok()) {
@@ -158,19 +188,13 @@ Result<TouchedPages> WeightWatch::Stop() {
   TALLY_ASSIGN_OR_RETURN(std::vector<bool> pages, watch_->Stop());
   TALLY_RETURN_IF_ERROR(failed_);
   const auto slots = pages.begin() + static_cast<std::ptrdiff_t>(arena_pages_);
-  if (const ExpertStore* const store = weights_.experts()) {
-    for (size_t layer = 0; layer < store->layers().size(); ++layer) {
-      const ExpertRecords& r = store->layers()[layer];
-      for (int32_t e = 0; e < r.experts; ++e) {
-        if (store->Table(r.parts[0].weight)[e] == nullptr) continue;
-        const auto first = slots + static_cast<std::ptrdiff_t>(FirstPage(layer, e));
-        const auto end = first + static_cast<std::ptrdiff_t>(RecordPages(layer));
-        AddRecord(layer, e, {first, end});
-        std::fill(first, end, false);
-      }
-    }
-  }
-  if (std::find(slots, pages.end(), true) != pages.end()) return InternalError("a slot was read that holds no expert");
+  ForEachInSlots([&](size_t layer, int32_t expert) {
+    const auto first = slots + static_cast<std::ptrdiff_t>(FirstPage(layer, expert));
+    const auto end = first + static_cast<std::ptrdiff_t>(RecordPages(layer));
+    AddRecord(layer, expert, {first, end});
+    std::fill(first, end, false);
+  });
+  if (std::find(slots, pages.end(), true) != pages.end()) return InternalError("a slot was read that holds nothing");
   pages.resize(arena_pages_);
   touched_.arena = std::move(pages);
   return std::move(touched_);

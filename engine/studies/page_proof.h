@@ -20,8 +20,8 @@ namespace tally {
 // The pages of packed weights that a step touched.
 struct TouchedPages {
   std::vector<bool> arena;  // a bit for each page of PackedWeights::arena()
-  // Of each (layer of the store, expert) that was in a slot: a bit for each page of its record. What was touched is the union over all the
-  // times that a slot held it.
+  // Of each (layer of the store, expert; 0 of whole layers) that was in a slot: a bit for each page of its record. What was touched is the
+  // union over all the times that a slot held it.
   std::map<std::pair<size_t, int32_t>, std::vector<bool>> records;
 };
 
@@ -42,11 +42,14 @@ class WeightWatch {
 
  private:
   explicit WeightWatch(const PackedWeights& weights) : weights_(weights) {}
-  // Moves what was touched of the expert, which is in a slot, to touched_.
-  void TakeExpert(size_t layer, int32_t expert);
-  // The first page of an expert's slot, counted from the store's first; the expert is in one.
+  // Moves what was touched of the record, which is in a slot, to touched_.
+  void TakeRecord(size_t layer, int32_t expert);
+  // The first page of a record's slot, counted from the store's first; the record is in one.
   size_t FirstPage(size_t layer, int32_t expert) const;
   size_t RecordPages(size_t layer) const;
+  // Calls fn(layer, expert) for each record that is in a slot.
+  template <class Fn>
+  void ForEachInSlots(const Fn& fn) const;
   void AddRecord(size_t layer, int32_t expert, const std::vector<bool>& pages);
 
   const PackedWeights& weights_;

@@ -173,7 +173,10 @@ struct RunReport::Sums {
     parts[PlaceOf(r.site.component)].Add(r, narrow);
     op_ns[PlaceOfOp(r.op)] += r.nanoseconds;
     span = r.start_nanoseconds + r.nanoseconds - std::min(began, r.start_nanoseconds);
-    if (r.op == "fetch") TakeExperts(r);
+    if (r.op == "fetch") {
+      waits = true;
+      if (IsExpertStep(r)) TakeExperts(r);
+    }
     auto& row = rows[{Index(r.phase), r.site.layer, r.site.component, std::string(r.op), std::string(r.implementation)}];
     row.first.Add(r, narrow);
     if (row.second.empty()) row.second = TypesOf(r.description);
@@ -200,7 +203,7 @@ struct RunReport::Sums {
   void End() {
     open = false;
     const size_t p = Index(phase);
-    if (!expert_steps.empty()) step.span_ns = span;
+    if (waits) step.span_ns = span;
     step.all = whole.Work();
     for (const auto& [place, sum] : parts) {
       step.by_component.resize(std::max(step.by_component.size(), place + 1));
@@ -285,6 +288,7 @@ struct RunReport::Sums {
   std::vector<std::string> ops;
   std::vector<ReportStep> steps;
   std::vector<ExpertStep> expert_steps;
+  bool waits = false;  // for the disk
   struct Last {
     SequenceRows rows = {};
     size_t step = 0;

@@ -115,7 +115,13 @@ std::string RunSummary(const RunFigures& f) {
           books::WithThousands(f.bad_touches).c_str());
   }
 
-  if (f.streams()) {
+  if (f.streamed_layers > 0) {
+    Print(out, "\nlayers from disk%12s\n", books::WithThousands(f.streamed_layers).c_str());
+    Print(out, "  prompt%20s bytes\n  decode%20s bytes\n", books::WithThousands(f.prompt_layer_bytes).c_str(),
+          books::WithThousands(f.decode_layer_bytes).c_str());
+    out += "  their matrices, once a step, whatever its rows\n";
+  }
+  if (f.streams_experts()) {
     Print(out, "\nexperts%21s%15s%15s%24s\n", "in memory", "from disk", "first uses", "bytes from disk");
     const auto uses = [&](const char* phase, const ExpertUses& u) {
       Print(out, "  %-10s%16s%15s%15s%24s\n", phase, books::WithThousands(u.hits).c_str(), books::WithThousands(u.misses).c_str(),

@@ -207,7 +207,7 @@ EngineOptions SpeedLoadOptions(EngineOptions load, const SpeedOptions& options) 
   if (load.context == 0) load.context = Positions(options);
   load.sequences = static_cast<int32_t>(batch + static_cast<int64_t>(depths.size()));
   load.max_logit_rows = batch;
-  load.max_batch = std::max(load.max_batch, batch);
+  if (load.max_batch > 0 || batch > EngineOptions::kBatchRows) load.max_batch = std::max(load.max_batch, batch);
   if (!options.threads.empty()) load.threads = options.threads.front();
   if (!options.kv.empty()) load.kv = options.kv.front();
   return load;

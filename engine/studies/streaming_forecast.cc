@@ -32,14 +32,14 @@ uint64_t StoredBytesOf(const CountedModel& model, const ParameterForm& p) {
 
 bool InRecord(const ParameterForm& p) { return p.expert && !p.vector && p.layer >= 0; }
 
-// Weights, as packed where they can be.
+// Weights, as packed where they can be. Vectors of layers always stay.
 void AddWeights(const CountedModel& model, StreamedModel& streamed) {
   const Recipe& recipe = model.count.recipe;
   const Result<PackedViews> packed = PackedOf(model, {});
   if (packed.ok()) {
     for (const auto& [key, view] : packed->views) {
       const uint64_t bytes = SaturatingMul(static_cast<uint64_t>(view.slices), view.slice_stride);
-      if (key.second < 0) {
+      if (key.second < 0 || view.layout == WeightLayout::kVector) {
         streamed.outside += bytes;
       } else if (InRecords(key.first)) {
         streamed.layers[static_cast<size_t>(key.second)].record += view.slice_stride;
@@ -61,7 +61,7 @@ void AddWeights(const CountedModel& model, StreamedModel& streamed) {
       if (!packed.ok()) l->record += RoundUp(slice, kWeightPage);
       continue;
     }
-    if (!packed.ok()) (l != nullptr ? l->held : streamed.outside) += bytes;
+    if (!packed.ok()) (l != nullptr && !p.vector ? l->held : streamed.outside) += bytes;
     const double k = recipe.all.experts.top_k, X = static_cast<double>(p.slices);
     const double read = p.expert ? books::UniformExperts(X, k, static_cast<double>(streamed.rows)) * static_cast<double>(slice)
                                  : static_cast<double>(books::BytesRead(p, bytes, streamed.rows, 1));
@@ -136,10 +136,10 @@ RateRange RangeOf(const StreamingForecast& f, double StreamingCurve::*rate) {
 StreamingPrompt PromptOf(const StreamingForecast& f, uint64_t rows) {
   StreamingPrompt p{.rows = rows};
   p.balanced = books::BalancedChunk(f.model, f.at, f.rates);
-  p.chunk = books::PromptChunk(p.balanced, rows);
+  p.chunk = books::PromptChunk(rows);
   p.seconds = books::PromptSeconds(f.model, f.at, f.rates, rows, p.chunk, /*cold=*/false);
   p.cold_seconds = books::PromptSeconds(f.model, f.at, f.rates, rows, p.chunk, /*cold=*/true);
-  const uint64_t whole = books::PromptChunk(p.balanced, UINT64_MAX);
+  const uint64_t whole = books::PromptChunk(UINT64_MAX);
   const double seconds = books::ChunkSeconds(f.model, f.at, f.rates, whole, /*cold=*/false);
   if (seconds > 0) p.rate = static_cast<double>(whole) / seconds;
   return p;

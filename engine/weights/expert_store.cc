@@ -14,21 +14,14 @@ namespace tally {
 Result<std::unique_ptr<ExpertStore>> ExpertStore::Create(std::vector<ExpertRecords> records, std::vector<int64_t> slots,
                                                          bool guarded, std::unique_ptr<RecordReader> reader) {
   if (records.size() != slots.size()) return InternalError("slots of " + std::to_string(slots.size()) + " layers");
-  std::unique_ptr<ExpertStore> store(new ExpertStore(std::move(records), std::move(reader)));
+  std::unique_ptr<ExpertStore> store(new ExpertStore(std::move(records)));
   uint64_t bytes = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
     const ExpertRecords& r = store->records_[i];
     if (slots[i] < 1 || slots[i] > r.experts) return InternalError("a layer with " + std::to_string(slots[i]) + " slots");
     bytes = SaturatingAdd(bytes, SaturatingMul(static_cast<uint64_t>(slots[i]), r.bytes));
   }
-  if (guarded) {
-    TALLY_ASSIGN_OR_RETURN(store->mirrored_, MirroredMemory::Allocate(bytes));
-    store->view_ = store->mirrored_.mirror();
-  } else {
-    TALLY_ASSIGN_OR_RETURN(store->memory_, AnonymousMemory::Allocate(bytes, /*huge=*/true));
-    store->view_ = store->memory_.data();
-  }
-  store->bytes_ = bytes;
+  TALLY_ASSIGN_OR_RETURN(store->memory_, SlotMemory::Allocate(bytes, guarded));
   uint64_t at = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
     const ExpertRecords& r = store->records_[i];
@@ -43,18 +36,11 @@ Result<std::unique_ptr<ExpertStore>> ExpertStore::Create(std::vector<ExpertRecor
     layer.tables.assign(r.parts.size(), std::vector<const uint8_t*>(experts));
     at += static_cast<uint64_t>(slots[i]) * r.bytes;
   }
-  TALLY_ASSIGN_OR_RETURN(store->readers_, WaitingThreads::Start(kReaders, [s = store.get()](int t) { s->ReadTasks(t); }));
+  TALLY_ASSIGN_OR_RETURN(store->reads_, RecordReads::Start(std::move(reader)));
   return store;
 }
 
-ExpertStore::~ExpertStore() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  work_.notify_all();
-  readers_.Join();
-}
+ExpertStore::~ExpertStore() = default;
 
 int64_t ExpertStore::IndexOf(int32_t layer) const {
   const auto at = std::ranges::find(records_, layer, &ExpertRecords::layer);
@@ -85,7 +71,8 @@ void ExpertStore::Put(size_t layer, int64_t slot, int32_t expert) {
   s.kept = l.keep[e];
   s.busy = true;
   l.slot_of[e] = static_cast<int32_t>(slot);
-  for (size_t p = 0; p < l.tables.size(); ++p) l.tables[p][e] = view_ + OffsetOf(layer, slot) + records_[layer].parts[p].offset;
+  for (size_t p = 0; p < l.tables.size(); ++p)
+    l.tables[p][e] = memory_.view().data() + OffsetOf(layer, slot) + records_[layer].parts[p].offset;
 }
 
 void ExpertStore::Drop(size_t layer, int64_t slot) {
@@ -99,26 +86,6 @@ void ExpertStore::Drop(size_t layer, int64_t slot) {
   s.busy = s.kept = false;
 }
 
-// A reader's thread. A piece that cannot be read is tried once more.
-void ExpertStore::ReadTasks(int thread) {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    work_.wait(lock, [&] { return stop_ || !tasks_.empty(); });
-    if (stop_) return;
-    const Task task = tasks_.front();
-    tasks_.pop_front();
-    Slot& slot = layers_[task.layer].slots[static_cast<size_t>(task.slot)];
-    const int32_t expert = slot.expert;
-    lock.unlock();
-    uint8_t* const to = ToFill() + OffsetOf(task.layer, task.slot);
-    Status status = reader_->Read(task.layer, expert, task.piece, to, thread);
-    if (!status.ok()) status = reader_->Read(task.layer, expert, task.piece, to, thread);
-    lock.lock();
-    if (!status.ok() && slot.status.ok()) slot.status = std::move(status);
-    if (--slot.pieces_left == 0) read_.notify_all();
-  }
-}
-
 Status ExpertStore::ForEachRecord(const std::function<void(size_t layer, int64_t expert, const uint8_t* record)>& fn) {
   const std::lock_guard turn(turn_);
   uint64_t most = 0;
@@ -128,7 +95,7 @@ Status ExpertStore::ForEachRecord(const std::function<void(size_t layer, int64_t
     for (int64_t e = 0; e < records_[i].experts; ++e) all.emplace_back(i, e);
   }
   std::vector<AnonymousMemory> buffers;
-  for (int t = 0; t < readers_.count(); ++t) {
+  for (int t = 0; t < reads_->threads(); ++t) {
     TALLY_ASSIGN_OR_RETURN(AnonymousMemory buffer, AnonymousMemory::Allocate(most, /*huge=*/true));
     buffers.push_back(std::move(buffer));
   }
@@ -137,8 +104,8 @@ Status ExpertStore::ForEachRecord(const std::function<void(size_t layer, int64_t
   const auto work = [&](size_t t) {
     for (size_t i = next++; i < all.size(); i = next++) {
       const auto& [layer, expert] = all[i];
-      for (int p = 0; p < reader_->pieces(layer) && failed[t].ok(); ++p) {
-        failed[t] = reader_->Read(layer, expert, p, buffers[t].data(), static_cast<int>(t));
+      for (int p = 0; p < reads_->reader().pieces(layer) && failed[t].ok(); ++p) {
+        failed[t] = reads_->reader().Read(layer, expert, p, buffers[t].data(), static_cast<int>(t));
       }
       if (!failed[t].ok()) {
         failed[t] = Named(layer, expert, failed[t]);
@@ -248,13 +215,8 @@ void ExpertStore::Visit::StartReads() {
     store_->Drop(layer_, slot);
     store_->Put(layer_, slot, expert);
     state_[next_] = State::kReading;
-    const int pieces = store_->reader_->pieces(layer_);
-    const std::lock_guard lock(store_->mutex_);
-    Slot& s = l.slots[static_cast<size_t>(slot)];
-    s.pieces_left = pieces;
-    s.status = {};
-    for (int p = 0; p < pieces; ++p) store_->tasks_.push_back({layer_, static_cast<int32_t>(slot), p});
-    store_->work_.notify_all();
+    uint8_t* const to = store_->memory_.to_fill() + store_->OffsetOf(layer_, slot);
+    store_->reads_->Begin(layer_, expert, to, l.slots[static_cast<size_t>(slot)].read);
   }
 }
 
@@ -263,13 +225,7 @@ Status ExpertStore::Visit::Wait(size_t i) {
   const size_t e = static_cast<size_t>(misses_[i]);
   if (state_[i] != State::kReading) return InternalError("an expert that is not being read is waited for");
   const int64_t at = l.slot_of[e];
-  Slot& slot = l.slots[static_cast<size_t>(at)];
-  Status status;
-  {
-    std::unique_lock lock(store_->mutex_);
-    store_->read_.wait(lock, [&] { return slot.pieces_left == 0; });
-    status = slot.status;
-  }
+  const Status status = store_->reads_->Wait(l.slots[static_cast<size_t>(at)].read);
   if (status.ok()) {
     l.seen[e] = true;
     return {};

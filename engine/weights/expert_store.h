@@ -7,9 +7,7 @@
 // computes does not depend on them.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,22 +15,10 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/machine/machine.h"
-#include "engine/machine/parallel.h"
+#include "engine/weights/record_reads.h"
 #include "engine/weights/records.h"
 
 namespace tally {
-
-// Brings records to memory.
-class RecordReader {
- public:
-  virtual ~RecordReader() = default;
-  // Pieces of a record of the layer, which threads read side by side; at least 1.
-  virtual int pieces(size_t layer) const = 0;
-  virtual uint64_t bytes(size_t layer) const = 0;  // that a record of the layer takes on disk
-  // Reads one of them to its place in a slot. Any of kReaders threads, by number. Errors name file and place.
-  virtual Status Read(size_t layer, int64_t expert, int piece, uint8_t* slot, int thread) const = 0;
-};
 
 // An expert that rows of a step chose. last_row: the last of these.
 struct ExpertUse {
@@ -42,8 +28,6 @@ struct ExpertUse {
 
 class ExpertStore {
  public:
-  static constexpr int kReaders = 4;  // threads that read: enough for the rate of the disks that we have measured
-
   // slots: of each layer, at least 1 and at most its experts. `guarded`: pages of slots may be protected for an audit, so that they are
   // filled through a view of their own, and none is huge. kNoRoom: memory or threads.
   static Result<std::unique_ptr<ExpertStore>> Create(std::vector<ExpertRecords> layers, std::vector<int64_t> slots, bool guarded,
@@ -55,10 +39,10 @@ class ExpertStore {
   const std::vector<ExpertRecords>& layers() const { return records_; }
   // The index in layers() of a layer of the model; -1: none.
   int64_t IndexOf(int32_t layer) const;
-  uint64_t DiskBytes(size_t layer) const { return reader_->bytes(layer); }
+  uint64_t DiskBytes(size_t layer) const { return reads_->reader().bytes(layer); }
   int64_t slots(size_t layer) const { return static_cast<int64_t>(layers_[layer].slots.size()); }
   // As kernels see them: all slots, layer by layer; each has a record's bytes.
-  std::span<const uint8_t> memory() const { return {view_, bytes_}; }
+  std::span<const uint8_t> memory() const { return memory_.view(); }
   // Where the slices of the weight are (WeightView::slots); null if it is in no record.
   const uint8_t* const* Table(WeightId weight) const;
   // Called on the thread of a visit before a slot changes hands: nothing touches it, and what it holds is still there. Null: no more calls.
@@ -66,8 +50,8 @@ class ExpertStore {
   using BeforeRefill = std::function<void(size_t layer, int32_t expert)>;
   void SetBeforeRefill(BeforeRefill hook) { before_refill_ = std::move(hook); }
 
-  // Reads every record once, past the slots; calls fn(layer, expert, record) for each from kReaders threads at a time, `record` laid out
-  // as a slot. Between visits. kUnreadable, naming layer and expert.
+  // Reads every record once, past the slots; calls fn(layer, expert, record) for each from RecordReader::kThreads threads at a time,
+  // `record` laid out as a slot. Between visits. kUnreadable, naming layer and expert.
   Status ForEachRecord(const std::function<void(size_t layer, int64_t expert, const uint8_t* record)>& fn);
 
   // The use of a layer's experts by a step. One at a time in the process: Begin waits for its turn.
@@ -112,8 +96,7 @@ class ExpertStore {
     uint64_t used = 0;    // larger: later
     bool busy = false;    // in use by the visit
     bool kept = false;    // among the most recently used ones at the end of the visit
-    int pieces_left = 0;  // being read
-    Status status;        // of the read
+    RecordReads::Read read;
   };
   struct Layer {
     uint64_t offset = 0;  // of the first slot
@@ -124,38 +107,22 @@ class ExpertStore {
     std::vector<bool> seen;                           // [experts]: was read before
     std::vector<std::vector<const uint8_t*>> tables;  // [parts][experts]
   };
-  struct Task {
-    size_t layer = 0;
-    int32_t slot = 0;
-    int piece = 0;
-  };
 
-  ExpertStore(std::vector<ExpertRecords> records, std::unique_ptr<RecordReader> reader)
-      : records_(std::move(records)), reader_(std::move(reader)) {}
+  explicit ExpertStore(std::vector<ExpertRecords> records) : records_(std::move(records)) {}
   uint64_t OffsetOf(size_t layer, int64_t slot) const {
     return layers_[layer].offset + static_cast<uint64_t>(slot) * records_[layer].bytes;
   }
-  uint8_t* ToFill() const { return mirrored_.size() > 0 ? mirrored_.data() : memory_.data(); }
   Status Named(size_t layer, int64_t expert, const Status& status) const;  // an error of the expert's record
   void Put(size_t layer, int64_t slot, int32_t expert);
   void Drop(size_t layer, int64_t slot);
-  void ReadTasks(int thread);
 
   const std::vector<ExpertRecords> records_;
-  const std::unique_ptr<RecordReader> reader_;
-  AnonymousMemory memory_;
-  MirroredMemory mirrored_;        // in its place, if guarded
-  const uint8_t* view_ = nullptr;  // the memory that kernels read
-  uint64_t bytes_ = 0;
+  SlotMemory memory_;
   BeforeRefill before_refill_;
   std::vector<Layer> layers_;
   uint64_t clock_ = 0;  // visits
   std::mutex turn_;     // held by the visit
-  std::mutex mutex_;    // of tasks_, stop_, and pieces_left and status of slots
-  std::condition_variable work_, read_;
-  std::deque<Task> tasks_;
-  bool stop_ = false;
-  WaitingThreads readers_;
+  std::unique_ptr<RecordReads> reads_;
 };
 
 }  // namespace tally

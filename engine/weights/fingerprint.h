@@ -10,8 +10,8 @@
 namespace tally {
 
 // Covers the types, the shapes and all packed bytes: a changed bit in one weight always changes it. Excludes the padding between slices.
-// Reads all weights once, in parallel on the team, experts that are on disk from there. The same for any number of threads, with and
-// without guards, for any place of the experts, and on every machine; another number where experts cannot be read.
+// Reads all weights once, in parallel on the team, those that are on disk from there. The same for any number of threads, with and
+// without guards, for any place of the weights, and on every machine; another number where weights cannot be read.
 uint64_t FingerprintOf(const PackedWeights& weights, Team& team);
 
 }  // namespace tally

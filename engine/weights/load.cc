@@ -80,8 +80,8 @@ Status RunJobs(const std::vector<FileReader>& files, const WeightPlan& plan, boo
 class WeightLoader {
  public:
   static Result<PackedWeights> Load(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
-                                    const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
-    if (inventory.packed != nullptr) return LoadPacked(inventory, plan, progress, beside, std::move(experts));
+                                    const std::function<void()>& beside, WeightStores stores) {
+    if (inventory.packed != nullptr) return LoadPacked(inventory, plan, progress, beside, std::move(stores));
     std::vector<FileReader> files;
     uint64_t file_bytes = 0;
     for (const InventoryFile& file : inventory.files) {
@@ -103,13 +103,13 @@ class WeightLoader {
       TALLY_RETURN_IF_ERROR(AddHostVector(v, bytes, reader.FileOf(*v.source), weights));
     }
     for (size_t i = 0; i < files.size(); ++i) TALLY_RETURN_IF_ERROR(files[i].CheckUnchanged(inventory.files[i]));
-    TALLY_RETURN_IF_ERROR(SetViews(plan, std::move(experts), weights));
+    TALLY_RETURN_IF_ERROR(SetViews(plan, std::move(stores), weights));
     return weights;
   }
 
  private:
   static Result<PackedWeights> LoadPacked(const Inventory& inventory, const WeightPlan& plan, const LoadProgress& progress,
-                                          const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
+                                          const std::function<void()>& beside, WeightStores stores) {
     TALLY_ASSIGN_OR_RETURN(const PackedFile file, PackedFile::Open(inventory, plan));
     PackedWeights weights;
     TALLY_RETURN_IF_ERROR(Allocate(plan, weights));
@@ -119,7 +119,7 @@ class WeightLoader {
       TALLY_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, file.Buffer(*v.source));
       TALLY_RETURN_IF_ERROR(AddHostVector(v, bytes, inventory.path, weights));
     }
-    TALLY_RETURN_IF_ERROR(SetViews(plan, std::move(experts), weights));
+    TALLY_RETURN_IF_ERROR(SetViews(plan, std::move(stores), weights));
     return weights;
   }
 
@@ -148,15 +148,15 @@ class WeightLoader {
     return {};
   }
 
-  static Status SetViews(const WeightPlan& plan, std::unique_ptr<ExpertStore> experts, PackedWeights& weights) {
+  static Status SetViews(const WeightPlan& plan, WeightStores stores, PackedWeights& weights) {
     for (const PlannedWeight& w : plan.weights) {
       weights.infos_.push_back(w.info);
       WeightView view = w.view;
       view.data = weights.arena_.data() + w.arena_offset;
       if (w.streamed) {
-        if (experts == nullptr) return InternalError("streamed weights without a store");
-        view.data = experts->memory().data();
-        view.slots = experts->Table(view.id);
+        if (stores.experts == nullptr && stores.layers == nullptr) return InternalError("streamed weights without a store");
+        view.data = stores.layers != nullptr ? stores.layers->DataOf(view.id) : stores.experts->memory().data();
+        view.slots = stores.experts != nullptr ? stores.experts->Table(view.id) : nullptr;
       }
       weights.views_.push_back(view);
       weights.entries_.push_back({w.role, w.layer, view});
@@ -169,7 +169,7 @@ class WeightLoader {
     std::sort(weights.entries_.begin(), weights.entries_.end(), [](const PackedWeights::Entry& a, const PackedWeights::Entry& b) {
       return std::tuple(a.layer, a.role) < std::tuple(b.layer, b.role);
     });
-    weights.experts_ = std::move(experts);
+    weights.stores_ = std::move(stores);
     return {};
   }
 };
@@ -189,8 +189,8 @@ std::span<const float> PackedWeights::HostVector(Role role, int32_t layer) const
 }
 
 Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
-                                  const std::function<void()>& beside, std::unique_ptr<ExpertStore> experts) {
-  return WeightLoader::Load(inventory, plan, team, progress, beside, std::move(experts));
+                                  const std::function<void()>& beside, WeightStores stores) {
+  return WeightLoader::Load(inventory, plan, team, progress, beside, std::move(stores));
 }
 
 }  // namespace tally

@@ -57,15 +57,6 @@ Status CheckHeader(const PackedHeader& h, const Shard& shard) {
   return {};
 }
 
-// A part of a slice: as much of it as is read at a time.
-struct Piece {
-  size_t weight = 0;  // index in the plan
-  int64_t slice = 0;
-  uint64_t begin = 0, bytes = 0;  // in the slice with its filled page
-  uint64_t offset = 0;            // in the data
-  uint64_t first_sum = 0;
-};
-
 bool OnPage(const uint8_t* p) { return reinterpret_cast<uintptr_t>(p) % kWeightPage == 0; }
 
 }  // namespace
@@ -113,52 +104,35 @@ struct PackedFile::State {
     return status;
   }
 
-  // The plan's slices that have places, in the order of the file.
-  std::vector<Piece> Pieces(const WeightPlan& plan, const PlaceSlice& place) const {
-    std::vector<Piece> pieces;
-    const auto add = [&](size_t weight, int64_t slice) {
-      if (place(plan.weights[weight], slice) == nullptr) return;
-      const PackedLayout::Piece at = layout.SliceOf(weight_of[weight], slice);
-      const uint64_t all = RoundUp(at.bytes, kWeightPage);
-      for (uint64_t begin = 0; begin < all; begin += kReadBytes) {
-        const uint64_t bytes = std::min(kReadBytes, all - begin);
-        pieces.push_back({weight, slice, begin, bytes, at.offset + begin, at.first_sum + begin / kPackedBlock});
-      }
-    };
-    for (size_t w = 0; w < plan.weights.size(); ++w) {
-      for (int64_t s = 0; s < plan.weights[w].view.slices; ++s) add(w, s);
+  // Of extents that follow one another, from `bytes` on.
+  Status CheckSums(std::span<const Extent> extents, const uint8_t* bytes) const {
+    for (const Extent& e : extents) {
+      if (const auto bad = Damaged({bytes, e.bytes}, e.offset, e.first_sum)) return DamagedAt(*bad);
+      bytes += e.bytes;
     }
-    std::ranges::sort(pieces, {}, &Piece::offset);
-    return pieces;
+    return {};
   }
 
   // Reads pieces that follow one another in the file, checks them and puts them in their places. `staging`: kReadBytes.
-  Status ReadTogether(const WeightPlan& plan, const PlaceSlice& place, std::span<const Piece> pieces, uint8_t* staging) const {
+  Status ReadTogether(const WeightPlan& plan, const PlaceSlice& place, std::span<const Extent> pieces, uint8_t* staging) const {
     std::vector<uint8_t*> to;
     bool together = true, apart = true;
-    for (const Piece& p : pieces) {
+    for (const Extent& p : pieces) {
       uint8_t* const at = place(plan.weights[p.weight], p.slice) + p.begin;
       if (!to.empty()) together = together && at == to.back() + (&p - 1)->bytes;
       together = together && OnPage(at);
       apart = apart && OnPage(at) && p.bytes >= kDirectBytes;
       to.push_back(at);
     }
-    const auto check = [&](std::span<const Piece> parts, const uint8_t* bytes) -> Status {
-      for (const Piece& p : parts) {
-        if (const auto bad = Damaged({bytes, p.bytes}, p.offset, p.first_sum)) return DamagedAt(*bad);
-        bytes += p.bytes;
-      }
-      return {};
-    };
     const uint64_t all = pieces.back().offset + pieces.back().bytes - pieces.front().offset;
     if (together || !apart) {
       uint8_t* const out = together ? to[0] : staging;
-      TALLY_RETURN_IF_ERROR(ReadTwice(pieces[0].offset, {out, all}, [&] { return check(pieces, out); }));
+      TALLY_RETURN_IF_ERROR(ReadTwice(pieces[0].offset, {out, all}, [&] { return CheckSums(pieces, out); }));
     }
     for (size_t i = 0; i < pieces.size() && !together; ++i) {
-      const Piece& p = pieces[i];
+      const Extent& p = pieces[i];
       if (apart) {
-        TALLY_RETURN_IF_ERROR(ReadTwice(p.offset, {to[i], p.bytes}, [&] { return check({&p, 1}, to[i]); }));
+        TALLY_RETURN_IF_ERROR(ReadTwice(p.offset, {to[i], p.bytes}, [&] { return CheckSums({&p, 1}, to[i]); }));
       } else {
         const uint64_t own = plan.weights[p.weight].slice_bytes - p.begin;  // the rest fills the page
         std::memcpy(to[i], staging + (p.offset - pieces[0].offset), OnPage(to[i]) ? p.bytes : std::min(p.bytes, own));
@@ -274,9 +248,37 @@ Status PackedFile::ReadPart(size_t layer, int64_t expert, size_t part, uint8_t* 
   return state_->ReadParts(layer, expert, part, part + 1, out);
 }
 
+std::vector<PackedFile::Extent> PackedFile::ExtentsOf(
+    const WeightPlan& plan, const std::function<bool(const PlannedWeight&, int64_t slice)>& wanted) const {
+  std::vector<Extent> extents;
+  for (const PlannedWeight& w : plan.weights) {
+    for (int64_t s = 0; s < w.view.slices; ++s) {
+      if (!wanted(w, s)) continue;
+      const PackedLayout::Piece at = state_->layout.SliceOf(state_->weight_of[w.view.id], s);
+      const uint64_t all = RoundUp(at.bytes, kWeightPage);
+      for (uint64_t begin = 0; begin < all; begin += kReadBytes) {
+        const uint64_t bytes = std::min(kReadBytes, all - begin);
+        extents.push_back({w.view.id, s, begin, bytes, at.offset + begin, at.first_sum + begin / kPackedBlock});
+      }
+    }
+  }
+  std::ranges::sort(extents, {}, &Extent::offset);
+  return extents;
+}
+
+Status PackedFile::ReadExtents(std::span<const Extent> extents, bool check, uint8_t* out) const {
+  const uint64_t bytes = extents.back().offset + extents.back().bytes - extents.front().offset;
+  const Status status =
+      state_->ReadTwice(extents[0].offset, {out, bytes}, [&] { return check ? state_->CheckSums(extents, out) : Status(); });
+  if (status.ok()) return {};
+  return BadInput(std::to_string(bytes) + " bytes at byte " + std::to_string(state_->header->data_offset + extents[0].offset) +
+                  ": " + status.message());
+}
+
 Status PackedFile::ReadSlices(const WeightPlan& plan, const PlaceSlice& place, const LoadProgress& progress,
                               const std::function<void()>& beside) const {
-  const std::vector<Piece> pieces = state_->Pieces(plan, place);
+  const std::vector<Extent> pieces =
+      ExtentsOf(plan, [&](const PlannedWeight& w, int64_t slice) { return place(w, slice) != nullptr; });
   // Runs of pieces that are read together.
   std::vector<size_t> runs;
   uint64_t total = 0, run_bytes = 0;
@@ -298,7 +300,7 @@ Status PackedFile::ReadSlices(const WeightPlan& plan, const PlaceSlice& place, c
     for (int64_t run = next.fetch_add(1); run < count && !state.stopped(); run = next.fetch_add(1)) {
       const size_t first = runs[static_cast<size_t>(run)],
                    last = run + 1 < count ? runs[static_cast<size_t>(run) + 1] : pieces.size();
-      const std::span<const Piece> together = std::span(pieces).subspan(first, last - first);
+      const std::span<const Extent> together = std::span(pieces).subspan(first, last - first);
       if (Status status = state_->ReadTogether(plan, place, together, staging->data()); !status.ok()) {
         return state.Fail(run, std::move(status));
       }

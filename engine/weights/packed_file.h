@@ -90,6 +90,21 @@ class PackedFile {
   // The same for one of the record's parts alone, with what fills its last page; `out` is where the part begins.
   Status ReadPart(size_t layer, int64_t expert, size_t part, uint8_t* out) const;
 
+  // A part of a slice of the plan's: as much as is read at a time.
+  struct Extent {
+    WeightId weight = kNoWeight;
+    int64_t slice = 0;
+    uint64_t begin = 0, bytes = 0;  // in the slice with its filled page
+    uint64_t offset = 0;            // in the file's data
+    uint64_t first_sum = 0;         // index of its first checksum
+  };
+  // Those of all slices of the plan's weights that are wanted, from front to back in the file.
+  std::vector<Extent> ExtentsOf(const WeightPlan& plan,
+                                const std::function<bool(const PlannedWeight&, int64_t slice)>& wanted) const;
+  // Reads extents that follow one another in the file into `out`, a page boundary, by one direct read. `check`: their checksums too. A read
+  // error, or a checksum that does not agree, is read once more; then the error (kBadInput) names file and offset.
+  Status ReadExtents(std::span<const Extent> extents, bool check, uint8_t* out) const;
+
   // Reads all slices of the plan that `place` has a place for (null: none, such as experts that a store reads), on several threads of
   // its own besides the caller's, checks them and puts them there. `plan`: as Open had it. Places that start on pages, as those of plans
   // without guards do, get what fills a slice's last page too: zeros. progress, beside: as LoadWeights has them, with bytes of the file;

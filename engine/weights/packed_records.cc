@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "engine/machine/machine.h"
 
@@ -58,10 +62,93 @@ class PackedRecords final : public RecordReader {
   const std::vector<ExpertRecords> slots_;  // as they are in memory
   std::vector<std::vector<uint64_t>> part_bytes_;
   bool guarded_ = false;
-  std::array<AnonymousMemory, ExpertStore::kReaders> rooms_;  // of each thread
+  std::array<AnonymousMemory, RecordReader::kThreads> rooms_;  // of each thread
+};
+
+// A piece is a run of extents that follow one another in the file and in the slot.
+class PackedLayers final : public RecordReader {
+ public:
+  explicit PackedLayers(PackedFile file) : file_(std::move(file)) {}
+
+  Status FindPieces(const WeightPlan& plan, const std::vector<ExpertRecords>& layers) {
+    guarded_ = plan.guarded;
+    uint64_t most = 0;
+    for (const ExpertRecords& record : layers) {
+      Layer& layer = layers_.emplace_back();
+      const auto part_of = [&](WeightId id) { return std::ranges::find(record.parts, id, &ExpertRecords::Part::weight); };
+      layer.extents = file_.ExtentsOf(plan, [&](const PlannedWeight& w, int64_t) {
+        return w.layer == record.layer && part_of(w.view.id) != record.parts.end();
+      });
+      for (size_t i = 0; i < layer.extents.size(); ++i) {
+        const PackedFile::Extent& e = layer.extents[i];
+        const PlannedWeight& w = plan.weights[e.weight];
+        const uint64_t to = part_of(e.weight)->offset + static_cast<uint64_t>(e.slice) * w.view.slice_stride + e.begin;
+        layer.bytes += e.bytes;
+        if (!layer.pieces.empty() && !guarded_) {
+          Piece& last = layer.pieces.back();
+          const PackedFile::Extent& before = layer.extents[i - 1];
+          if (before.offset + before.bytes == e.offset && last.to + last.bytes == to && last.bytes + e.bytes <= kMostBytes) {
+            last.bytes += e.bytes;
+            ++last.extents;
+            continue;
+          }
+        }
+        layer.pieces.push_back(
+            {.first = i, .extents = 1, .to = to, .bytes = e.bytes, .own = std::min(e.bytes, w.slice_bytes - e.begin)});
+        most = std::max(most, e.bytes);
+      }
+      layer.checked = std::make_unique<std::atomic<bool>[]>(layer.pieces.size());
+    }
+    if (!guarded_) return {};
+    for (AnonymousMemory& room : rooms_) {
+      TALLY_ASSIGN_OR_RETURN(room, AnonymousMemory::Allocate(most, /*huge=*/true));
+    }
+    return {};
+  }
+
+  int pieces(size_t layer) const override { return static_cast<int>(layers_[layer].pieces.size()); }
+  uint64_t bytes(size_t layer) const override { return layers_[layer].bytes; }
+
+  Status Read(size_t layer, int64_t, int piece, uint8_t* slot, int thread) const override {
+    const Layer& own = layers_[layer];
+    const Piece& p = own.pieces[static_cast<size_t>(piece)];
+    std::atomic<bool>& checked = own.checked[static_cast<size_t>(piece)];
+    uint8_t* const to = guarded_ ? rooms_[static_cast<size_t>(thread)].data() : slot + p.to;
+    const bool check = !checked.load(std::memory_order_relaxed);
+    TALLY_RETURN_IF_ERROR(file_.ReadExtents(std::span(own.extents).subspan(p.first, p.extents), check, to));
+    checked.store(true, std::memory_order_relaxed);
+    if (guarded_) std::memcpy(slot + p.to, to, p.own);
+    return {};
+  }
+
+ private:
+  static constexpr uint64_t kMostBytes = uint64_t{4} << 20;  // of a piece
+  struct Piece {
+    size_t first = 0, extents = 0;
+    uint64_t to = 0, bytes = 0;  // in the slot; of guarded slots, where no slice ends on a page, an extent's
+    uint64_t own = 0;            // of a guarded one: without what fills the slice's last page
+  };
+  struct Layer {
+    std::vector<PackedFile::Extent> extents;
+    std::vector<Piece> pieces;
+    uint64_t bytes = 0;
+    std::unique_ptr<std::atomic<bool>[]> checked;  // [pieces]: its checksums have agreed
+  };
+  const PackedFile file_;
+  std::vector<Layer> layers_;
+  bool guarded_ = false;
+  std::array<AnonymousMemory, kThreads> rooms_;  // of each thread, with guards
 };
 
 }  // namespace
+
+Result<std::unique_ptr<RecordReader>> OpenPackedLayers(const Inventory& inventory, const WeightPlan& plan,
+                                                       const std::vector<ExpertRecords>& layers, PackedFile::ReadBytes read) {
+  TALLY_ASSIGN_OR_RETURN(PackedFile file, PackedFile::Open(inventory, plan, std::move(read)));
+  auto reader = std::make_unique<PackedLayers>(std::move(file));
+  TALLY_RETURN_IF_ERROR(reader->FindPieces(plan, layers));
+  return std::unique_ptr<RecordReader>(std::move(reader));
+}
 
 Result<std::unique_ptr<RecordReader>> OpenPackedRecords(const Inventory& inventory, const WeightPlan& plan,
                                                         const std::vector<ExpertRecords>& records, PackedFile::ReadBytes read) {

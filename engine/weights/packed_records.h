@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of experts out of a packed file, where they lie as slots hold them.
+// Records out of a packed file, where they lie as slots hold them.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/weights/expert_store.h"
 #include "engine/weights/packed_file.h"
 #include "engine/weights/plan.h"
+#include "engine/weights/record_reads.h"
+#include "engine/weights/records.h"
 #include "loaders/inventory/inventory.h"
 
 namespace tally {
@@ -18,5 +19,9 @@ namespace tally {
 Result<std::unique_ptr<RecordReader>> OpenPackedRecords(const Inventory& inventory, const WeightPlan& plan,
                                                         const std::vector<ExpertRecords>& records,
                                                         PackedFile::ReadBytes read = {});
+
+// The same for whole layers: `layers` are LayerRecordsOf(plan).
+Result<std::unique_ptr<RecordReader>> OpenPackedLayers(const Inventory& inventory, const WeightPlan& plan,
+                                                       const std::vector<ExpertRecords>& layers, PackedFile::ReadBytes read = {});
 
 }  // namespace tally

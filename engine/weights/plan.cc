@@ -17,8 +17,9 @@ namespace {
 
 class Planner {
  public:
-  Planner(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard, bool stream_experts)
-      : inventory_(inventory), spec_(spec), guard_(guard_page), shard_(shard), stream_experts_(stream_experts) {}
+  Planner(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard,
+          const StreamedWeights& streamed)
+      : inventory_(inventory), spec_(spec), guard_(guard_page), shard_(shard), streamed_(streamed) {}
 
   Result<WeightPlan> Plan() {
     plan_.guarded = guard_ > 0;
@@ -321,7 +322,7 @@ class Planner {
     const uint64_t page = guard_ > 0 ? guard_ : kWeightPage;
     const std::optional<uint64_t> room = slice ? CheckedAdd(*slice, page - 1 + guard_) : std::nullopt;
     const std::optional<uint64_t> all = room ? CheckedMul(*room / page * page, slices) : std::nullopt;
-    w.streamed = stream_experts_ && InRecords(w.role);
+    w.streamed = InRecords(w.role) ? streamed_.experts : !w.vector() && streamed_.layers.contains(w.layer);
     const std::optional<uint64_t> arena = all ? CheckedAdd(plan_.arena_bytes, w.streamed ? 0 : *all) : std::nullopt;
     if (!arena) return BadInput(inventory_.path + ": " + name + " is too large for any machine");
     view.id = static_cast<WeightId>(plan_.weights.size());
@@ -343,7 +344,7 @@ class Planner {
   const ModelSpec& spec_;
   const uint64_t guard_;
   const Shard shard_;
-  const bool stream_experts_;
+  const StreamedWeights& streamed_;
   WeightPlan plan_;
 };
 
@@ -373,8 +374,8 @@ Status HeadDiffers(const std::string& file, const StoredTensor& head, const Stor
 bool InRecords(Role role) { return role == Role::kExpertGate || role == Role::kExpertUp || role == Role::kExpertDown; }
 
 Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard,
-                               bool stream_experts) {
-  return Planner(inventory, spec, guard_page, shard, stream_experts).Plan();
+                               const StreamedWeights& streamed) {
+  return Planner(inventory, spec, guard_page, shard, streamed).Plan();
 }
 
 }  // namespace tally

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -105,13 +106,18 @@ struct WeightPlan {
 // expert biases, kPanel16 for the other matrices. FP8 has kPanel16 for all matrices.
 WeightLayout LayoutFor(Role role, const Recipe& recipe);
 
+// Weights that are read from disk when they are used, and have no place in the arena (records.h).
+struct StreamedWeights {
+  bool experts = false;           // matrices of experts
+  std::set<int32_t> layers = {};  // all matrices of these layers; their vectors stay
+};
+
 // The plan points into `inventory`, which must outlive it. It has what the shard holds of each weight.
 // guard_page: 0, slices start on a page; else the bytes of a page: slices end at a page boundary and are followed by an unused page
-// (for engine/machine/page_watch.h). stream_experts: the weights of records (records.h) have no place in the arena. kBadInput: a missing
-// tensor, a type that cannot be run, an unexpected shape, rows that are not a whole number of blocks, a tied head that is stored with
-// another type or shape than the embedding.
+// (for engine/machine/page_watch.h). kBadInput: a missing tensor, a type that cannot be run, an unexpected shape, rows that are not a
+// whole number of blocks, a tied head that is stored with another type or shape than the embedding.
 Result<WeightPlan> PlanWeights(const Inventory& inventory, const ModelSpec& spec, uint64_t guard_page, const Shard& shard = {},
-                               bool stream_experts = false);
+                               const StreamedWeights& streamed = {});
 
 // The weights of experts' records: kExpertGate, kExpertUp, kExpertDown.
 bool InRecords(Role role);

@@ -8,24 +8,35 @@ namespace {
 
 uint64_t BytesOf(const ExpertRecords& layer) { return layer.bytes - layer.guards; }
 
-}  // namespace
-
-std::vector<ExpertRecords> ExpertRecordsOf(const WeightPlan& plan) {
+// `whole`: a record has all slices of its weights.
+template <class Wanted>
+std::vector<ExpertRecords> RecordsOf(const WeightPlan& plan, bool whole, const Wanted& wanted) {
   std::vector<ExpertRecords> layers;
   for (const PlannedWeight& w : plan.weights) {
-    if (!InRecords(w.role)) continue;
+    if (!wanted(w)) continue;
     auto at = std::ranges::find(layers, w.layer, &ExpertRecords::layer);
     if (at == layers.end()) {
       at = layers.emplace(at);
       at->layer = w.layer;
-      at->experts = w.view.slices;
+      at->experts = whole ? 1 : w.view.slices;
     }
+    const uint64_t slices = whole ? static_cast<uint64_t>(w.view.slices) : 1;
     at->parts.push_back({w.view.id, at->bytes + w.lead});
-    at->bytes += w.view.slice_stride;
-    if (plan.guarded) at->guards += w.view.slice_stride - w.lead - w.slice_bytes;
+    at->bytes += slices * w.view.slice_stride;
+    if (plan.guarded) at->guards += slices * (w.view.slice_stride - w.lead - w.slice_bytes);
   }
   std::ranges::sort(layers, {}, &ExpertRecords::layer);
   return layers;
+}
+
+}  // namespace
+
+std::vector<ExpertRecords> ExpertRecordsOf(const WeightPlan& plan) {
+  return RecordsOf(plan, /*whole=*/false, [](const PlannedWeight& w) { return InRecords(w.role); });
+}
+
+std::vector<ExpertRecords> LayerRecordsOf(const WeightPlan& plan) {
+  return RecordsOf(plan, /*whole=*/true, [](const PlannedWeight& w) { return w.streamed && !InRecords(w.role); });
 }
 
 // Layers take one more in turn. All layers of a model that we know have as many experts; where one has fewer, it is full earlier.

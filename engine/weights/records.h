@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of experts: the packed slices of one expert of a layer, one behind the other, which are read from disk in one go.
+// Records: packed slices, one behind the other, which are read from disk in one go: those of one expert of a layer, or all matrices of a
+// layer without experts.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace tally {
 struct ExpertRecords {
   struct Part {
     WeightId weight = kNoWeight;  // index in WeightPlan::weights
-    uint64_t offset = 0;          // of its slice in the record; whole pages, or, in a plan with guards, with the slice's lead
+    uint64_t offset = 0;  // of its first slice in the record; whole pages, or, in a plan with guards, with the slice's lead
   };
   int32_t layer = -1;
   std::vector<Part> parts;  // gate, up, down: those that the layer has
@@ -25,6 +26,8 @@ struct ExpertRecords {
 
 // Of all layers with experts, in the order of layers. Biases and the like are no part of records.
 std::vector<ExpertRecords> ExpertRecordsOf(const WeightPlan& plan);
+// Of the layers whose matrices are streamed, in the order of layers: each as if it had one expert, whose parts have all of their slices.
+std::vector<ExpertRecords> LayerRecordsOf(const WeightPlan& plan);
 // Slots of each layer's experts in `bytes` of memory, without guards: the same share of all layers' experts, and as many as fit.
 std::vector<int64_t> SlotsIn(const std::vector<ExpertRecords>& layers, uint64_t bytes);
 // Bytes of memory that so many slots take.

@@ -14,10 +14,17 @@
 #include "engine/machine/machine.h"
 #include "engine/machine/parallel.h"
 #include "engine/weights/expert_store.h"
+#include "engine/weights/layer_store.h"
 #include "engine/weights/plan.h"
 #include "loaders/inventory/inventory.h"
 
 namespace tally {
+
+// Where the streamed weights of a plan are: one of the two, or none if the plan has none.
+struct WeightStores {
+  std::unique_ptr<ExpertStore> experts = nullptr;
+  std::unique_ptr<LayerStore> layers = nullptr;
+};
 
 // All weights of a model in one arena of anonymous memory. Each slice starts on a page; if guarded, it ends at a page boundary
 // and an unused page follows.
@@ -36,13 +43,14 @@ class PackedWeights {
   uint64_t packed_bytes() const { return packed_bytes_; }
   // Values of a buffer, which no kernel reads (kRopeFactors, kXieluBeta). Empty if absent.
   std::span<const float> HostVector(Role role, int32_t layer = -1) const;
-  // Of experts that are read from disk; null: all weights are in the arena.
-  ExpertStore* experts() const { return experts_.get(); }
+  // Of experts, or of layers, that are read from disk; null: there are none.
+  ExpertStore* experts() const { return stores_.experts.get(); }
+  LayerStore* layers() const { return stores_.layers.get(); }
 
  private:
   friend class WeightLoader;
   AnonymousMemory arena_;
-  std::unique_ptr<ExpertStore> experts_;
+  WeightStores stores_;
   struct Entry {
     Role role;
     int32_t layer;
@@ -71,9 +79,8 @@ using LoadProgress = std::function<bool(uint64_t done_bytes, uint64_t total_byte
 // buffer of at most 1 MiB per thread, and up to kMostReadAhead (48 MiB) of cold files. Where the weights and the files do not fit the free
 // memory together, the system is told to drop its copies of what was read, which would take the room of huge pages. kBadInput: a head that
 // is stored beside the embedding it is tied to and is not a copy of it, byte for byte. kNoRoom: not enough memory. `beside`: other work for
-// one of the threads, done when this returns; its exceptions pass through too. `experts`: holds the streamed weights of the plan; null if
-// it has none.
+// one of the threads, done when this returns; its exceptions pass through too.
 Result<PackedWeights> LoadWeights(const Inventory& inventory, const WeightPlan& plan, Team& team, const LoadProgress& progress,
-                                  const std::function<void()>& beside = {}, std::unique_ptr<ExpertStore> experts = nullptr);
+                                  const std::function<void()>& beside = {}, WeightStores stores = {});
 
 }  // namespace tally

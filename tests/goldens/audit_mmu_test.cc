@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/machine/machine.h"
@@ -18,6 +19,8 @@
 #include "engine/weights/weights.h"
 #include "tests/goldens/checkpoints.h"
 #include "tests/support/open_engine.h"
+#include "tests/support/small_checkpoint.h"
+#include "tests/support/small_config.h"
 #include "tests/support/smallest_budget.h"
 #include "tests/support/targets.h"
 #include "tests/support/temp_folder.h"
@@ -263,6 +266,42 @@ TEST(PageProofOf, SlotsThatChangeHands) {
     }
   }
   EXPECT_TRUE(passed) << "no step uses more experts than there are slots";
+}
+
+// Layers that are read from disk: a slot holds every other one of them in turn, and each touch is of the one that was there.
+TEST(PageProofOf, LayersThatTakeTurns) {
+  const SmallCheckpoint made(SmallConfig("gpt2"));
+  EngineOptions options = SmallOptions();
+  options.weights_budget = SmallestBudget(made.directory(), options);
+  const std::string packed = made.folder() / "made.tally";
+  ASSERT_TRUE(PackModel(made.directory(), packed).ok());
+  for (const std::string& path : {made.directory(), packed}) {
+    SCOPED_TRACE(path);
+    const Opened opened = OpenGuarded(path, options);
+    ASSERT_NE(opened.engine, nullptr);
+    Engine& engine = *opened.engine;
+    EXPECT_EQ(opened.model->memory_plan().streamed_layers, 6);
+    const auto report = Audit(engine, Request());
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->differing, 0u) << Findings(*report);
+
+    // The same with the guard of a layer's matrix, which is in its slot, read by hand.
+    const PackedWeights& weights = *engine.probe().weights()->packed;
+    const WeightId down = weights.Get(Role::kDown, 3).id;
+    bool done = false;
+    engine.probe().SetTap([&](Site site, std::string_view, Mat<const float>) {
+      if (std::exchange(done, done || site.layer == 3) || site.layer != 3) return;
+      (void)ReadByte(weights.layers()->DataOf(down) + weights.infos()[down].packed_bytes);
+    });
+    AuditOptions one = Request();
+    one.prompt = {1};
+    const auto found = Audit(engine, one);
+    engine.probe().SetTap(nullptr);
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    EXPECT_TRUE(done);
+    EXPECT_EQ(found->differing, 1u);
+    EXPECT_NE(Findings(*found).find(weights.infos()[down].name + "[0] guard "), std::string::npos) << Findings(*found);
+  }
 }
 
 TEST(PageProofOf, WhatItNeeds) {

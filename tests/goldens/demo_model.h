@@ -17,7 +17,7 @@ inline Opened OpenDemo(const std::string& path, ActivationMode activations) {
   options.threads = 2;
   options.context = 1024;
   options.activations = activations;
-  options.max_logit_rows = options.max_batch;
+  options.max_logit_rows = EngineOptions::kBatchRows;
   return Open(path, options);
 }
 

@@ -26,7 +26,7 @@ Opened OpenAs(const std::string& path, ActivationMode activations = ActivationMo
   options.context = context;
   options.threads = 2;
   options.activations = activations;
-  options.max_logit_rows = options.max_batch;
+  options.max_logit_rows = EngineOptions::kBatchRows;
   return Open(path, options);
 }
 

@@ -171,7 +171,7 @@ TEST(SpeedLoadOptions, HaveRoomForTheGrid) {
   EXPECT_EQ(load.context, 16384 + 2048);
   EXPECT_EQ(load.sequences, 8 + 2);
   EXPECT_EQ(load.max_logit_rows, 8);
-  EXPECT_EQ(load.max_batch, 512);
+  EXPECT_EQ(load.max_batch, 0);
   EXPECT_EQ(load.threads, 3);
   EXPECT_EQ(SpeedLoadOptions({}, {}).sequences, 1);
 }

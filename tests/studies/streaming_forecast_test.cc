@@ -168,9 +168,9 @@ TEST(StreamingForecast, LessThanKPlusTwoSlotsIsRefused) {
 }
 
 // Llama-3.1-8B in BF16: a layer has 2 x (2 x 4,096^2 + 2 x 1,024 x 4,096 + 3 x 4,096 x 14,336) bytes of matrices and two norms of 4,096
-// f32. Layers that do not stay are read in order, into two buffers.
+// f32. Norms stay; layers that do not are read in order, into two buffers.
 TEST(StreamingForecast, DenseModelsAreReadLayerByLayer) {
-  constexpr uint64_t kLayer = 436'207'616 + 2 * 16'384, kOutside = 2 * 2 * 128'256ull * 4'096 + 16'384;
+  constexpr uint64_t kLayer = 436'207'616, kOutside = 2 * 2 * 128'256ull * 4'096 + (1 + 2 * 32) * 16'384;
   const books::StreamedModel m = StreamedModelOf(Counted("llama-3.1-8b"));
   EXPECT_EQ(m.outside, kOutside);
   EXPECT_EQ(m.all(), kOutside + 32 * kLayer);
@@ -179,6 +179,13 @@ TEST(StreamingForecast, DenseModelsAreReadLayerByLayer) {
   EXPECT_EQ(f.at.streamed, 22 * kLayer);
   EXPECT_DOUBLE_EQ(f.expected().low, 2e9 / (22.0 * kLayer));
   EXPECT_EQ(f.expected().low, f.bound().high);
+  // The head's matrix takes the time of 2.4 layers: 22 of 34.4 layers are streamed, of which two buffers can be filled then.
+  ASSERT_EQ(f.at.streamed_of.size(), 32u);
+  EXPECT_EQ(std::ranges::count(f.at.streamed_of, true), 22);
+  int64_t apart = 0, most = 0;  // layers that stay, side by side
+  for (const bool streamed : f.at.streamed_of) most = std::max(most, apart = streamed ? 0 : apart + 1);
+  EXPECT_EQ(most, 1);
+  EXPECT_TRUE(f.at.streamed_of[0] && f.at.streamed_of[1]);
   const uint64_t least = kOutside + 2 * kLayer;
   EXPECT_TRUE(CheckBudget(ForecastStreaming(m, least, {}, 512)).ok());
   const Status refused = CheckBudget(ForecastStreaming(m, least - 1, {}, 512));
@@ -212,7 +219,7 @@ TEST(StreamingForecast, BytesAreThoseOfFitAndOfLoading) {
     const Result<ModelSpec> spec = ReadFamily(*inventory);
     const auto counted = CountModel({.model = path, .settings = {}, .options = {}});
     if (!spec.ok() || !counted.ok()) continue;
-    const Result<WeightPlan> plan = PlanWeights(*inventory, *spec, 0, {}, /*stream_experts=*/true);
+    const Result<WeightPlan> plan = PlanWeights(*inventory, *spec, 0, {}, {.experts = true});
     if (!plan.ok()) continue;
     SCOPED_TRACE(path);
     const books::StreamedModel m = StreamedModelOf(*counted);

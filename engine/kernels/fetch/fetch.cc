@@ -13,7 +13,8 @@ TaskPlan NoTasks(const FetchOp&, int) { return {}; }
 }  // namespace
 
 Status FetchOp::Validate() const {
-  if (weight.slots == nullptr || record_bytes == 0) return InternalError("experts are read that are always in memory");
+  if ((!whole && weight.slots == nullptr) || record_bytes == 0)
+    return InternalError("weights are read that are always in memory");
   for (const RowGroup& g : missed) {
     if (g.slice < 0 || g.slice >= weight.slices) return InternalError("a row group names slice " + std::to_string(g.slice));
   }
@@ -22,8 +23,8 @@ Status FetchOp::Validate() const {
 
 CostAmounts FetchOp::Amounts() const {
   CostAmounts n;
-  n[Amount::kCalls] = missed.empty() ? 0 : 1;
-  n[Amount::kSlices] = missed.size();
+  n[Amount::kCalls] = missed.empty() && !whole ? 0 : 1;
+  n[Amount::kSlices] = whole ? 1 : missed.size();
   return n;
 }
 
@@ -41,6 +42,8 @@ void FetchOp::Touches(WeightTouches& touches) const {
 }
 
 void FetchOp::Describe(OpDescription& d) const {
+  d.Set("record_bytes", static_cast<int64_t>(record_bytes));
+  if (whole) return;
   std::vector<int64_t> experts, last_rows, read;
   for (const RowGroup& g : chosen) {
     experts.push_back(g.slice);
@@ -52,7 +55,6 @@ void FetchOp::Describe(OpDescription& d) const {
   d.Set("last_rows", std::move(last_rows));
   d.Set("missed", std::move(read));
   d.Set("first_uses", static_cast<int64_t>(first_uses));
-  d.Set("record_bytes", static_cast<int64_t>(record_bytes));
 }
 
 template <>

@@ -26,12 +26,12 @@ Prompt = Union[str, Iterable[int]]
 class EngineOptions(TypedDict, total=False):
     """Options of an engine, EngineOptions of the library.
 
-    threads: 0: all cores available to the process. context: KV positions of a sequence; 0: min(trained length, 4096).
-    sequences: requests that run side by side (4). kv: "auto", "f32", "f16", "bf16", "q8_0". kv_bytes: the most bytes of the KV cache of all
-    sequences; 0: full contexts. weights_budget: the most bytes of weights in memory; experts that do not fit are read from disk when they
-    are used (0: what memory leaves). activations: "auto", "f32", "bf16", "int8". impl: "auto", "ref", "blas". max_batch: rows of a step.
-    max_logit_rows: rows of a step that may have logits (32). draft_rows: rows of a step that may be drafts. prediction: load the layer for
-    multi-token prediction. share_gain_ns: an op is shared among threads if that saves so many nanoseconds.
+    threads: 0: all cores available to the process. context: KV positions of a sequence; 0: min(trained length, 4096). sequences: requests
+    that run side by side (4). kv: "auto", "f32", "f16", "bf16", "q8_0". kv_bytes: the most bytes of the KV cache of all sequences; 0: full
+    contexts. weights_budget: the most bytes of weights in memory; experts, or layers of a model without, that do not fit are read from
+    disk when they are used (0: what memory leaves). activations: "auto", "f32", "bf16", "int8". impl: "auto", "ref", "blas". max_batch:
+    rows of a step (0: 512). max_logit_rows: rows of a step that may have logits (32). draft_rows: rows of a step that may be drafts.
+    prediction: load the layer for multi-token prediction. share_gain_ns: an op is shared among threads if that saves so many nanoseconds.
     """
 
     threads: int
@@ -103,6 +103,8 @@ class Ledger(Document):
         self.sites: List[Dict[str, Any]] = document["sites"]
         #: with ``weights_budget``, by phase: hits, misses, first_uses and bytes_from_disk of experts, and ``layers``, a dict for each
         self.experts: Dict[str, Dict[str, Any]] = document.get("experts", {})
+        #: of a model without experts with ``weights_budget``, by phase: bytes_from_disk, and ``layers``, a dict for each layer
+        self.streamed_layers: Dict[str, Dict[str, Any]] = document.get("streamed_layers", {})
 
     @property
     def flops(self) -> int:
