@@ -366,7 +366,9 @@ TEST(RowCost, SeesTheDisk) {
   plan.streamed_layers = 2;
   plan.layers = 5;
   plan.streamed_bytes = 40;
-  EXPECT_NEAR(RowCost({}, plan, {weights.data(), 1}, false), .1 * 100 / (40 * kDiskTimes), 1e-12);
+  Recipe dense;
+  dense.n_layers = 1;
+  EXPECT_NEAR(RowCost(dense, plan, {weights.data(), 1}, false), .1 * 100 / (40 * kDiskTimes), 1e-12);
 }
 
 }  // namespace
