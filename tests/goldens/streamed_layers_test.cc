@@ -140,7 +140,7 @@ TEST(StreamedLayersOfAFile, ThatCannotBeRead) {
   const std::vector<BatchRow> rows = {{.token = 3, .sequence = sequence, .want_logits = true}};
   for (int i = 0; i < 2; ++i) {
     const auto failed = opened.engine->Step(rows);
-    EXPECT_EQ(failed.status().code(), StatusCode::kBadInput);
+    EXPECT_EQ(failed.status().code(), StatusCode::kUnreadable);
     EXPECT_NE(failed.status().message().find("layer "), std::string::npos) << failed.status().message();
     EXPECT_NE(failed.status().message().find(path), std::string::npos) << failed.status().message();
   }

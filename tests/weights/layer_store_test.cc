@@ -109,7 +109,7 @@ TEST(LayerStore, ReadsAgainOnceAndGoesOnAfterAnError) {
     s.reader->fail_ = 4;  // both pieces, twice
     Status failed;
     for (int step = 0; step < 2 && failed.ok(); ++step) failed = s.Run(5);  // the first layers of the next step have been read
-    EXPECT_EQ(failed.code(), StatusCode::kBadInput);
+    EXPECT_EQ(failed.code(), StatusCode::kUnreadable);
     EXPECT_EQ(failed.message(), "layer " + std::to_string(10 + 2 * bad) + ": FILE: Input/output error at 17");
     s.reader->fail_ = 0;
     EXPECT_TRUE(s.Run(5).ok());
