@@ -24,12 +24,13 @@ double RowCost(const Recipe& recipe, const MemoryPlan& plan, std::span<const Wei
   const double in_memory = all + experts * used;
   if (in_memory <= 0) return kArithmetic;
   double disk = 0;  // of a row, in bytes of memory that take as long
-  if (plan.streams()) {
+  if (plan.expert_slots > 0) {
     const double share = static_cast<double>(plan.expert_slots) / static_cast<double>(plan.experts);
     const double missed = (books::MissRate(books::Routing::kFlat, share) + books::MissRate(books::Routing::kLocal, share)) / 2;
     disk = experts * used * missed * kDiskTimes;
   }
-  const double row = all + std::max(experts * used, disk);
+  double row = all + std::max(experts * used, disk);
+  row = std::max(row, static_cast<double>(plan.streamed_bytes) * kDiskTimes);
   const double more = std::max(experts * used * (1 - used), disk) + (predicts ? predicting : 0);
   return (kArithmetic * in_memory + more) / row;
 }

@@ -17,6 +17,7 @@ namespace tally {
 //   disk        of a model that streams: a row misses k (1 - h) experts of a layer, h the mean of flat and local routing for its slots
 //               (counters/books/streaming.h); a byte from disk takes as long as kDiskTimes from memory. The larger of experts and disk
 //               counts, as one hides the other. An accepted row would have missed the same experts in a step of its own.
+//   layers      that a step reads from disk come once for all its rows: they make the step of one row longer, and a draft cheaper
 //   predicting  if the engine predicts: the layer's bytes and the head's, which make the draft
 // `weights`: Ledger::weights().
 double RowCost(const Recipe& recipe, const MemoryPlan& plan, std::span<const WeightInfo> weights, bool predicts);

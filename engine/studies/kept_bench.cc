@@ -10,13 +10,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "engine/base/checked.h"
 #include "engine/base/file_lock.h"
 #include "engine/base/hash.h"
 #include "engine/machine/kept_file.h"
+#include "engine/machine/plugin_communicator.h"
 #include "engine/recipe/recipe.h"
 #include "engine/studies/fit.h"
 
@@ -65,7 +65,7 @@ std::string FileName(const KeptJson& key) {
 constexpr int kHitsVersion = 2;  // of the file of hit rates
 constexpr uint64_t kFewestTokens = 64, kMostTokens = 100'000;
 constexpr int kLockTries = 100;
-constexpr std::chrono::milliseconds kLockPause{10};
+constexpr double kLockPause = .01;  // seconds
 
 bool IsValid(const KeptHits& k) {
   return k.slots > 0 && k.rows > 0 && k.tokens >= kFewestTokens && !k.hit_rates.empty() &&
@@ -178,7 +178,7 @@ void KeepHitRates(const std::string& routing_id, const KeptHits& run) {
   FileLock lock;  // what is read here is written
   int taken = EWOULDBLOCK;
   for (int i = 0; i < kLockTries && taken == EWOULDBLOCK; ++i) {
-    if (i > 0) std::this_thread::sleep_for(kLockPause);
+    if (i > 0) SleepFor(kLockPause);
     taken = lock.Take(directory + "/" + HashedName("hits", routing_id) + ".lock", 0600, FileLock::After::kRemove);
   }
   if (taken != 0 && !NoFileLocks(taken)) return;

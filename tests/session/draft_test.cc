@@ -361,6 +361,14 @@ TEST(RowCost, SeesTheDisk) {
     before = cost(slots);
   }
   EXPECT_LT(before, 1) << "right drafts always pay";
+  // Layers that are streamed come once for all rows of a step.
+  MemoryPlan plan;
+  plan.streamed_layers = 2;
+  plan.layers = 5;
+  plan.streamed_bytes = 40;
+  Recipe dense;
+  dense.n_layers = 1;
+  EXPECT_NEAR(RowCost(dense, plan, {weights.data(), 1}, false), .1 * 100 / (40 * kDiskTimes), 1e-12);
 }
 
 }  // namespace
