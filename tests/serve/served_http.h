@@ -58,8 +58,11 @@ class ServedHttp {
     return next;
   }
   static bool Becomes(const std::function<bool()>& holds) {
-    for (int i = 0; i < 500 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    return holds();
+    for (int i = 0; i < 500; ++i) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
   }
 
   uint16_t port = 0;
