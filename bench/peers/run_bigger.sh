@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A model that is bigger than memory: `tally run --weights-budget` and llama.cpp with a mapped file in turn, both under the same limit of
+# A model that is bigger than memory: `tally bench --weights-budget` and llama.cpp with a mapped file in turn, both under the same limit of
 # memory; prints medians and their ratios, and for each process what it took of the limit.
 # usage: bench/peers/run_bigger.sh [--budget BYTES|auto] [--tally MODEL] [--only tally|peer] FILE.gguf LIMIT [PROMPT=512] [GENERATE=32]
 #        [ROUNDS=3] [THREADS=all cores]
@@ -11,8 +11,8 @@
 # The limit is a control group's (version 1 or 2, which takes root); its largest use, the page cache included, is read back, and the script
 # ends if that is more. Where no group can be made, a file in /dev/shm takes all other memory, for which swap must be off. The file's pages
 # leave the page cache before each process: those that another group has read would not count.
-# Tally draws its tokens (--temp 1) and llama.cpp is given a list: random weights route both nearly evenly. llama.cpp's first repetition is
-# thrown away; Tally begins with empty slots, and its prompt fills them.
+# Both run tokens that do not depend on what came out, and do all once before they are timed. llama.cpp runs with its --no-repack
+# (no_repack.c): by default it copies what it repacks, and the limit ends it.
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 
 usage="usage: bench/peers/run_bigger.sh [--budget BYTES|auto] [--tally MODEL] [--only tally|peer] FILE.gguf LIMIT [PROMPT] [GENERATE] [ROUNDS] [THREADS]"
@@ -38,7 +38,7 @@ prompt=${3:-512} generate=${4:-32} rounds=${5:-3} threads=${6:-$(nproc)}
 tally=$PWD/build/release/engine/tally
 if [ "$only" != peer ]; then
   [ -x "$tally" ] || die "run_bigger.sh: $tally is not built: run scripts/test.sh first"
-  "$tally" run --help | grep -q -e --weights-budget || die "run_bigger.sh: this tally has no --weights-budget"
+  [[ $("$tally" run --help) == *--weights-budget* ]] || die "run_bigger.sh: this tally has no --weights-budget"
 fi
 if [ "$only" != tally ]; then
   command -v npm >/dev/null || die "run_bigger.sh: npm is not installed"
@@ -48,6 +48,13 @@ if [ "$only" != tally ]; then
   fi
 fi
 unset OPENBLAS_CORETYPE
+no_repack=''
+if [ "$only" != tally ]; then
+  grep -qa -m1 tokenizer.ggml.tokens <(head -c 64M "$file") || die "run_bigger.sh: $file has no vocabulary, without which llama.cpp ends: make it with tally synth --vocab-from"
+  no_repack=$(mktemp --suffix=.so)
+  trap 'rm -f "$no_repack"' EXIT
+  "${CC:-cc}" -O1 -shared -fPIC -o "$no_repack" bench/peers/no_repack.c -ldl
+fi
 
 # ---- the limit
 
@@ -55,7 +62,7 @@ group='' held=/dev/shm/tally-bigger.$$
 one=/sys/fs/cgroup/memory/tally-bigger.$$ two=/sys/fs/cgroup/tally-bigger.$$
 trap release EXIT
 release() {
-  rm -f "$held"
+  rm -f "$held" "$no_repack"
   [ -z "$group" ] || rmdir "$group" 2>/dev/null || true
 }
 if [ -e /sys/fs/cgroup/memory/memory.limit_in_bytes ] && mkdir $one 2>/dev/null; then
@@ -123,18 +130,17 @@ limited() {
 
 # ---- the two; each prints "ENGINE alone {json}"
 
-ids=$(seq -s, 1 "$prompt")
 run_tally() {
   local json
-  json=$(limited "$tally" run "$model" --weights-budget "$budget" --prompt-tokens "$ids" -n "$generate" --ignore-eos --temp 1 --seed 1 \
-    --threads "$threads" --json)
+  json=$(limited "$tally" bench "$model" --weights-budget "$budget" -p "$prompt" -n "$generate" -r 1 --threads "$threads" --json)
   printf 'tally alone %s\n' "$(node -e '
-    const run = JSON.parse(require("fs").readFileSync(0));
-    console.log(JSON.stringify({prefill: {tokens_per_second: run.prompt_tokens_per_second}, decode: {tokens_per_second: run.generated_tokens_per_second}}))' <<<"$json")"
+    const bench = JSON.parse(require("fs").readFileSync(0));
+    const rate = ([point]) => ({tokens_per_second: point.tokens_per_second});
+    console.log(JSON.stringify({prefill: rate(bench.prefill), decode: rate(bench.decode)}))' <<<"$json")"
 }
 run_peer() {
   local json
-  json=$(limited node bench/peers/llama_cpp.mjs "$file" "$prompt" "$generate" 1 "$threads" 0 mmap)
+  json=$(limited env LD_PRELOAD="$no_repack" node bench/peers/llama_cpp.mjs "$file" "$prompt" "$generate" 1 "$threads" 0 mmap)
   printf 'llama.cpp alone %s\n' "$json"
 }
 

@@ -35,20 +35,16 @@ std::optional<double> Spread(const SpeedPoint& p) {
   return p.rate.median > 0 ? (p.rate.most - p.rate.least) / p.rate.median : 0;
 }
 
-double DiskBytesOfToken(const SpeedPoint& p) {
-  return static_cast<double>(p.experts.disk_bytes) / static_cast<double>(p.tokens * p.batch * std::max(p.rounds, 1));
-}
-
-// "71.0 %", "812.45": what was in memory of the chosen experts, and megabytes a token from disk.
-void AddExperts(const SpeedPoint& p, std::vector<Cell>& row) {
-  const double all = static_cast<double>(std::max<uint64_t>(1, p.experts.hits + p.experts.misses));
-  row.push_back(Fixed(100 * static_cast<double>(p.experts.hits) / all, 1) + " %");
-  row.push_back(Fixed(DiskBytesOfToken(p) / 1e6, 2));
+// "71.0 %" of the chosen experts were in memory, "-" of whole layers; "812.45" megabytes a token came from disk.
+void AddDisk(const SpeedPoint& p, std::vector<Cell>& row) {
+  const uint64_t all = p.experts.hits + p.experts.misses;
+  row.push_back(all > 0 ? Fixed(100 * static_cast<double>(p.experts.hits) / static_cast<double>(all), 1) + " %" : "-");
+  row.push_back(Fixed(p.disk_bytes_per_token / 1e6, 2));
 }
 
 template <class Point>
 bool Stream(const std::vector<Point>& points) {
-  return std::ranges::any_of(points, [](const Point& p) { return p.experts != ExpertUses(); });
+  return std::ranges::any_of(points, [](const Point& p) { return p.experts != ExpertUses() || p.disk_bytes_per_token > 0; });
 }
 
 Json PointJson(const SpeedPoint& p, std::optional<int64_t> batch) {
@@ -62,11 +58,9 @@ Json PointJson(const SpeedPoint& p, std::optional<int64_t> batch) {
             {"most_tokens_per_second", p.rate.most},
             {"spread", Spread(p)}});
   if (p.experts != ExpertUses()) {
-    j["experts"] = {{"hits", p.experts.hits},
-                    {"misses", p.experts.misses},
-                    {"bytes_from_disk", p.experts.disk_bytes},
-                    {"disk_bytes_per_token", Number(DiskBytesOfToken(p))}};
+    j["experts"] = {{"hits", p.experts.hits}, {"misses", p.experts.misses}, {"bytes_from_disk", p.experts.disk_bytes}};
   }
+  if (p.disk_bytes_per_token > 0) j["disk_bytes_per_token"] = Number(p.disk_bytes_per_token);
   return j;
 }
 
@@ -150,7 +144,7 @@ Table PrefillTable(const SpeedReport& r) {
     t.rows.push_back({std::to_string(p.tokens), std::to_string(p.depth), std::to_string(p.threads), KvName(p.kv),
                       Rate(p.rate.median), PlusMinus(p), Giga(p.flops / static_cast<double>(p.tokens) * p.rate.median),
                       Percent(p.ratio_of_peak), Kept(p)});
-    if (streams) AddExperts(p, t.rows.back());
+    if (streams) AddDisk(p, t.rows.back());
   }
   return t;
 }
@@ -166,7 +160,7 @@ Table DecodeTable(const SpeedReport& r) {
     t.rows.push_back({std::to_string(p.tokens), std::to_string(p.depth), std::to_string(p.batch), std::to_string(p.threads),
                       KvName(p.kv), Rate(p.rate.median), PlusMinus(p), Fixed(p.bytes_per_token / 1e6, 2),
                       Giga(p.bytes_per_token * p.rate.median), Percent(p.ratio_of_bandwidth), Kept(p)});
-    if (streams) AddExperts(p, t.rows.back());
+    if (streams) AddDisk(p, t.rows.back());
   }
   return t;
 }

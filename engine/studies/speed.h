@@ -64,6 +64,7 @@ struct SpeedPoint {
   SpeedRate rate = {};  // all sequences together
   // Of all rounds, where experts come from disk. Rounds repeat their random tokens: a text's hit rates are other ones.
   ExpertUses experts = {};
+  double disk_bytes_per_token = 0;  // experts or layers; mean of all rounds
 };
 
 struct PrefillSpeed : SpeedPoint {              // with logits of the last row only

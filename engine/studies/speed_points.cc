@@ -32,6 +32,17 @@ Point Begin(const SpeedPlace& p, const Rounds& rounds) {
   return point;
 }
 
+// What the samples, of so many rows each, took from disk.
+template <class Sample>
+void AddDisk(const std::vector<Sample>& samples, int64_t rows, SpeedPoint& point) {
+  double bytes = 0;
+  for (const Sample& s : samples) {
+    point.experts += s.experts;
+    bytes += s.disk_bytes;
+  }
+  point.disk_bytes_per_token = bytes / static_cast<double>(rows) / static_cast<double>(std::max<size_t>(1, samples.size()));
+}
+
 class PrefillTask final : public SpeedTask {
  public:
   explicit PrefillTask(const SpeedPlace* place) : place_(*place) {}
@@ -53,7 +64,7 @@ class PrefillTask final : public SpeedTask {
     point.peaks = Median(rounds_.Of(peaks));
     point.narrow = place_.run->narrow();
     point.ratio_of_peak = rounds_.MedianOf([&](size_t i) { return AtPeak(samples_[i], peaks(i)) / samples_[i].seconds; });
-    for (const PrefillSample& s : samples_) point.experts += s.experts;
+    AddDisk(samples_, place_.tokens, point);
     report.prefill.push_back(point);
   }
 
@@ -87,7 +98,7 @@ class DecodeTask final : public SpeedTask {
     point.ratio_of_bandwidth = rounds_.MedianOf([&](size_t i) { return samples_[i].bytes / samples_[i].readable; });
     point.sampled_seconds = rounds_.MedianOf(at(&DecodeSample::sampled_seconds));
     point.greedy_seconds = rounds_.MedianOf(at(&DecodeSample::greedy_seconds));
-    for (const DecodeSample& s : samples_) point.experts += s.experts;
+    AddDisk(samples_, place_.tokens * place_.batch, point);
     report.decode.push_back(point);
   }
 

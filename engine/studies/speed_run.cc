@@ -170,6 +170,7 @@ Result<PrefillSample> SpeedRun::Prefill(int64_t tokens, int64_t depth, Momentary
   }
   sample.flops = static_cast<double>(total.useful.Flops(WorkClass::kLinear) + total.useful.Flops(WorkClass::kAttention));
   for (const ExpertUses& layer : engine_->ledger().expert_uses(Phase::kPrefill)) sample.experts += layer;
+  sample.disk_bytes = static_cast<double>(total.useful.Bytes(ByteKind::kWeightsDisk));
   return sample;
 }
 
@@ -218,7 +219,9 @@ Result<DecodeSample> SpeedRun::Decode(int64_t steps, int64_t depth, int64_t batc
     sample.most_bandwidth = std::max(sample.most_bandwidth, during);
     bandwidth = after;
   }
-  sample.bytes = StepBytes(engine_->ledger().total(Phase::kDecode).useful);
+  const Cost& useful = engine_->ledger().total(Phase::kDecode).useful;
+  sample.bytes = StepBytes(useful);
+  sample.disk_bytes = static_cast<double>(useful.Bytes(ByteKind::kWeightsDisk));
   for (const ExpertUses& layer : engine_->ledger().expert_uses(Phase::kDecode)) sample.experts += layer;
   const double sampled = static_cast<double>(pieces * batch);
   sample.sampled_seconds /= sampled;

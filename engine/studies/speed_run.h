@@ -24,6 +24,7 @@ struct PrefillSample {
   std::array<double, kAriths> by_type{};  // as PrefillSpeed::flops_by_type
   ArithmeticPeaks before, after;
   ExpertUses experts;
+  double disk_bytes = 0;
 };
 struct DecodeSample {
   double seconds = 0;
@@ -32,6 +33,7 @@ struct DecodeSample {
   double least_bandwidth = 0, most_bandwidth = 0;  // that a piece of the decode is compared with
   double sampled_seconds = 0, greedy_seconds = 0;  // a token
   ExpertUses experts;
+  double disk_bytes = 0;
 };
 
 class SpeedRun {
