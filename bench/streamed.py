@@ -88,6 +88,8 @@ def main():
     parser.add_argument("model")
     parser.add_argument("budgets", nargs="+")
     options = parser.parse_args()
+    if not os.path.isfile(options.model):
+        sys.exit(f"streamed.py: {options.model} is not one file")
     samples = {budget: [] for budget in options.budgets}
     wholes, disks = [], []
     for _ in range(options.rounds):

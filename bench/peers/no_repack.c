@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// llama.cpp's --no-repack for node-llama-cpp, which has no such option: a library to preload. Repacked matrices are a copy in anonymous memory,
-// and a model that is bigger than the memory it is given ends by it. Without, they are used where the file is mapped.
-// For llama.cpp v0.5.0 alone: struct llama_model_params of its include/llama.h. Another version's ends the process.
+// llama.cpp's --no-repack for node-llama-cpp, which has no such option: a library to preload. llama.cpp copies the matrices that it repacks,
+// and under a limit of memory the copies of a larger model end the process. Without repacking it reads them in the mapped file.
+// The struct is llama_model_params of include/llama.h, v0.5.0. With another version the process ends.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdbool.h>

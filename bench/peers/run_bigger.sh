@@ -50,7 +50,6 @@ fi
 unset OPENBLAS_CORETYPE
 no_repack=''
 if [ "$only" != tally ]; then
-  grep -qa -m1 tokenizer.ggml.tokens <(head -c 64M "$file") || die "run_bigger.sh: $file has no vocabulary, without which llama.cpp ends: make it with tally synth --vocab-from"
   no_repack=$(mktemp --suffix=.so)
   trap 'rm -f "$no_repack"' EXIT
   "${CC:-cc}" -O1 -shared -fPIC -o "$no_repack" bench/peers/no_repack.c -ldl

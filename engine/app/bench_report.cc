@@ -42,9 +42,12 @@ void AddDisk(const SpeedPoint& p, std::vector<Cell>& row) {
   row.push_back(Fixed(p.disk_bytes_per_token / 1e6, 2));
 }
 
+// Experts that a router chose under a budget, even if all were in memory, or layers from disk.
+bool Streams(const SpeedPoint& p) { return p.experts != ExpertUses() || p.disk_bytes_per_token > 0; }
+
 template <class Point>
-bool Stream(const std::vector<Point>& points) {
-  return std::ranges::any_of(points, [](const Point& p) { return p.experts != ExpertUses() || p.disk_bytes_per_token > 0; });
+bool AnyStreams(const std::vector<Point>& points) {
+  return std::ranges::any_of(points, [](const Point& p) { return Streams(p); });
 }
 
 Json PointJson(const SpeedPoint& p, std::optional<int64_t> batch) {
@@ -60,7 +63,7 @@ Json PointJson(const SpeedPoint& p, std::optional<int64_t> batch) {
   if (p.experts != ExpertUses()) {
     j["experts"] = {{"hits", p.experts.hits}, {"misses", p.experts.misses}, {"bytes_from_disk", p.experts.disk_bytes}};
   }
-  if (p.disk_bytes_per_token > 0) j["disk_bytes_per_token"] = Number(p.disk_bytes_per_token);
+  if (Streams(p)) j["disk_bytes_per_token"] = Number(p.disk_bytes_per_token);
   return j;
 }
 
@@ -138,7 +141,7 @@ Table RoofTable(const SpeedReport& r) {
 
 Table PrefillTable(const SpeedReport& r) {
   Table t{"prefill", {"tokens", "depth", "threads", "kv", "tokens/s", "spread", "GFLOP/s", "of peak", "rounds"}, {}, {}};
-  const bool streams = Stream(r.prefill);
+  const bool streams = AnyStreams(r.prefill);
   if (streams) t.columns.insert(t.columns.end(), {"experts hit", "disk MB/token"});
   for (const PrefillSpeed& p : r.prefill) {
     t.rows.push_back({std::to_string(p.tokens), std::to_string(p.depth), std::to_string(p.threads), KvName(p.kv),
@@ -154,7 +157,7 @@ Table DecodeTable(const SpeedReport& r) {
           {"tokens", "depth", "batch", "threads", "kv", "tokens/s", "spread", "MB/token", "GB/s", "of bandwidth", "rounds"},
           {},
           {}};
-  const bool streams = Stream(r.decode);
+  const bool streams = AnyStreams(r.decode);
   if (streams) t.columns.insert(t.columns.end(), {"experts hit", "disk MB/token"});
   for (const DecodeSpeed& p : r.decode) {
     t.rows.push_back({std::to_string(p.tokens), std::to_string(p.depth), std::to_string(p.batch), std::to_string(p.threads),

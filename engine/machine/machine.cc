@@ -249,6 +249,12 @@ double MonotonicSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+void SleepFor(double seconds) {
+  const auto nanoseconds = static_cast<int64_t>(seconds * 1e9);
+  const timespec time = {nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
+  ::nanosleep(&time, nullptr);
+}
+
 namespace {
 int Descriptor(Stream stream) { return stream == Stream::kOutput ? STDOUT_FILENO : STDERR_FILENO; }
 }  // namespace

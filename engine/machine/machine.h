@@ -20,7 +20,8 @@ uint64_t PeakResidentBytes();     // of this process (VmHWM)
 uint64_t ResidentBytes();         // of this process now
 size_t SystemPageBytes();         // of a page of memory
 double MonotonicSeconds();
-std::string ModuleFile();  // the program or shared library that this function is part of, an absolute path; "" where unknown
+void SleepFor(double seconds);  // or until a signal comes
+std::string ModuleFile();       // the program or shared library that this function is part of, an absolute path; "" where unknown
 enum class Stream : uint8_t { kOutput, kError };
 bool IsTerminal(Stream stream);
 int TerminalWidth(Stream stream, int fallback);  // columns; `fallback` if the stream is no terminal

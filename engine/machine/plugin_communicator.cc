@@ -22,12 +22,6 @@ namespace tally {
 
 double SpeaksAfter(int rank) { return 2. * std::min(rank, 2) + .25 * std::min(std::max(rank - 2, 0), 20); }
 
-void SleepFor(double seconds) {
-  const auto nanoseconds = static_cast<int64_t>(seconds * 1e9);
-  const timespec time = {nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
-  ::nanosleep(&time, nullptr);
-}
-
 CoreSet CoresToDivide(const Launch& launch) {
   constexpr std::array<const char*, 8> kDaemons = {"mpirun",  "mpiexec", "orterun",         "orted",
                                                    "prterun", "prted",   "hydra_pmi_proxy", "mpiexec.hydra"};

@@ -24,7 +24,6 @@ struct TransportSettings {
 // Seconds that a rank waits before it reports a failure. Others see the same failure soon after; the first report ends them before they
 // speak. mpirun takes a second for that, two with several hosts.
 double SpeaksAfter(int rank);
-void SleepFor(double seconds);
 
 // The cores that the ranks of a host divide: those that the launcher's daemon may use, or under Slurm those that this rank may use.
 CoreSet CoresToDivide(const Launch& launch);

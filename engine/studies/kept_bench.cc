@@ -16,7 +16,7 @@
 #include "engine/base/file_lock.h"
 #include "engine/base/hash.h"
 #include "engine/machine/kept_file.h"
-#include "engine/machine/plugin_communicator.h"
+#include "engine/machine/machine.h"
 #include "engine/recipe/recipe.h"
 #include "engine/studies/fit.h"
 

@@ -116,7 +116,7 @@ TEST(ApiServer, Live) {
   } while (more.size() < 40 && watches(*more.back()));
   EXPECT_EQ(more.size(), 16u);
   more.clear();
-  EXPECT_TRUE(api.Becomes([&] {
+  EXPECT_TRUE(Becomes([&] {
     TestClient again(api.port);
     return watches(again);
   }));

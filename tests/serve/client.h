@@ -15,9 +15,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -166,6 +168,15 @@ inline HttpReply Get(uint16_t port, const std::string& path, const std::string& 
 }
 inline HttpReply Post(uint16_t port, const std::string& path, const std::string& body, const std::string& headers = "") {
   return TestClient(port).Post(path, body, headers);
+}
+
+// Waits until it holds, at most five seconds. It is not asked again once it has held: what it asks for may be over by then.
+inline bool Becomes(const std::function<bool()>& holds) {
+  for (int i = 0; i < 500; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
 }
 
 // The data of the events of a stream.

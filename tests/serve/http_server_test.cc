@@ -18,8 +18,6 @@ namespace {
 
 using Served = ServedHttp;
 
-bool Becomes(const std::function<bool()>& holds) { return ServedHttp::Becomes(holds); }
-
 TEST(HttpServer, WholeAnswersOverOneConnection) {
   Served served;
   TestClient client(served.port);

@@ -99,7 +99,7 @@ class LoggedApi {
   // The line of the request with this id; it comes after the answer.
   OrderedJson LineOf(const std::string& id) {
     OrderedJson found;
-    api->Becomes([&] {
+    Becomes([&] {
       const std::lock_guard lock(mutex_);
       const auto at = std::find_if(lines_.begin(), lines_.end(), [&](const OrderedJson& line) { return line["id"] == id; });
       if (at != lines_.end()) found = *at;

@@ -5,10 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "engine/serve/api_server.h"
 #include "tests/serve/client.h"
@@ -60,13 +58,6 @@ class ServedApi {
     const size_t at = text.find("\n" + name + " ");
     EXPECT_NE(at, text.npos) << name << text;
     return at == text.npos ? 0 : std::strtoull(text.c_str() + at + name.size() + 2, nullptr, 10);
-  }
-  bool Becomes(const std::function<bool()>& holds) const {
-    for (int i = 0; i < 500; ++i) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
   }
 
   std::unique_ptr<ApiServer> server;

@@ -7,11 +7,9 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -56,13 +54,6 @@ class ServedHttp {
     std::shared_ptr<HttpExchange> next = std::move(kept_.front());
     kept_.erase(kept_.begin());
     return next;
-  }
-  static bool Becomes(const std::function<bool()>& holds) {
-    for (int i = 0; i < 500; ++i) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
   }
 
   uint16_t port = 0;

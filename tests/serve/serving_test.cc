@@ -63,9 +63,9 @@ TEST(Serving, ClientsThatLeaveAreNotServedOn) {
     OrderedJson body = Tokens(50'000);
     body["stream"] = stream;
     ASSERT_TRUE(client.Ask("POST", "/v1/completions", body.dump()));
-    EXPECT_TRUE(s.api->Becomes([&] { return s.api->Metric("tally_requests_running") == 1; }));
+    EXPECT_TRUE(Becomes([&] { return s.api->Metric("tally_requests_running") == 1; }));
     client.Close();
-    EXPECT_TRUE(s.api->Becomes([&] { return s.api->Metric("tally_requests_running") == 0; })) << stream;
+    EXPECT_TRUE(Becomes([&] { return s.api->Metric("tally_requests_running") == 0; })) << stream;
   }
   EXPECT_EQ(s.api->Metric("tally_requests_cancelled_total"), 2u);
   EXPECT_EQ(s.api->Ask("/v1/completions", Tokens(3))["status"], 200);
@@ -154,7 +154,7 @@ TEST(Serving, QueuesAreBounded) {
   };
   // Some of them run, or are about to; the rest wait, or are refused.
   for (int i = 0; i < 12; ++i) ask(one);
-  EXPECT_TRUE(s.api->Becomes([&] { return std::ranges::any_of(clients, [](const auto& c) { return c->Readable(0); }); }));
+  EXPECT_TRUE(Becomes([&] { return std::ranges::any_of(clients, [](const auto& c) { return c->Readable(0); }); }));
   ask(two);
   s.held = false;
   std::map<int, int> replies;
@@ -180,8 +180,7 @@ TEST(Serving, ClientsTakeTurns) {
     EXPECT_TRUE(clients.back()->Ask("POST", "/v1/completions", Tokens(20).dump(), "Authorization: Bearer " + key + "\r\n"));
   };
   for (int i = 0; i < 8; ++i) ask(one);
-  EXPECT_TRUE(
-      s.api->Becomes([&] { return s.api->Metric("tally_requests_waiting", "Authorization: Bearer " + one + "\r\n") >= 5; }));
+  EXPECT_TRUE(Becomes([&] { return s.api->Metric("tally_requests_waiting", "Authorization: Bearer " + one + "\r\n") >= 5; }));
   ask(two);
   EXPECT_EQ(clients.back()->Read().status, 200);
   size_t ended = 0;
@@ -214,7 +213,7 @@ TEST(Serving, TheEnd) {
   endless["stream"] = true;
   ASSERT_TRUE(quick.Ask("POST", "/v1/completions", Tokens(40).dump()) && slow.Ask("POST", "/v1/completions", endless.dump()) &&
               waits.Ask("POST", "/v1/completions", Tokens(90'000).dump()));
-  EXPECT_TRUE(s.api->Becomes([&] { return s.api->Metric("tally_requests_running") == 3; }));
+  EXPECT_TRUE(Becomes([&] { return s.api->Metric("tally_requests_running") == 3; }));
   for (int i = 0; i < 50; ++i) {
     late.push_back(std::make_unique<TestClient>(s.api->port));
     EXPECT_EQ(late.back()->Get("/health").status, 200);

@@ -264,11 +264,11 @@ TEST_F(Shapes, WhatTheServerSaysOfItself) {
     while (asks) api_.Ask(kText, {{"prompt", "t"}, {"max_tokens", 100}, {"ignore_eos", true}});
   });
   OrderedJson slot;
-  EXPECT_TRUE(api_.Becomes([&] {
+  EXPECT_TRUE(Becomes([&] {
     slot = get("/slots").at(0);
     return slot.at("is_processing") == true && slot.at("next_token").at("n_decoded") > 0;
   }));
-  EXPECT_TRUE(api_.Becomes([&] { return get("/load").at("server_load") == 1; }));
+  EXPECT_TRUE(Becomes([&] { return get("/load").at("server_load") == 1; }));
   asks = false;
   asking.join();
   EXPECT_EQ(slot.at("n_prompt_tokens"), 2);
